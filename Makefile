@@ -1,0 +1,106 @@
+# Every target sets itself up: `make demo` and `make test` need a Python of 3.12 to 3.14, nothing
+# else. PYTHON=/path/to/python chooses it; JOBS is the number of test processes.
+
+.DEFAULT_GOAL := help
+# Two pips at once spoil an environment.
+.NOTPARALLEL:
+
+BIN := .venv/bin
+JOBS ?= 2
+PYTHON ?=
+# Stamps, named after the installed extras; they age with pyproject.toml and the constraints.
+RUN := .venv/.has-jax
+DEV := .venv/.has-jax,dev
+DOCS := .venv/.has-jax,docs
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# Figures need no display. Not for the docs, whose notebooks show theirs.
+HEADLESS := MPLBACKEND=Agg
+
+.PHONY: help demo test slow lint types docs notebooks benchmarks clean
+
+help:
+	@echo 'make demo        sample a first model (notebooks/quickstart.py)'
+	@echo 'make test        the tests, without the slow ones'
+	@echo 'make slow        the slow tests'
+	@echo 'make lint        ruff: rules and format'
+	@echo 'make types       mypy'
+	@echo 'make docs        build the documentation, execute its notebooks'
+	@echo 'make notebooks   run every notebook as a program'
+	@echo 'make benchmarks  run every benchmark'
+	@echo 'make clean       remove what was built, but not .venv'
+
+# In their own folder, as the documentation runs them.
+demo: $(RUN)
+	cd notebooks && $(HEADLESS) ../$(BIN)/python quickstart.py
+
+test: $(DEV)
+	$(PYTEST)
+
+slow: $(DEV)
+	$(PYTEST) -m slow
+
+lint: $(DEV)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(DEV)
+	$(BIN)/mypy
+
+# -E: an environment kept from before would hide the warnings of unchanged pages.
+docs: $(DOCS)
+	$(BIN)/sphinx-build -E -W --keep-going docs docs/_build/html
+
+notebooks: $(RUN)
+	@set -e; cd notebooks; for script in *.py; do \
+	    echo "== $$script"; $(HEADLESS) ../$(BIN)/python "$$script"; \
+	done
+
+benchmarks: $(DEV)
+	@set -e; for script in benchmarks/*.py; do \
+	    echo "== $$script"; $(HEADLESS) $(BIN)/python "$$script"; \
+	done
+
+clean:
+	rm -rf build dist docs/_build docs/_notebooks .mypy_cache .pytest_cache .ruff_cache
+
+.venv/.has-%: pyproject.toml .constraints.txt | $(BIN)/pip
+	@echo 'Installing pymc-sgmcmc[$*] into .venv'
+	@$(BIN)/python -m pip install -q -c .constraints.txt -e '.[$*]'
+	@touch '$@'
+
+# A name on PATH is tried by running it: a shim of pyenv exists also for versions that pyenv
+# refuses to run. Then pyenv's folders and uv's interpreters, which need not be on PATH.
+$(BIN)/pip:
+	@set -eu; \
+	fits() { \
+	    "$$1" -c 'import ensurepip, sys, venv; sys.exit(not (3, 12) <= sys.version_info < (3, 15))' \
+	        >/dev/null 2>&1; \
+	}; \
+	wanted=$$(cat .python-version); \
+	pyenv=$${PYENV_ROOT:-$${HOME:-}/.pyenv}; \
+	found=; \
+	if [ -n '$(PYTHON)' ]; then \
+	    if ! fits '$(PYTHON)'; then \
+	        echo '$(PYTHON) is no Python of 3.12 to 3.14 with venv and ensurepip' >&2; exit 1; \
+	    fi; \
+	    found='$(PYTHON)'; \
+	fi; \
+	for version in "$$wanted" 3.13 3.12 3.14; do \
+	    for python in "python$$version" "$$pyenv/versions/$$version"*/bin/python \
+	            "$$(uv python find --no-python-downloads "$$version" 2>/dev/null || true)"; do \
+	        if [ -z "$$found" ] && [ -n "$$python" ] && fits "$$python"; then found=$$python; fi; \
+	    done; \
+	done; \
+	for python in python3 python; do \
+	    if [ -z "$$found" ] && fits "$$python"; then found=$$python; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	    echo "No Python of 3.12 to 3.14 (with venv and ensurepip) was found. Install one with" >&2; \
+	    echo "    pyenv install $$wanted       or" >&2; \
+	    echo "    uv python install $$wanted   or" >&2; \
+	    echo "    your system's packages, such as python$$wanted and python$$wanted-venv," >&2; \
+	    echo "or name one: make PYTHON=/path/to/python ..." >&2; \
+	    exit 1; \
+	fi; \
+	echo "Making .venv with $$("$$found" -c 'import sys; print(sys.executable, sys.version.split()[0])')"; \
+	"$$found" -m venv .venv

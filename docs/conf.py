@@ -1,0 +1,56 @@
+"""Sphinx's configuration: `make docs` builds, executes the notebooks, and fails on warnings."""
+
+from pathlib import Path
+
+import pymc_sgmcmc
+
+HERE = Path(__file__).parent
+
+# The notebooks live outside of the sources. A link, not a copy: they run in their own folder, so
+# that relative paths mean the same here and there.
+NOTEBOOKS = HERE / "_notebooks"
+if not NOTEBOOKS.exists():
+    NOTEBOOKS.unlink(missing_ok=True)
+    NOTEBOOKS.symlink_to(Path("..", "notebooks"), target_is_directory=True)
+
+project = "pymc_sgmcmc"
+author = "The pymc_sgmcmc developers"
+project_copyright = author
+version = release = pymc_sgmcmc.__version__
+
+extensions = [
+    "myst_nb",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+]
+# Every .py in docs is a notebook to MyST-NB, except this file.
+exclude_patterns = ["_build", "conf.py", "**/.ipynb_checkpoints"]
+
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+# Numba compiles for minutes where its cache is empty.
+nb_execution_timeout = 900
+# A progress bar comes as hundreds of pieces of one stream.
+nb_merge_streams = True
+
+# The types stand in the docstrings, where numpydoc reads them.
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+numpydoc_show_class_members = False
+copybutton_exclude = ".linenos, .gp, .go"
+
+html_theme = "pymc_sphinx_theme"
+html_title = f"pymc_sgmcmc {version}"
+# The theme is made for PyMC's own sites: without the links to their accounts and donations.
+html_theme_options = {
+    "navbar_end": ["theme-switcher"],
+    "secondary_sidebar_items": ["page-toc", "sourcelink"],
+}
+html_show_sourcelink = True

@@ -1,0 +1,95 @@
+"""Arithmetic on the list of tensors that is a position, a gradient or a momentum."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = ["Blocks", "exp", "sqrt"]
+
+
+class Blocks:
+    """A list of tensors, one for each variable, with elementwise arithmetic.
+
+    The state of a sampler is never joined into one long vector: a model with millions
+    of parameters must not copy them at every update. ``Blocks`` lets an update be
+    written as the paper writes it, ``x - h * g + sqrt(2 * h) * eta``.
+
+    Parameters
+    ----------
+    parts : iterable of tensor_like
+        The tensors.
+
+    Examples
+    --------
+    >>> x = Blocks([1.0, 2.0])
+    >>> [float(part) for part in x + 3 * x]
+    [4.0, 8.0]
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self.parts: tuple[Any, ...] = tuple(parts)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __repr__(self) -> str:
+        return f"Blocks({list(self.parts)!r})"
+
+    def map(self, function: Callable[..., Any], *others: "Blocks | Any") -> "Blocks":
+        """Apply ``function`` block by block; what is not ``Blocks`` goes to every block."""
+        columns = [
+            other.parts if isinstance(other, Blocks) else (other,) * len(self.parts)
+            for other in others
+        ]
+        return Blocks(function(*row) for row in zip(self.parts, *columns, strict=True))
+
+    def __add__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: a + b, other)
+
+    def __sub__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: a - b, other)
+
+    def __mul__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: a * b, other)
+
+    def __truediv__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: a / b, other)
+
+    def __neg__(self) -> "Blocks":
+        return self.map(lambda a: -a)
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def sum(self) -> TensorVariable:
+        """Sum over all elements of all blocks."""
+        return pt.add(*[pt.sum(part) for part in self.parts], 0.0)
+
+    def mean(self) -> TensorVariable:
+        """Mean over all elements of all blocks."""
+        return self.sum() / pt.add(*[pt.as_tensor(part).size for part in self.parts], 0)
+
+    def max_abs(self) -> TensorVariable:
+        """Largest absolute value over all blocks."""
+        largest = pt.max(pt.abs(self.parts[0]))
+        for part in self.parts[1:]:
+            largest = pt.maximum(largest, pt.max(pt.abs(part)))
+        return largest
+
+
+def exp(x: Blocks) -> Blocks:
+    """Elementwise exponential."""
+    return x.map(pt.exp)
+
+
+def sqrt(x: Any) -> Any:
+    """Elementwise square root of ``Blocks`` or of a step size."""
+    return x.map(pt.sqrt) if isinstance(x, Blocks) else pt.sqrt(x)

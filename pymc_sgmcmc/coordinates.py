@@ -1,0 +1,135 @@
+"""The unconstrained coordinates in which each variable is sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc.logprob.transforms import Transform
+from pymc.model import Model
+from pytensor.compile.mode import Mode
+from pytensor.graph.replace import graph_replace
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.transforms import Softplus, lipschitz, mirror
+
+__all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
+
+# For what runs once a chain: nothing is compiled
+INTERPRETER = Mode(linker="py", optimizer="fast_run")
+
+# Of the scaled softplus, in units of the variable's start: log-like in the bulk
+_SCALE_OVER_START = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinate:
+    """A variable and the unconstrained coordinates φ in which it is sampled, θ = f(φ).
+
+    Attributes
+    ----------
+    name : str
+        Name of the variable.
+    rv, value : TensorVariable
+        The random variable and PyMC's value variable for it.
+    transform : Transform or None
+        f, as ``transform.backward``.
+    phi : TensorVariable
+        The position φ.
+    scale : TensorVariable or None
+        Scale s of a scaled softplus, shaped as θ; an input of the compiled function.
+    """
+
+    name: str
+    rv: TensorVariable
+    value: TensorVariable
+    transform: Transform | None
+    phi: TensorVariable
+    scale: TensorVariable | None
+
+
+def coordinates_at(
+    model: Model,
+    values: Sequence[TensorVariable],
+    choice: str | Mapping[str, Transform | None],
+    point: Mapping[str, np.ndarray],
+) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
+    """Choose the coordinates of each value variable and express a point in them.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    values : sequence of TensorVariable
+        Value variables to be sampled.
+    choice : {"lipschitz", "model", "mirror"} or dict
+        Which transforms; a dict names the transforms of some variables, the others take
+        "lipschitz".
+    point : dict
+        A point in PyMC's value variables.
+
+    Returns
+    -------
+    coordinates : list of Coordinate
+    position : list of ndarray
+        φ at the point.
+    scales : list of ndarray
+        Of each coordinate that has one, ten times the distance of θ from its bound.
+    """
+    chosen = [_choose(model, value, choice, point[value.name]) for value in values]
+    rvs = [model.values_to_rvs[value] for value in values]
+    outputs = [
+        rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        for rv, (transform, _) in zip(rvs, chosen, strict=True)
+    ]
+    measured: list[TensorVariable] = []
+    for rv, (_, scale) in zip(rvs, chosen, strict=True):
+        if scale is not None:
+            unit = lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0)
+            distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
+            measured.append((_SCALE_OVER_START * distance).astype(scale.dtype))
+    symbols = [scale for _, scale in chosen if scale is not None]
+    graphs = model.replace_rvs_by_values([*outputs, *measured])
+    graphs[: len(outputs)] = graph_replace(
+        graphs[: len(outputs)],
+        dict(zip(symbols, graphs[len(outputs) :], strict=True)),
+        strict=False,
+    )
+    function = pm.compile(model.value_vars, graphs, mode=INTERPRETER, on_unused_input="ignore")
+    results = [np.asarray(x) for x in function(*[point[v.name] for v in model.value_vars])]
+    position = [
+        np.array(x, dtype=value.dtype)
+        for x, value in zip(results[: len(values)], values, strict=True)
+    ]
+    coordinates = [
+        Coordinate(
+            rv.name, rv, value, transform, pt.tensor(f"{rv.name}_phi", dtype=x.dtype, shape=x.shape), scale
+        )
+        for rv, value, (transform, scale), x in zip(rvs, values, chosen, position, strict=True)
+    ]
+    return coordinates, position, results[len(values) :]
+
+
+def _choose(
+    model: Model,
+    value: TensorVariable,
+    choice: str | Mapping[str, Transform | None],
+    array: np.ndarray,
+) -> tuple[Transform | None, TensorVariable | None]:
+    rv = model.values_to_rvs[value]
+    own = model.rvs_to_transforms[rv]
+    if isinstance(choice, Mapping) and rv.name in choice:
+        return choice[rv.name], None
+    if choice == "model":
+        return own, None
+    if choice == "mirror":
+        return mirror(own, rv), None
+    scale = pt.tensor(f"{rv.name}_scale", dtype=value.dtype, shape=np.shape(array))
+    transform = lipschitz(own, rv, scale=scale)
+    if isinstance(transform, Softplus) and transform is not own:
+        return transform, scale
+    return transform, None

@@ -1,0 +1,215 @@
+"""Minibatches: found in a model's graph, lifted out of it, and drawn."""
+
+from __future__ import annotations
+
+import warnings
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import pytensor
+
+from pymc.data import MinibatchOp
+from pymc.model import Model
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type_other import NoneConst
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
+
+
+@dataclass(frozen=True, eq=False)
+class Minibatch:
+    """One ``pm.Minibatch`` call: rows of several arrays, always drawn together.
+
+    Attributes
+    ----------
+    stream : Variable
+        The random stream that PyMC gave the call. A graph can hold several clones of one
+        call; the stream is what they share.
+    sources : tuple of TensorVariable
+        The full arrays, as they stand in the model.
+    batch_size : int
+        Rows in a batch, B.
+    """
+
+    stream: Variable
+    sources: tuple[TensorVariable, ...]
+    batch_size: int
+
+
+def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
+    nodes = {}
+    for variable in ancestors(list(graphs)):
+        node = variable.owner
+        if node is not None and isinstance(node.op, MinibatchOp):
+            nodes[node] = None
+    return list(nodes)
+
+
+def evaluate(source: Variable) -> np.ndarray:
+    """Value of a graph without free inputs, without compiling anything."""
+    if isinstance(source, Constant):
+        return np.asarray(source.data)
+    if isinstance(source, SharedVariable):
+        return np.asarray(source.get_value(borrow=True))
+    # The interpreter: no compiler is started in the process that only reads the model
+    return np.asarray(pytensor.function([], source, mode=Mode("py", "fast_compile"))())
+
+
+def find_minibatches(graphs: Iterable[Variable]) -> list[Minibatch]:
+    """Find every ``pm.Minibatch`` call under ``graphs``, each once."""
+    found: dict[Variable, Minibatch] = {}
+    for node in _minibatch_nodes(graphs):
+        *sources, stream = node.inputs
+        batch_size = node.outputs[0].type.shape[0]
+        found.setdefault(stream, Minibatch(stream, tuple(sources), int(batch_size)))
+    return list(found.values())
+
+
+def replace_minibatches(
+    graphs: Sequence[Variable], minibatches: Sequence[Minibatch], rows: Sequence[Sequence[Any]]
+) -> dict[Variable, Variable]:
+    """Map every batch tensor under ``graphs`` to our own input for these rows."""
+    positions = {minibatch.stream: i for i, minibatch in enumerate(minibatches)}
+    return {
+        output: rows[positions[node.inputs[-1]]][j]
+        for node in _minibatch_nodes(graphs)
+        for j, output in enumerate(node.outputs[:-1])
+    }
+
+
+def check_minibatches(model: Model) -> list[Minibatch]:
+    """Refuse what a minibatch would silently make wrong, warn of what it may.
+
+    Returns
+    -------
+    list of Minibatch
+        Every ``pm.Minibatch`` call under the model's variables and potentials.
+
+    Raises
+    ------
+    NotImplementedError
+        If an unobserved variable depends on a minibatch.
+    ValueError
+        If an observed variable has no ``total_size`` or draws its rows from two
+        ``pm.Minibatch`` calls, or if a batch is larger than the data.
+    """
+    for rv in model.free_RVs:
+        if find_minibatches([rv]):
+            raise NotImplementedError(
+                f"The unobserved variable '{rv.name}' depends on a pm.Minibatch: its meaning "
+                "would change with every batch. Give it the shape of the full data and index "
+                "it with a minibatched index."
+            )
+    for rv in model.observed_RVs:
+        found = find_minibatches([rv, model.rvs_to_values[rv]])
+        if not found:
+            continue
+        scaled = isinstance(rv.owner.op, MinibatchRandomVariable)
+        if not scaled or NoneConst.equals(rv.owner.inputs[1]):
+            raise ValueError(
+                f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
+                "full data, so that its likelihood would count one batch only. Pass "
+                "total_size=<number of rows> to it."
+            )
+        if len(found) > 1:
+            raise ValueError(
+                f"The observed variable '{rv.name}' draws its rows from {len(found)} pm.Minibatch "
+                "calls, whose rows are not aligned. Draw all its arrays in one call: "
+                "x, y = pm.Minibatch(x, y, batch_size=...)."
+            )
+    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    minibatches = find_minibatches([*model.observed_RVs, *values, *model.potentials])
+    for minibatch in minibatches:
+        rows = [len(evaluate(source)) for source in minibatch.sources]
+        if len(set(rows)) > 1:
+            raise ValueError(
+                f"A pm.Minibatch draws from arrays of different lengths, {rows}: pass arrays with "
+                "the same number of rows."
+            )
+        if minibatch.batch_size > rows[0]:
+            raise ValueError(
+                f"The batch_size={minibatch.batch_size} of a pm.Minibatch is larger than its data "
+                f"of {rows[0]} rows. Choose a smaller batch_size, or leave pm.Minibatch out to "
+                "sample with the full gradient."
+            )
+    for potential in model.potentials:
+        if find_minibatches([potential]):
+            warnings.warn(
+                f"The potential '{potential.name}' depends on a pm.Minibatch. How it scales with "
+                "the data cannot be known: it must already be multiplied by "
+                "(rows of the data) / (rows of the batch).",
+                UserWarning,
+                stacklevel=2,
+            )
+    for deterministic in model.deterministics:
+        if find_minibatches([deterministic]):
+            warnings.warn(
+                f"The deterministic '{deterministic.name}' depends on a pm.Minibatch: it records "
+                "values for a random batch of rows, another one in each draw. Compute it after "
+                "sampling with the full data.",
+                UserWarning,
+                stacklevel=2,
+            )
+    return minibatches
+
+
+class BatchScheme(Protocol):
+    """How the rows of a batch are chosen."""
+
+    contiguous: bool
+    """Whether a batch is a block of rows at an offset, or a set of row indices."""
+
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Lay the rows out for the draws to come; the same ``rng`` gives the same order."""
+
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int
+    ) -> np.ndarray:
+        """Draw the batches of ``updates`` updates."""
+
+
+class Shuffled:
+    """A contiguous block of once-permuted rows at a random offset, wrapping round.
+
+    Its gradient has the noise of sampling without replacement, and no rows are gathered.
+    """
+
+    contiguous = True
+
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Permute the rows and append the first B - 1 again, so that every offset is one slice."""
+        order = rng.permutation(len(array))
+        return array[np.concatenate([order, order[: batch_size - 1]])]
+
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int
+    ) -> np.ndarray:
+        """Return offsets, shape (updates,)."""
+        return rng.integers(0, rows, size=updates, dtype=np.int32)
+
+
+class Random:
+    """``pm.Minibatch``'s own scheme: rows drawn with replacement."""
+
+    contiguous = False
+
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Leave the rows where they are."""
+        return array
+
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int
+    ) -> np.ndarray:
+        """Return row indices, shape (updates, batch_size)."""
+        return rng.integers(0, rows, size=(updates, batch_size), dtype=np.int32)
+
+
+BATCH_SCHEMES: dict[str, BatchScheme] = {"shuffled": Shuffled(), "random": Random()}

@@ -1,0 +1,254 @@
+"""A PyMC model, read as a posterior density in the coordinates of the step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pymc.distributions.transforms import CircularTransform
+from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.utils import replace_rvs_by_values
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.coordinates import Coordinate
+from pymc_sgmcmc.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
+
+__all__ = ["Posterior"]
+
+# Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX,
+# and what is this small costs nothing
+_LARGEST_CONSTANT = 64
+
+
+@dataclass(frozen=True, eq=False)
+class _Term:
+    """One elementwise term of the log density, and the minibatch that it is a part of."""
+
+    name: str
+    log_density: TensorVariable
+    minibatch: int | None
+
+
+class Posterior:
+    r"""The log density of a model's posterior in the coordinates φ.
+
+    Everything is symbolic; nothing is compiled here. U(φ) = −log p(data, f(φ)) −
+    log|det f′(φ)| is the potential of the full data set. With a temperature T, prior and
+    likelihood are divided by T and the Jacobian is not.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    coordinates : sequence of Coordinate
+        The sampled variables. All other free variables become inputs.
+    temperature : float
+        T.
+
+    Attributes
+    ----------
+    log_density : TensorVariable
+        An unbiased estimate of −U from one batch of rows of each minibatch; −U itself for a
+        model without minibatches.
+    gradient : list of TensorVariable
+        Its gradient ∇U, one tensor for each coordinate.
+    values : list of TensorVariable
+        PyMC's value variables at φ.
+    others : list of TensorVariable
+        Value variables that this step does not sample.
+    data : dict
+        What was lifted out of the graph: symbolic input to array.
+    minibatches : list of Minibatch
+        The ``pm.Minibatch`` calls.
+    rows : list of list of TensorVariable
+        For each minibatch the inputs for its batch, leading dimension B.
+    """
+
+    def __init__(
+        self, model: Model, coordinates: Sequence[Coordinate], temperature: float = 1.0
+    ) -> None:
+        self.coordinates = list(coordinates)
+        self.temperature = temperature
+        sampled = {coordinate.value for coordinate in coordinates}
+        self.others = [value for value in model.value_vars if value not in sampled]
+        terms, values = self._read(model)
+        logps = [term.log_density for term in terms]
+        self.minibatches = find_minibatches(logps)
+        term_batches = [_only(find_minibatches([logp]), self.minibatches) for logp in logps]
+        self.arrays = [[evaluate(s) for s in batch.sources] for batch in self.minibatches]
+        self.rows = [
+            [
+                pt.tensor(
+                    f"batch_{i}_{j}", dtype=a.dtype, shape=(minibatch.batch_size, *a.shape[1:])
+                )
+                for j, a in enumerate(arrays)
+            ]
+            for i, (minibatch, arrays) in enumerate(
+                zip(self.minibatches, self.arrays, strict=True)
+            )
+        ]
+        outputs = [*logps, *values]
+        outputs = graph_replace(
+            outputs, replace_minibatches(outputs, self.minibatches, self.rows), strict=False
+        )
+        outputs, self.data = _lift_data(outputs)
+        self._terms_ = [
+            _Term(term.name, logp, batch)
+            for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
+        ]
+        self.values: list[TensorVariable] = outputs[len(terms) :]
+        self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._terms_], 0.0)
+        self.gradient: list[TensorVariable] = pytensor.grad(
+            -self.log_density, self.phi, disconnected_inputs="ignore"
+        )
+
+    @property
+    def phi(self) -> list[TensorVariable]:
+        """The position, one tensor for each coordinate."""
+        return [coordinate.phi for coordinate in self.coordinates]
+
+    @property
+    def terms(self) -> dict[str, TensorVariable]:
+        """The terms of the log density, summed, by the name of their variable."""
+        return {term.name: pt.sum(term.log_density) for term in self._terms_}
+
+    @property
+    def scales(self) -> list[TensorVariable]:
+        """The scales of the coordinates that have one."""
+        return [c.scale for c in self.coordinates if c.scale is not None]
+
+    def weighted(self) -> tuple[TensorVariable, TensorVariable, list[TensorVariable]]:
+        """Log density with a weight for each row: the full data as a sum over blocks.
+
+        The full-data log density is the sum, over blocks of B rows, of this one with
+        weight B/N for each row (0 for rows that wrap round) and ``base`` 1 in the first
+        block and 0 in all others.
+
+        Returns
+        -------
+        log_density : TensorVariable
+        base : TensorVariable
+            Weight of all that depends on no minibatch.
+        weights : list of TensorVariable
+            For each minibatch the weights of its rows, shape (B,).
+
+        Raises
+        ------
+        NotImplementedError
+            If a term on a minibatch is a potential or has no row dimension.
+        """
+        base = pt.scalar("base", dtype=pytensor.config.floatX)
+        weights = [
+            pt.tensor(f"weights_{i}", dtype=pytensor.config.floatX, shape=(batch.batch_size,))
+            for i, batch in enumerate(self.minibatches)
+        ]
+        total = pt.as_tensor(0.0)
+        for term in self._terms_:
+            logp = term.log_density
+            if term.minibatch is None:
+                total = total + base * pt.sum(logp)
+                continue
+            batch_size = self.minibatches[term.minibatch].batch_size
+            if logp.ndim == 0 or logp.type.shape[0] not in (None, batch_size):
+                raise NotImplementedError(
+                    f"The term '{term.name}' on a pm.Minibatch is not a sum over rows, so that "
+                    "its value for the full data is unknown."
+                )
+            weight = weights[term.minibatch].reshape((batch_size, *[1] * (logp.ndim - 1)))
+            total = total + pt.sum(weight * logp)
+        return total, base, weights
+
+    def wrapped(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Bring circular coordinates back to (−π, π]; the others are returned as they are."""
+        return [
+            pt.arctan2(pt.sin(x), pt.cos(x)) if isinstance(c.transform, CircularTransform) else x
+            for x, c in zip(phi, self.coordinates, strict=True)
+        ]
+
+    def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable]]:
+        """Terms of the log density, and PyMC's value variables, as graphs of φ."""
+        # The density is first written in the model's own parameters θ: then f(φ) goes in
+        theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
+        rvs = [*model.free_RVs, *model.observed_RVs]
+        logps = transformed_conditional_logp(
+            rvs, rvs_to_values={**model.rvs_to_values, **theta}, rvs_to_transforms={}
+        )
+        names = [rv.name for rv in [*rvs, *model.potentials]]
+        logps += replace_rvs_by_values(model.potentials, rvs_to_values=theta)
+
+        own = {c.rv: (c.transform, c.phi) for c in self.coordinates}
+        at_phi: dict[Variable, Variable] = {}
+        jacobians = []
+        for rv in model.free_RVs:  # parents come first
+            pymcs = model.rvs_to_transforms[rv], model.rvs_to_values[rv]
+            transform, x = own.get(rv, pymcs)
+            parameter = pt.as_tensor(x)
+            if transform is not None:
+                graphs = [f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)]
+                graphs = replace_rvs_by_values(graphs, rvs_to_values=theta)
+                parameter, jacobian = graph_replace(graphs, at_phi, strict=False)
+                jacobians.append(_Term(f"{rv.name} (Jacobian)", jacobian, None))
+            at_phi[theta[rv]] = rv.type.filter_variable(parameter, allow_convert=True)
+        logps = graph_replace(logps, at_phi, strict=False)
+        tempered = [logp / self.temperature if self.temperature != 1 else logp for logp in logps]
+        terms = [_Term(name, logp, None) for name, logp in zip(names, tempered, strict=True)]
+
+        values = []
+        for coordinate in self.coordinates:
+            rv = coordinate.rv
+            transform = model.rvs_to_transforms[rv]
+            if transform is coordinate.transform:
+                values.append(pt.as_tensor(coordinate.phi).copy())
+                continue
+            value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+            graphs = replace_rvs_by_values([value], rvs_to_values=theta)
+            values += graph_replace(graphs, at_phi, strict=False)
+        return [*terms, *jacobians], values
+
+
+def _only(found: list[Minibatch], minibatches: list[Minibatch]) -> int | None:
+    streams = [minibatch.stream for minibatch in minibatches]
+    return streams.index(found[0].stream) if found else None
+
+
+def _lift_data(graphs: list[Variable]) -> tuple[list[Variable], dict[Variable, np.ndarray]]:
+    """Replace shared variables and large constants by inputs of the compiled function."""
+    replacements: dict[Variable, Variable] = {}
+    data: dict[Variable, np.ndarray] = {}
+    for source in graph_inputs(graphs):
+        if not isinstance(source, Constant | SharedVariable):
+            continue
+        if not isinstance(source.type, TensorType):
+            continue
+        value = evaluate(source)
+        if value.size <= _LARGEST_CONSTANT:
+            if isinstance(source, SharedVariable):
+                replacements[source] = pt.constant(value, dtype=source.type.dtype)
+            continue
+        twin = next((t for t, array in data.items() if _same(t, array, source, value)), None)
+        if twin is None:
+            twin = pt.tensor(f"data_{len(data)}", dtype=source.type.dtype, shape=value.shape)
+            data[twin] = value
+        replacements[source] = twin
+    return graph_replace(graphs, replacements, strict=False), data
+
+
+def _same(twin: Variable, array: np.ndarray, source: Variable, value: np.ndarray) -> bool:
+    # Clones of a constant share its memory
+    return (
+        twin.type.dtype == source.type.dtype
+        and array.shape == value.shape
+        and array.__array_interface__["data"] == value.__array_interface__["data"]
+        and array.strides == value.strides
+    )

@@ -1,0 +1,19 @@
+"""Registration with PyMC."""
+
+from __future__ import annotations
+
+from pymc.step_methods import STEP_METHODS
+from pymc.step_methods.compound import BlockedStep
+
+__all__ = ["register"]
+
+
+def register(*methods: type[BlockedStep]) -> None:
+    """Add step methods to PyMC's list, in place and once.
+
+    Their competence is never above ``COMPATIBLE``, so that ``pm.sample()`` picks the same
+    step methods as before.
+    """
+    for method in methods:
+        if method not in STEP_METHODS:
+            STEP_METHODS.append(method)

@@ -1,0 +1,305 @@
+"""Many updates of a sampler as one compiled function, for numba and for JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, Protocol
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.compile.io import In, Out
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.blocks import Blocks
+from pymc_sgmcmc.noise import Noise
+from pymc_sgmcmc.posterior import Posterior
+
+__all__ = ["Sampler", "Transition"]
+
+Extra = dict[str, Blocks]
+
+# Noise of the updates of one compiled call, in numbers: models with millions of parameters
+# take several calls for a draw, and lose nothing by it
+_LARGEST_NOISE = 4_000_000
+
+
+class Sampler(Protocol):
+    """What the transition needs to know of an algorithm."""
+
+    def update(
+        self,
+        position: Blocks,
+        extra: Extra,
+        gradient: Callable[[Blocks], Blocks],
+        step_size: TensorVariable,
+        noise: Noise,
+    ) -> tuple[Blocks, Extra]:
+        """One update, symbolic."""
+
+    def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
+        """Statistics of a draw that belong to this algorithm."""
+
+
+@node_rewriter([Dot])
+def _matrix_first(fgraph: FunctionGraph[Any], node: Apply[Any]) -> list[Variable] | None:
+    """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
+    matrix, vector = node.inputs
+    transposed = (
+        matrix.owner is not None
+        and isinstance(matrix.owner.op, DimShuffle)
+        and tuple(matrix.owner.op.new_order) == (1, 0)
+    )
+    if not transposed or vector.ndim != 1:
+        return None
+    return [pt.dot(vector, matrix.owner.inputs[0])]
+
+
+def updates_per_call(thin: int, dimension: int) -> int:
+    """Largest divisor of ``thin`` for which the noise of a call stays of moderate size."""
+    most = max(1, _LARGEST_NOISE // max(dimension, 1))
+    return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
+
+
+class Transition:
+    """``updates`` updates of a sampler, compiled as one scan.
+
+    A deterministic map: noise, batches, step sizes and data are inputs. Chains differ in
+    what they put in, never in the compiled function.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+    sampler : Sampler
+        The algorithm.
+    position : list of ndarray
+        Any position; only shapes and dtypes are used.
+    extra : dict of list of ndarray
+        The algorithm's further state at the start; only names, shapes and dtypes are used.
+    whitened : list of bool
+        Which coordinates have a scale of their own, φ = scale · ψ.
+    contiguous : bool
+        Whether a batch is given by an offset or by row indices.
+    updates : int
+        Updates in a call. Numba's function runs any number, JAX's this one.
+    backend : {"numba", "jax"}
+        The backend.
+    compile_kwargs : dict
+        For :func:`pymc.compile`.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        sampler: Sampler,
+        *,
+        position: Sequence[np.ndarray],
+        extra: Mapping[str, Sequence[np.ndarray]],
+        whitened: Sequence[bool],
+        contiguous: bool,
+        updates: int,
+        backend: str,
+        compile_kwargs: Mapping[str, Any],
+    ) -> None:
+        self.updates = updates
+        self.backend = backend
+        length = updates if backend == "jax" else None
+        floatX = pytensor.config.floatX
+
+        psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
+        self._extra_shape = {name: len(parts) for name, parts in extra.items()}
+        further = [_like(name, x) for name, parts in extra.items() for x in parts]
+        whitening = [
+            _like(f"scale_{i}", x) if has else None
+            for i, (x, has) in enumerate(zip(position, whitened, strict=True))
+        ]
+        step_size = pt.scalar("step_size", dtype=floatX)
+        batches = [
+            pt.tensor(f"rows_{i}", dtype="int32", shape=() if contiguous else (b.batch_size,))
+            for i, b in enumerate(posterior.minibatches)
+        ]
+        tables = [
+            [
+                pt.tensor(f"table_{i}_{j}", dtype=a.dtype, shape=(None, *a.shape[1:]))
+                for j, a in enumerate(arrays)
+            ]
+            for i, arrays in enumerate(posterior.arrays)
+        ]
+        fixed = [
+            *(w for w in whitening if w is not None),
+            *posterior.scales,
+            *posterior.others,
+            *posterior.data,
+            *(table for group in tables for table in group),
+        ]
+        self.noise = Noise([x.shape for x in position], [str(x.dtype) for x in position])
+        norms: list[TensorVariable] = []
+
+        def to_phi(x: Sequence[TensorVariable]) -> list[TensorVariable]:
+            return [
+                part if w is None else w * part for part, w in zip(x, whitening, strict=True)
+            ]
+
+        def at(graphs: list[Variable], x: Sequence[TensorVariable], rows: list[Variable]) -> Any:
+            replacements = dict(zip(posterior.phi, to_phi(x), strict=True))
+            for i, (group, batch) in enumerate(zip(posterior.rows, rows, strict=True)):
+                size = posterior.minibatches[i].batch_size
+                for target, table in zip(group, tables[i], strict=True):
+                    replacements[target] = _take(table, batch, size, contiguous, backend)
+            return graph_replace(graphs, replacements, strict=False)
+
+        def gradient(x: Blocks) -> Blocks:
+            grads = at(posterior.gradient, list(x), batches)
+            whitened_grads = Blocks(
+                g if w is None else w * g for g, w in zip(grads, whitening, strict=True)
+            )
+            norms.append(pt.sqrt(whitened_grads.map(pt.sqr).sum()))
+            return whitened_grads
+
+        new_position, new_extra = sampler.update(
+            Blocks(psi), self._unflatten(further), gradient, step_size, self.noise
+        )
+        old = [*psi, *further]
+        new = [*new_position, *(part for name in extra for part in new_extra[name])]
+        new = [part.astype(was.dtype) for part, was in zip(new, old, strict=True)]
+        # The sum of a block is finite only if all its elements are
+        finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
+        kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
+        inner_outputs = [*kept, norms[-1] if norms else pt.as_tensor(0.0), ~finite]
+        inner_outputs = rewrite_graph(inner_outputs, include=(), custom_rewrite=in2out(_matrix_first))
+
+        requests = [flat for _, flat in self.noise.flat_requests()]
+        steps = [step_size, *batches, *requests]
+        sequences = [
+            pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
+            for s in steps
+        ]
+
+        def one_update(*arguments: Variable) -> list[Variable]:
+            placeholders = [*steps, *old, *fixed]
+            return graph_replace(
+                inner_outputs, dict(zip(placeholders, arguments, strict=True)), strict=False
+            )
+
+        *states, norm, rejected = pytensor.scan(
+            one_update,
+            sequences=sequences,
+            outputs_info=[*old, None, None],
+            non_sequences=fixed,
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        last = [state[-1] for state in states]
+        last_rows = [rows[-1] for rows in sequences[1 : 1 + len(batches)]]
+        phi = to_phi(last[: len(psi)])
+        last[: len(psi)] = [
+            x if new is old else (new if w is None else new / w)
+            for x, old, new, w in zip(
+                last, phi, posterior.wrapped(phi), whitening, strict=False
+            )
+        ]
+        *values, log_density = at(
+            [*posterior.values, posterior.log_density], last[: len(psi)], last_rows
+        )
+        own = sampler.statistics(self._unflatten(last[len(psi) :]))
+        self.statistic_names = ["batch_logp", "grad_norm", "rejected_updates", *own]
+        self._counts = len(psi), len(further), len(values)
+        outputs = [*last, *values, log_density, norm[-1], pt.sum(rejected), *own.values()]
+        self._function = _compile(
+            [*old, *sequences, *fixed], outputs, backend, dict(compile_kwargs)
+        )
+
+    def __call__(
+        self,
+        position: list[Any],
+        extra: dict[str, list[Any]],
+        step_sizes: np.ndarray,
+        batches: list[np.ndarray],
+        noise: list[np.ndarray],
+        fixed: list[Any],
+    ) -> tuple[list[Any], dict[str, list[Any]], list[np.ndarray], dict[str, Any]]:
+        """Run the updates.
+
+        Returns
+        -------
+        position, extra
+            The new state, in arrays of the backend.
+        values : list of ndarray
+            PyMC's value variables at the new position.
+        statistics : dict
+            Statistics of the draw.
+        """
+        flat = [part for parts in extra.values() for part in parts]
+        outputs = self._function(*position, *flat, step_sizes, *batches, *noise, *fixed)
+        n_psi, n_extra, n_values = self._counts
+        ends = np.cumsum([n_psi, n_extra, n_values])
+        values = [np.array(value) for value in outputs[ends[1] : ends[2]]]
+        statistics = dict(zip(self.statistic_names, outputs[ends[2] :], strict=True))
+        return (
+            outputs[:n_psi],
+            {name: list(parts) for name, parts in self._split(outputs[n_psi : ends[1]])},
+            values,
+            statistics,
+        )
+
+    def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """Put arrays where the backend reads them without a copy at every call."""
+        if self.backend == "jax":
+            import jax
+
+            return [jax.device_put(array) for array in arrays]
+        # A read-only or strided array would make numba compile anew
+        return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
+
+    def _split(self, flat: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
+        pieces, start = [], 0
+        for name, count in self._extra_shape.items():
+            pieces.append((name, flat[start : start + count]))
+            start += count
+        return pieces
+
+    def _unflatten(self, flat: Sequence[Any]) -> Extra:
+        return {name: Blocks(parts) for name, parts in self._split(flat)}
+
+
+def _like(name: str, array: np.ndarray) -> TensorVariable:
+    return pt.tensor(name, dtype=str(array.dtype), shape=array.shape)
+
+
+def _take(
+    table: TensorVariable, rows: TensorVariable, size: int, contiguous: bool, backend: str
+) -> TensorVariable:
+    if not contiguous:
+        return table[rows]
+    if backend == "jax":
+        # JAX knows no slice with a moving start; XLA turns this gather into one
+        return table[rows + pt.arange(size, dtype="int32")]
+    # In numba a slice is a view, and nothing is copied
+    block = table[rows : rows + size]
+    return pt.specify_shape(block, (size, *table.type.shape[1:]))
+
+
+def _compile(
+    inputs: list[Variable], outputs: list[Variable], backend: str, kwargs: dict[str, Any]
+) -> Any:
+    kwargs.setdefault("mode", {"jax": "JAX", "numba": "NUMBA"}[backend])
+    kwargs.setdefault("on_unused_input", "ignore")
+    function = pm.compile(
+        [In(variable, borrow=True) for variable in inputs],
+        [Out(variable, borrow=True) for variable in outputs],
+        **kwargs,
+    )
+    function.trust_input = True
+    return function

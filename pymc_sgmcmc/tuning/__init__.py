@@ -1,0 +1,1 @@
+"""What is chosen for the user: step sizes and their schedules."""

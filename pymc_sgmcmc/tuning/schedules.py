@@ -1,0 +1,118 @@
+"""Step sizes that change with the number of updates."""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Schedule", "as_schedule", "constant", "polynomial"]
+
+Schedule = Callable[[np.ndarray], np.ndarray]
+"""Maps the numbers of updates t = 0, 1, ... of a chain to their step sizes."""
+
+
+@dataclass(frozen=True)
+class constant:  # noqa: N801  (used as a function, like optax's schedules)
+    """The step size ``h`` at every update.
+
+    Parameters
+    ----------
+    h : float
+        Step size, in squared units of the sampled coordinates; positive.
+
+    Raises
+    ------
+    ValueError
+        If ``h`` is not a positive, finite number.
+
+    Examples
+    --------
+    >>> constant(0.1)(np.arange(3))
+    array([0.1, 0.1, 0.1])
+    """
+
+    h: float
+
+    def __post_init__(self) -> None:
+        _check_positive("step_size", self.h)
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        return np.full(len(t), float(self.h))
+
+
+@dataclass(frozen=True)
+class polynomial:  # noqa: N801
+    r"""The decreasing step size :math:`h_t = a (b + t)^{-\gamma}`.
+
+    With ½ < γ ≤ 1 the steps sum to infinity and their squares do not, the condition under
+    which the bias of Langevin updates vanishes [1]_. Draws then count with their ``weight``.
+
+    Parameters
+    ----------
+    a : float
+        Positive; the first step is ``a * b ** -gamma``.
+    b : float
+        Updates over which the step stays about constant; positive.
+    gamma : float
+        Exponent, 0 < γ ≤ 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    References
+    ----------
+    .. [1] Welling, Teh (2011). Bayesian learning via stochastic gradient Langevin
+       dynamics. ICML.
+
+    Examples
+    --------
+    >>> polynomial(a=1.0, b=1.0, gamma=1.0)(np.arange(2))
+    array([1. , 0.5])
+    """
+
+    a: float
+    b: float = 1.0
+    gamma: float = 0.55
+
+    def __post_init__(self) -> None:
+        _check_positive("polynomial's a", self.a)
+        _check_positive("polynomial's b", self.b)
+        _check_positive("polynomial's gamma", self.gamma)
+        if self.gamma > 1:
+            raise ValueError(
+                f"polynomial's gamma must be at most 1, got {self.gamma}: with a larger one the "
+                "steps have a finite sum and the chain stops. 0.55 is usual."
+            )
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        return np.asarray(self.a * (self.b + t) ** -self.gamma)
+
+
+def _check_positive(name: str, value: object) -> None:
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
+        raise ValueError(f"{name} must be a positive, finite number, got {value!r}.")
+
+
+def as_schedule(step_size: float | Schedule) -> Schedule:
+    """Return a schedule for what the user passed as ``step_size``.
+
+    Raises
+    ------
+    ValueError
+        If it is neither a positive, finite number nor a schedule.
+    """
+    if callable(step_size):
+        return step_size
+    if not isinstance(step_size, int | float | np.number) or isinstance(step_size, bool):
+        raise ValueError(
+            f"step_size must be a positive number or a schedule such as polynomial(a=0.1), got "
+            f"{step_size!r}."
+        )
+    return constant(float(step_size))

@@ -1,0 +1,19 @@
+"""What every test file shares."""
+
+import os
+
+from importlib.util import find_spec
+
+import pytest
+
+# No display is needed, here and in the processes that tests start. Matplotlib reads it on import.
+os.environ["MPLBACKEND"] = "Agg"
+
+
+@pytest.fixture(params=["numba", "jax"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each of PyTensor's two backends that the package runs on."""
+    # Found, not imported: in a process where JAX has run, sampling on several cores is refused.
+    if request.param == "jax" and find_spec("jax") is None:
+        pytest.skip("needs the extra `jax`")
+    return request.param

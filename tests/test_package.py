@@ -1,0 +1,87 @@
+"""Packaging: the version, the metadata and what an import does."""
+
+import re
+import subprocess
+import sys
+import tomllib
+
+from importlib import metadata, resources
+from pathlib import Path
+
+import pytest
+
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import pymc_sgmcmc
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture(scope="module")
+def constraints() -> dict[str, Version]:
+    lines = (ROOT / ".constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    # Names and versions only: no address from which something would be downloaded.
+    assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", pin)] == []
+    return {name: Version(version) for name, version in (pin.split("==") for pin in pins)}
+
+
+def test_version_is_the_same_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    cited = re.search(r'^version: "?([^"\s]+)"?$', citation, flags=re.MULTILINE)
+    assert cited is not None
+    assert cited[1] == pymc_sgmcmc.__version__
+    assert metadata.version("pymc-sgmcmc") == pymc_sgmcmc.__version__
+
+
+def test_changelog_knows_the_version():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    headings = re.findall(r"^## (\S+)", changelog, flags=re.MULTILINE)
+    assert headings[0] == pymc_sgmcmc.__version__
+
+
+def test_type_hints_are_shipped():
+    assert resources.files("pymc_sgmcmc").joinpath("py.typed").is_file()
+
+
+def test_public_names_exist_and_are_documented():
+    for name in pymc_sgmcmc.__all__:
+        if not name.startswith("__"):
+            assert getattr(pymc_sgmcmc, name).__doc__, name
+
+
+def test_import_does_not_start_jax():
+    # A process in which JAX has started must not fork, and pm.sample forks.
+    code = "import sys, pymc_sgmcmc; sys.exit('jax' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_python_versions_agree(project):
+    supported = SpecifierSet(project["requires-python"])
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert [f"3.{minor}" for minor in range(10, 20) if f"3.{minor}" in supported] == named
+    assert (ROOT / ".python-version").read_text(encoding="utf-8").strip() in named
+
+
+def test_extras_exist(project):
+    assert {"jax", "docs", "notebooks", "dev"} <= set(project["optional-dependencies"])
+    assert {"jax", "docs", "notebooks", "dev"} <= set(
+        metadata.metadata("pymc-sgmcmc").get_all("Provides-Extra")
+    )
+
+
+def test_constraints_fit_every_requirement(project, constraints):
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    for requirement in (Requirement(line) for group in groups for line in group):
+        name = canonicalize_name(requirement.name)
+        if name != "pymc-sgmcmc":
+            assert name in constraints, name
+            assert constraints[name] in requirement.specifier, name
