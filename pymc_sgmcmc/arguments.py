@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 
 from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
-from pymc.util import get_value_vars_from_user_vars
 from pymc.vartypes import continuous_types
 from pytensor.compile.mode import get_mode
+from pytensor.graph.basic import Variable
 from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import TensorType
@@ -27,7 +29,10 @@ __all__ = [
     "one_of",
     "positive",
     "positive_int",
+    "refuse_nothing",
+    "refuse_unknown",
     "sampled_values",
+    "within",
 ]
 
 TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
@@ -44,42 +49,94 @@ def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
     if variables is None:
         values = list(model.continuous_value_vars)
         if not values:
-            raise ValueError("The model has no continuous free variable to sample.")
+            raise ValueError(
+                "The model has no continuous free variable to sample: all are discrete. Leave "
+                "this step method out and let pm.sample() choose."
+            )
         return values
-    if not isinstance(variables, Sequence):
+    if isinstance(variables, str) or not isinstance(variables, Sequence):
         variables = [variables]
-    variables = [_by_name(model, v) if isinstance(v, str) else v for v in variables]
-    values = get_value_vars_from_user_vars(variables, model)
+    values = [_value_of(model, variable) for variable in variables]
     for value in values:
+        name = model.values_to_rvs[value].name
         if value.dtype not in continuous_types:
-            name = model.values_to_rvs[value].name
             raise ValueError(
                 f"The variable '{name}' is discrete and has no gradient. Leave it out of vars "
                 "and give it a step method of its own: "
                 "step=[sg.CoRVSGLD([...]), pm.Metropolis([...])]."
             )
-    if len(set(values)) < len(values):
-        raise ValueError("vars names a variable twice; name each once.")
+        if values.count(value) > 1:
+            raise ValueError(f"vars names the variable '{name}' twice; name it once.")
     return values
 
 
-def _by_name(model: Model, name: str) -> Any:
-    if name not in model.named_vars:
-        raise ValueError(f"vars names '{name}', which is not a variable of the model.")
-    return model[name]
+def refuse_nothing(model: Model, variables: Any) -> None:
+    """Raise where there is nothing to sample."""
+    if not model.free_RVs:
+        raise ValueError(
+            "The model has no free variables, so that there is nothing to sample. Give it one "
+            "without observed=, or use pm.sample_prior_predictive."
+        )
+    if isinstance(variables, list | tuple) and not variables:
+        raise ValueError("vars is empty. Name a variable, or leave vars out to sample all.")
 
 
-def positive(name: str, value: Any) -> float:
+def refuse_unknown(method: type, unknown: Collection[str]) -> None:
+    """Raise for a keyword that no ``__init__`` of a step method takes."""
+    if not unknown:
+        return
+    known = {
+        name: None
+        for cls in method.__mro__
+        if "__init__" in vars(cls)
+        for name, parameter in signature(vars(cls)["__init__"]).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    name = next(iter(unknown))
+    close = get_close_matches(name, known, n=1)
+    raise TypeError(
+        f"{method.__name__} has no argument '{name}'."
+        + (f" Did you mean '{close[0]}'?" if close else "")
+        + f" It takes {', '.join(known)}."
+    )
+
+
+def _value_of(model: Model, variable: Any) -> TensorVariable:
+    rv = model.named_vars.get(variable) if isinstance(variable, str) else variable
+    value: Any = model.rvs_to_values.get(rv, rv) if isinstance(rv, Variable) else None
+    if value not in model.value_vars:
+        named = getattr(variable, "name", None) or variable
+        free = ", ".join(f"'{rv.name}'" for rv in model.free_RVs)
+        raise ValueError(
+            f"vars has {named!r}, which is not a free variable of the model. Choose from {free}."
+        )
+    return value
+
+
+def positive(name: str, value: Any, usual: float) -> float:
     """Check for a positive, finite number."""
     if not _is_number(value) or not math.isfinite(value) or value <= 0:
-        raise ValueError(f"{name} must be a positive, finite number, got {value!r}.")
+        raise ValueError(
+            f"{name} must be a positive, finite number such as {usual}, got {value!r}."
+        )
     return float(value)
 
 
-def positive_int(name: str, value: Any) -> int:
+def within(name: str, value: Any, above: float, most: float, usual: float) -> float:
+    """Check for a number in the half-open interval from ``above`` to ``most``."""
+    if not _is_number(value) or not above < value <= most:
+        raise ValueError(
+            f"{name} must lie in {above} < {name} <= {most}, such as {usual}, got {value!r}."
+        )
+    return float(value)
+
+
+def positive_int(name: str, value: Any, usual: int) -> int:
     """Check for an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}.")
+        raise ValueError(
+            f"{name} must be an integer of at least 1, such as {usual}, got {value!r}."
+        )
     return int(value)
 
 
@@ -105,7 +162,8 @@ def checked_transforms(transforms: Any, names: list[str]) -> str | dict[str, Tra
     for name, transform in transforms.items():
         if transform is not None and not isinstance(transform, Transform):
             raise TypeError(
-                f"transforms['{name}'] must be a PyMC Transform or None, got {transform!r}."
+                f"transforms['{name}'] must be a PyMC Transform, such as sg.transforms.Softplus(), "
+                f"or None, got {transform!r}."
             )
     return dict(transforms)
 
@@ -116,8 +174,8 @@ def checked_scale(scale: Any, names: list[str]) -> dict[str, np.ndarray]:
         return {}
     if not isinstance(scale, Mapping):
         raise TypeError(
-            "scale must be None or a dict of variable names to positive arrays, got "
-            f"{type(scale).__name__}."
+            "scale must be None or a dict of variable names to positive arrays, such as "
+            f"{{'{names[0]}': 0.1}}, got {scale!r}."
         )
     _check_names("scale", scale, names)
     checked = {}
@@ -136,16 +194,19 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
     """Choose the backend from the arguments; "auto" stays only where JAX is installed."""
     one_of("backend", backend, ("auto", "jax", "numba"))
     if compile_kwargs is not None and not isinstance(compile_kwargs, Mapping):
-        raise TypeError(f"compile_kwargs must be a dict, got {compile_kwargs!r}.")
+        raise TypeError(
+            "compile_kwargs must be a dict of arguments for pm.compile, got "
+            f"{compile_kwargs!r}; pass backend='jax' or backend='numba' to choose a backend."
+        )
     kwargs = dict(compile_kwargs or {})
     if kwargs.get("mode") is not None:
-        linker = get_mode(kwargs["mode"]).linker
-        kinds = {"jax": JAXLinker, "numba": NumbaLinker}
+        linker = _linker(kwargs["mode"])
+        kinds: dict[str, type] = {"jax": JAXLinker, "numba": NumbaLinker}
         found = [name for name, kind in kinds.items() if isinstance(linker, kind)]
         if not found or backend not in ("auto", found[0]):
             raise ValueError(
-                "compile_kwargs['mode'] must be a JAX or numba mode that agrees with backend="
-                f"{backend!r}; pass backend='jax' or backend='numba' alone."
+                f"compile_kwargs['mode']={kwargs['mode']!r} must be a JAX or numba mode that "
+                f"agrees with backend={backend!r}. Pass backend='jax' or backend='numba' alone."
             )
         backend = found[0]
     if find_spec("jax") is None:
@@ -157,12 +218,19 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
     return backend, kwargs
 
 
+def _linker(mode: Any) -> Any:
+    try:
+        return get_mode(mode).linker
+    except (AttributeError, ValueError):
+        return None  # no mode of PyTensor
+
+
 def _check_names(argument: str, mapping: Mapping[str, Any], names: list[str]) -> None:
     for name in mapping:
         if name not in names:
             raise ValueError(
-                f"{argument} names '{name}', which this step does not sample; it samples "
-                f"{', '.join(names)}."
+                f"{argument} names '{name}', which this step does not sample. Name only what it "
+                f"samples: {', '.join(names)}."
             )
 
 

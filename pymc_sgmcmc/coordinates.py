@@ -19,8 +19,8 @@ from pymc_sgmcmc.transforms import Softplus, lipschitz, mirror
 
 __all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
 
-# For what runs once a chain: nothing is compiled
-INTERPRETER = Mode(linker="py", optimizer="fast_run")
+# For what runs once a chain: nothing is compiled, and no BLAS library is looked for
+INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding("BlasOpt")
 
 # Of the scaled softplus, in units of the variable's start: log-like in the bulk
 _SCALE_OVER_START = 10.0

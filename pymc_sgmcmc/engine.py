@@ -25,6 +25,9 @@ __all__ = ["Engine", "Settings"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
+# What JAX raises, at the first call only, for a graph whose shapes it cannot know
+_UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError)
+
 # Halvings of the jitter before the unjittered start is the only one left
 _MOST_HALVINGS = 10
 
@@ -77,7 +80,7 @@ class Engine:
         self.posterior = Posterior(model, coordinates, settings.temperature)
         self.whitening = [self._whitening(c.name, x) for c, x in zip(coordinates, phi, strict=True)]
         self._compile(phi, "numba" if settings.backend == "numba" else "jax")
-        self._tried = settings.backend != "auto"
+        self._tried = False
 
     def _whitening(self, name: str, phi: np.ndarray) -> np.ndarray | None:
         scale = self.settings.scale.get(name)
@@ -88,10 +91,11 @@ class Engine:
         except ValueError:
             raise ValueError(
                 f"scale['{name}'] has shape {scale.shape}, but the unconstrained coordinates of "
-                f"'{name}' have shape {phi.shape}."
+                f"'{name}' have shape {phi.shape}. Pass an array of that shape, or one number."
             ) from None
 
     def _compile(self, phi: list[np.ndarray], backend: str) -> None:
+        self._evaluator: Any = None
         updates = updates_per_call(self.settings.thin, sum(x.size for x in phi))
         try:
             self.transition = Transition(
@@ -116,6 +120,10 @@ class Engine:
 
     def _fall_back(self, phi: list[np.ndarray], error: Exception) -> None:
         reason = str(error).splitlines()[0]
+        if self.settings.backend == "jax":
+            raise NotImplementedError(
+                f"JAX cannot run this model: {reason.rstrip('.')}. Pass backend='numba'."
+            ) from error
         _log.info("JAX cannot run this model (%s): compiling with numba instead.", reason)
         self._compile(phi, "numba")
 
@@ -152,15 +160,20 @@ class Engine:
         SamplingError
             If the density or its gradient is not finite at the start itself.
         """
-        evaluate = self._evaluator()
         others = [point[value.name] for value in self.posterior.others]
 
         def potential(x: list[np.ndarray]) -> float:
-            log_density, *gradient = evaluate(*x, *scales, *others)
+            log_density, *gradient = self._evaluate(*x, *scales, *others)
             finite = np.isfinite(log_density) and all(np.all(np.isfinite(g)) for g in gradient)
             return -float(log_density) if finite else np.inf
 
-        start = potential(phi)
+        try:
+            start = potential(phi)
+        except _UNTRACEABLE as error:
+            if self.transition.backend == "numba":
+                raise
+            self._fall_back(phi, error)
+            start = potential(phi)
         if not np.isfinite(start):
             raise SamplingError(self._why_not_finite(phi, scales, others))
         jitter = [rng.uniform(-1, 1, size=x.shape) for x in phi]
@@ -189,8 +202,12 @@ class Engine:
         function = pm.compile([*inputs, *data], outputs, mode=mode, on_unused_input="ignore")
         return lambda *arguments: function(*arguments, *data.values())
 
-    def _evaluator(self) -> Any:
-        return self._function_at_first_rows([self.posterior.log_density, *self.posterior.gradient])
+    def _evaluate(self, *arguments: np.ndarray) -> list[np.ndarray]:
+        """Log density and gradient, for all chains of this process compiled once."""
+        if self._evaluator is None:
+            outputs = [self.posterior.log_density, *self.posterior.gradient]
+            self._evaluator = self._function_at_first_rows(outputs)
+        return self._evaluator(*arguments)
 
     def _why_not_finite(
         self, phi: list[np.ndarray], scales: list[np.ndarray], others: list[np.ndarray]
@@ -241,7 +258,7 @@ class Engine:
             return self.transition(position, extra, *arguments)
         try:
             result = self.transition(position, extra, *arguments)
-        except (TypeError, IndexError, NotImplementedError, ValueError) as error:
+        except _UNTRACEABLE as error:
             self._fall_back([np.asarray(x) for x in position], error)
             self._tried = True
             numpy_extra = {k: [np.asarray(x) for x in v] for k, v in extra.items()}

@@ -30,7 +30,7 @@ from pymc_sgmcmc.engine import Engine, Settings
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.transition import Extra
-from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule
+from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule, constant, step_sizes
 
 __all__ = ["SGMCMCStep", "SGMCMCState"]
 
@@ -44,7 +44,7 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
     "grad_norm": (np.float64, []),
     "diverging": (bool, []),
     "rejected_updates": (np.int64, []),
-    "warning": (object, None),
+    "warning": (SamplerWarning, None),  # the type that NUTS declares: PyMC wants the same
 }
 
 _OPTIONS = """\
@@ -124,7 +124,8 @@ class SGMCMCStep(BlockedStep):
     Statistics of each draw: ``step_size`` (of its last update), ``weight`` (the sum of its
     step sizes), ``batch_logp`` (log density estimated from the last batch), ``grad_norm``
     (Euclidean norm of the last estimated gradient), ``rejected_updates`` (updates that were
-    not finite, for which the state was kept) and ``diverging`` (whether there were any).
+    not finite, for which the state was kept), ``diverging`` (whether there were any) and
+    ``warning`` (which PyMC logs after sampling and keeps out of the result).
     """
 
     name = "sgmcmc"
@@ -140,6 +141,12 @@ class SGMCMCStep(BlockedStep):
         cls.stats_dtypes_shapes = {**_STATISTICS, **own}
         if cls.__doc__ is not None:
             cls.__doc__ = cls.__doc__.replace("    <options>\n", _OPTIONS)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse a model or a list without variables, of which PyMC names no cure."""
+        variables = args[0] if args else kwargs.get("vars")
+        arguments.refuse_nothing(modelcontext(kwargs.get("model")), variables)
+        return super().__new__(cls, *args, **kwargs)
 
     def __init__(
         self,
@@ -157,7 +164,9 @@ class SGMCMCStep(BlockedStep):
         rng: RandomGenerator = None,
         initial_point: PointType | None = None,
         blocked: bool = True,
+        **unknown: Any,
     ) -> None:
+        arguments.refuse_unknown(type(self), unknown)
         self.model = modelcontext(model)
         self.vars = arguments.sampled_values(self.model, vars)
         names = [self.model.values_to_rvs[value].name for value in self.vars]
@@ -167,15 +176,16 @@ class SGMCMCStep(BlockedStep):
                 "a positive number, for example step_size=1e-3, or a schedule."
             )
         self.schedule = as_schedule(step_size)
+        step_sizes(self.schedule, np.arange(2))
         backend, compile_kwargs = arguments.checked_backend(backend, compile_kwargs)
         if transforms is None:
             transforms = self.default_transforms
         self.settings = Settings(
-            thin=arguments.positive_int("thin", thin),
+            thin=arguments.positive_int("thin", thin, usual=20),
             batch=arguments.one_of("batch", batch, BATCH_SCHEMES),
             transforms=arguments.checked_transforms(transforms, names),
             scale=arguments.checked_scale(scale, names),
-            temperature=arguments.positive("temperature", temperature),
+            temperature=arguments.positive("temperature", temperature, usual=1.0),
             backend=backend,
             compile_kwargs=compile_kwargs,
         )
@@ -264,19 +274,19 @@ class SGMCMCStep(BlockedStep):
         rejected, weight = 0, 0.0
         updates = engine.transition.updates
         for _ in range(self.settings.thin // updates):
-            h = self._step_sizes(updates)
+            h, total, last = self._step_sizes(engine)
             batches = engine.draw_batches(self.batch_rng, updates)
             noise = engine.transition.noise.draw(self.noise_rng, updates)
             self._position, self._extra, self.values, statistics = engine.run(
                 self._position, self._extra, h, batches, noise, fixed
             )
             rejected += int(statistics["rejected_updates"])
-            weight += float(h.sum())
+            weight += total
         self.draw += 1
-        self._count(engine, rejected, float(h[-1]))
-        stats = {name: float(value) for name, value in statistics.items()}
-        stats |= {
-            "step_size": float(h[-1]),
+        self._count(engine, rejected, last)
+        stats: dict[str, Any] = {
+            **statistics,
+            "step_size": last,
             "weight": weight,
             "diverging": rejected > 0,
             "rejected_updates": rejected,
@@ -319,7 +329,9 @@ class SGMCMCStep(BlockedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions and data are made anew where the step is sampled
-        return {**self.__dict__, "_engine": None, "_prepared_for": None}
+        names = ("_engine", "_prepared_for", "_before", "_after", "_placed_steps")
+        state = {**self.__dict__, **dict.fromkeys(names)}
+        return {**state, "_position": self.position, "_extra": self.extra}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -385,20 +397,22 @@ class SGMCMCStep(BlockedStep):
             place = engine.transition.place
             self._position = place(self._position)
             self._extra = {name: place(parts) for name, parts in self._extra.items()}
+            self._placed_steps = None
             self._before, self._after = engine.prepare(self.scales, self.row_order)
             self._prepared_for = engine
         return engine
 
-    def _step_sizes(self, updates: int) -> np.ndarray:
-        t = np.arange(self.updates, self.updates + updates)
-        h = np.asarray(self.schedule(t), dtype=pytensor.config.floatX)
-        if h.shape != t.shape or not np.all(np.isfinite(h)) or np.any(h <= 0):
-            raise ValueError(
-                f"The step_size schedule must return one positive, finite number for each of its "
-                f"{updates} update numbers; at update {self.updates} it returned {h!r}."
-            )
+    def _step_sizes(self, engine: Engine) -> tuple[Any, float, float]:
+        """Step sizes of the next call, placed, with their sum and the last of them."""
+        updates = engine.transition.updates
+        start = self.updates
         self.updates += updates
-        return h
+        if isinstance(self.schedule, constant) and self._placed_steps is not None:
+            return self._placed_steps
+        h = step_sizes(self.schedule, np.arange(start, self.updates))
+        h = h.astype(pytensor.config.floatX)
+        self._placed_steps = engine.transition.place([h])[0], float(h.sum()), float(h[-1])
+        return self._placed_steps
 
     def _count(self, engine: Engine, rejected: int, h: float) -> None:
         if self.draw > self.tuning_draws:
@@ -436,5 +450,6 @@ def _refuse_inherited_jax(constructed_in: int) -> None:
     if xla_bridge.backends_are_initialized():
         raise RuntimeError(
             "JAX was already running in the process that was forked to sample this chain, and "
-            "would hang here. Pass backend='jax' or mp_ctx='forkserver' to pm.sample, or cores=1."
+            "would hang here. Pass backend='jax' or mp_ctx='forkserver' to pm.sample, for which a "
+            "script needs the guard `if __name__ == '__main__':`, or pass cores=1."
         )

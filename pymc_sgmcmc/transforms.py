@@ -20,10 +20,11 @@ References
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from math import factorial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
+
 from numpy.typing import NDArray
 from pymc.distributions.transforms import Interval, LogExpM1
 from pymc.logprob.transforms import (
@@ -122,9 +123,11 @@ class _TwoSided(_Bounded):
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map a `value` inside the interval to the real line."""
         value, lower, upper = self._value_and_bounds(value, inputs)
-        below, above = value - lower, upper - value
-        distance = pt.switch(below < above, _distance(lower, below), _distance(upper, above))
-        minus_abs = self._inverse(distance / (upper - lower))
+        below, above, width = value - lower, upper - value, upper - lower
+        image = pt.switch(
+            below < above, _distance(lower, below) / width, _distance(upper, above) / width
+        )  # Not switch(...) / width: PyTensor splits the logarithm of that, and digits are lost.
+        minus_abs = self._inverse(_normal(image))
         return pt.switch(below < above, minus_abs, -minus_abs)
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
@@ -361,7 +364,7 @@ class Softplus(_OneSided):
         return _like(value, self.scale) * pt.softplus(value)
 
     def _inverse(self, image: TensorVariable) -> TensorVariable:
-        x = image / _like(image, self.scale)
+        x = _normal(image / _like(image, self.scale))
         return x + pt.log(-pt.expm1(-x))
 
     def _log_slope(self, value: TensorVariable) -> TensorVariable:
@@ -396,17 +399,17 @@ class ICLL(_OneSided):
     _log_large = 6.75  # exp(-exp(x)) is zero for every x above it
 
     def _map(self, value: TensorVariable) -> TensorVariable:
-        # derived from the slope: differentiating the continued fraction costs much and overflows
-        dummy = value.type()
+        # With a gradient of its own: that of the continued fraction is large and overflows.
+        argument = value.type()
         op = OpFromGraph(
-            [dummy],
-            [self._series_or_fraction(dummy)],
+            [argument],
+            [self._series_or_fraction(argument)],
             pullback=lambda inputs, _, cotangents: [
                 cotangents[0] * pt.exp(self._log_slope(inputs[0]))
             ],
             name=self.name,
         )
-        return op(value)
+        return cast(TensorVariable, op(value))
 
     def _series_or_fraction(self, value: TensorVariable) -> TensorVariable:
         split = _like(value, np.log(3.0))
@@ -425,7 +428,7 @@ class ICLL(_OneSided):
         small, log_image = image < 1, pt.log(image)
         value = pt.switch(small, log_image + image / 4, image - _like(image, np.euler_gamma))
         for _ in range(4):  # Newton's method on log f below 1, on f above
-            f, slope = self._map(value), pt.exp(self._log_slope(value))
+            f, slope = _normal(self._map(value)), _normal(pt.exp(self._log_slope(value)))
             value -= pt.switch(small, f * (pt.log(f) - log_image), f - image) / slope
         return value
 
@@ -469,7 +472,7 @@ class EntropicMirror(Transform):
         """Map a simplex of K entries in the last axis to K - 1 real coordinates."""
         value = _floating(value)
         log_value = pt.log(_distance(_like(value, 0), value))
-        return log_value[..., :-1] - log_value[..., -1:]
+        return log_value[..., :-1] - log_value[..., -1, None]
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return the log determinant of the Jacobian of the first K - 1 entries."""
@@ -610,6 +613,11 @@ def _mixed(bounds: tuple[Any, Any]) -> bool:
     return any(_infinite(b).any() and not _infinite(b).all() for b in bounds)
 
 
+def _normal(value: TensorVariable) -> TensorVariable:
+    """Return `value`, no less than the least normal float: JAX takes what is less for 0."""
+    return pt.maximum(value, np.finfo(value.dtype).tiny)
+
+
 def _spacing(bound: TensorVariable) -> TensorVariable:
     """Return the least distance that moves a float off `bound` (off 0, the least normal float).
 
@@ -618,7 +626,7 @@ def _spacing(bound: TensorVariable) -> TensorVariable:
     """
     info = np.finfo(bound.dtype)
     factor = _like(bound, 0.5 * float(info.eps) * (1 + float(info.eps)))
-    return pt.maximum(pt.abs(bound) * factor, info.tiny)
+    return _normal(pt.abs(bound) * factor)
 
 
 def _off(bound: TensorVariable, distance: TensorVariable) -> TensorVariable:

@@ -54,15 +54,20 @@ class Sampler(Protocol):
 @node_rewriter([Dot])
 def _matrix_first(fgraph: FunctionGraph[Any], node: Apply[Any]) -> list[Variable] | None:
     """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
-    matrix, vector = node.inputs
+    matrix, other = node.inputs
     transposed = (
         matrix.owner is not None
         and isinstance(matrix.owner.op, DimShuffle)
         and tuple(matrix.owner.op.new_order) == (1, 0)
     )
-    if not transposed or vector.ndim != 1:
+    if not transposed:
         return None
-    return [pt.dot(vector, matrix.owner.inputs[0])]
+    original = matrix.owner.inputs[0]
+    if other.ndim == 1:
+        return [pt.dot(other, original)]
+    if other.type.shape[1] == 1:
+        return [pt.dot(other[:, 0], original)[:, None]]
+    return None
 
 
 def updates_per_call(thin: int, dimension: int) -> int:
@@ -177,7 +182,7 @@ class Transition:
         finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
         inner_outputs = [*kept, norms[-1] if norms else pt.as_tensor(0.0), ~finite]
-        inner_outputs = rewrite_graph(inner_outputs, include=(), custom_rewrite=in2out(_matrix_first))
+        inner_outputs = rewrite_graph(inner_outputs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first))
 
         requests = [flat for _, flat in self.noise.flat_requests()]
         steps = [step_size, *batches, *requests]
@@ -215,8 +220,11 @@ class Transition:
         )
         own = sampler.statistics(self._unflatten(last[len(psi) :]))
         self.statistic_names = ["batch_logp", "grad_norm", "rejected_updates", *own]
+        # One output: a scalar of JAX costs as much to fetch as a vector
+        scalars = [log_density, norm[-1], pt.sum(rejected), *own.values()]
+        statistics = pt.stack([scalar.astype(floatX) for scalar in scalars])
         self._counts = len(psi), len(further), len(values)
-        outputs = [*last, *values, log_density, norm[-1], pt.sum(rejected), *own.values()]
+        outputs = [*last, *values, statistics]
         self._function = _compile(
             [*old, *sequences, *fixed], outputs, backend, dict(compile_kwargs)
         )
@@ -229,7 +237,7 @@ class Transition:
         batches: list[np.ndarray],
         noise: list[np.ndarray],
         fixed: list[Any],
-    ) -> tuple[list[Any], dict[str, list[Any]], list[np.ndarray], dict[str, Any]]:
+    ) -> tuple[list[Any], dict[str, list[Any]], list[np.ndarray], dict[str, float]]:
         """Run the updates.
 
         Returns
@@ -238,7 +246,7 @@ class Transition:
             The new state, in arrays of the backend.
         values : list of ndarray
             PyMC's value variables at the new position.
-        statistics : dict
+        statistics : dict of float
             Statistics of the draw.
         """
         flat = [part for parts in extra.values() for part in parts]
@@ -246,7 +254,9 @@ class Transition:
         n_psi, n_extra, n_values = self._counts
         ends = np.cumsum([n_psi, n_extra, n_values])
         values = [np.array(value) for value in outputs[ends[1] : ends[2]]]
-        statistics = dict(zip(self.statistic_names, outputs[ends[2] :], strict=True))
+        statistics = dict(
+            zip(self.statistic_names, np.asarray(outputs[-1]).tolist(), strict=True)
+        )
         return (
             outputs[:n_psi],
             {name: list(parts) for name, parts in self._split(outputs[n_psi : ends[1]])},

@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.arguments import positive
+from pymc_sgmcmc.arguments import positive, within
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.step import SGMCMCStep
@@ -72,12 +72,15 @@ class FLA(SGMCMCStep):
         largest_jump: float | None = 100.0,
         **options: Any,
     ) -> None:
-        self.alpha = positive("alpha", alpha)
-        if not 1 < self.alpha <= 2:
-            raise ValueError(f"alpha must lie in 1 < alpha <= 2, got {alpha}; 1.8 is usual.")
-        self.largest_drift = _optional("largest_drift", largest_drift)
-        self.largest_jump = _optional("largest_jump", largest_jump)
+        self.alpha = within("alpha", alpha, 1, 2, usual=1.8)
+        self.largest_drift = _optional("largest_drift", largest_drift, usual=1.0)
+        self.largest_jump = _optional("largest_jump", largest_jump, usual=100.0)
         super().__init__(vars, **options)
+
+    @staticmethod
+    def drift_constant(alpha: float) -> float:
+        r"""Return :math:`c_\alpha = \Gamma(\alpha - 1) / \Gamma(\alpha/2)^2`."""
+        return math.gamma(alpha - 1) / math.gamma(alpha / 2) ** 2
 
     def update(
         self,
@@ -89,8 +92,7 @@ class FLA(SGMCMCStep):
     ) -> tuple[Blocks, Extra]:
         """One tamed update."""
         x, h, alpha = position, step_size, self.alpha
-        c = math.gamma(alpha - 1) / math.gamma(alpha / 2) ** 2
-        drift = h * c * gradient(x)
+        drift = h * self.drift_constant(alpha) * gradient(x)
         jump = h ** (1 / alpha) * noise.stable(alpha)
         if self.largest_drift is not None:
             # The whole vector is scaled: clipping coordinates would bend correlations
@@ -100,5 +102,5 @@ class FLA(SGMCMCStep):
         return x - drift + jump, extra
 
 
-def _optional(name: str, value: float | None) -> float | None:
-    return None if value is None else positive(name, value)
+def _optional(name: str, value: float | None, usual: float) -> float | None:
+    return None if value is None else positive(name, value, usual)

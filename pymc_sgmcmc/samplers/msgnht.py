@@ -75,8 +75,8 @@ class MSGNHT(SGMCMCStep):
         **options: Any,
     ) -> None:
         self.integrator = one_of("integrator", integrator, ("ssi", "euler"))
-        self.diffusion = positive("diffusion", diffusion)
-        self.thermostat_mass = positive("thermostat_mass", thermostat_mass)
+        self.diffusion = positive("diffusion", diffusion, usual=1.0)
+        self.thermostat_mass = positive("thermostat_mass", thermostat_mass, usual=10.0)
         super().__init__(vars, **options)
 
     def initial_extra(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Schedule", "as_schedule", "constant", "polynomial"]
+from pymc_sgmcmc.arguments import positive
+
+__all__ = ["Schedule", "as_schedule", "constant", "polynomial", "step_sizes"]
 
 Schedule = Callable[[np.ndarray], np.ndarray]
 """Maps the numbers of updates t = 0, 1, ... of a chain to their step sizes."""
@@ -38,7 +38,7 @@ class constant:  # noqa: N801  (used as a function, like optax's schedules)
     h: float
 
     def __post_init__(self) -> None:
-        _check_positive("step_size", self.h)
+        positive("step_size", self.h, usual=1e-3)
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
         return np.full(len(t), float(self.h))
@@ -81,26 +81,20 @@ class polynomial:  # noqa: N801
     gamma: float = 0.55
 
     def __post_init__(self) -> None:
-        _check_positive("polynomial's a", self.a)
-        _check_positive("polynomial's b", self.b)
-        _check_positive("polynomial's gamma", self.gamma)
+        positive("polynomial's a", self.a, usual=1e-3)
+        positive("polynomial's b", self.b, usual=1.0)
+        positive("polynomial's gamma", self.gamma, usual=0.55)
         if self.gamma > 1:
             raise ValueError(
                 f"polynomial's gamma must be at most 1, got {self.gamma}: with a larger one the "
-                "steps have a finite sum and the chain stops. 0.55 is usual."
+                "steps have a finite sum and the chain stops; 0.55 is usual."
             )
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
         return np.asarray(self.a * (self.b + t) ** -self.gamma)
 
 
-def _check_positive(name: str, value: object) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[arg-type, operator]
-        raise ValueError(f"{name} must be a positive, finite number, got {value!r}.")
-
-
-def as_schedule(step_size: float | Schedule) -> Schedule:
+def as_schedule(step_size: float | str | Schedule) -> Schedule:
     """Return a schedule for what the user passed as ``step_size``.
 
     Raises
@@ -110,9 +104,31 @@ def as_schedule(step_size: float | Schedule) -> Schedule:
     """
     if callable(step_size):
         return step_size
-    if not isinstance(step_size, int | float | np.number) or isinstance(step_size, bool):
+    if isinstance(step_size, str):
         raise ValueError(
-            f"step_size must be a positive number or a schedule such as polynomial(a=0.1), got "
-            f"{step_size!r}."
+            f"step_size must be a number or a schedule, got {step_size!r}: there is no automatic "
+            "choice yet. Pass a positive number such as 1e-3."
         )
-    return constant(float(step_size))
+    return constant(step_size)
+
+
+def step_sizes(schedule: Schedule, t: np.ndarray) -> np.ndarray:
+    """Return the step sizes of the updates ``t``.
+
+    Raises
+    ------
+    ValueError
+        If the schedule does not return one positive, finite number for each.
+    """
+    returned = schedule(t)
+    try:
+        h = np.asarray(returned, dtype=np.float64)
+    except (TypeError, ValueError):
+        h = np.empty(0)
+    if h.shape != t.shape or not np.all(np.isfinite(h)) or np.any(h <= 0):
+        raise ValueError(
+            f"The step_size schedule must return a positive, finite number for each of the "
+            f"{len(t)} update numbers that it is given; from update {t[0]} on it returned "
+            f"{returned!r:.80}. polynomial(a=1e-3) is such a schedule."
+        )
+    return h

@@ -1,0 +1,268 @@
+"""Cost of an update against BlackJAX's SGLD, of ``pm.sample``, and of the first draw.
+
+All ratios are taken inside one process run, peer and package in turn, the best of several
+rounds each: machines are noisy. Run ``make benchmarks``, or one part of it with
+``python tests/benchmarks/kernel.py [updates] [sample] [large] [first]``; ``first`` starts fresh
+processes, with an empty and with a filled compilation cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+N, D, THIN = 100_000, 50, 20
+BATCHES = 50, 500, 5000
+ROUNDS = 5
+
+
+def logistic_data(dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of a logistic regression."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(N, D))
+    y = rng.random(N) < 1 / (1 + np.exp(-x @ rng.normal(size=D) * 0.2))
+    return x.astype(dtype), y.astype(dtype)
+
+
+def best(run: Callable[[], Any], count: int) -> float:
+    """Microseconds of one of the ``count`` updates in ``run``, the best round."""
+    run()
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return min(times) / count * 1e6
+
+
+def logistic_model(batch_size: int, dtype: str) -> Any:
+    """The model of the benchmark in PyMC."""
+    import pymc as pm
+
+    x, y = logistic_data(dtype)
+    with pm.Model() as model:
+        xb, yb = pm.Minibatch(x, y.astype(bool), batch_size=batch_size)
+        beta = pm.Normal("beta", 0, 10, shape=D)
+        pm.Bernoulli("y", logit_p=xb @ beta, observed=yb, total_size=N)
+    return model
+
+
+def package_updates(batch_size: int, dtype: str, backend: str) -> tuple[Callable[[], Any], int]:
+    """Return a run of the compiled transition, noise and batches included, and its updates."""
+    import pymc_sgmcmc as sg
+
+    model = logistic_model(batch_size, dtype)
+    with model:
+        step = sg.SGLD(step_size=1e-6, thin=THIN, backend=backend)
+    step.setup_chain(np.random.default_rng(0), 0, 10**9)
+    step.step(model.initial_point())
+    draws = max(5, 4000 // max(batch_size, 50))
+    return lambda: bare_transition(step, draws), draws * THIN
+
+
+def blackjax_updates(batch_size: int, dtype: str) -> tuple[Callable[[], None], int]:
+    """Return a run of BlackJAX's SGLD in ``lax.scan``, and its updates."""
+    import blackjax
+    import jax
+    import jax.numpy as jnp
+
+    x, y = (jnp.asarray(a) for a in logistic_data(dtype))
+
+    def log_prior(beta: Any) -> Any:
+        return -0.5 * jnp.sum(beta**2) / 100
+
+    def log_likelihood(beta: Any, row: Any) -> Any:
+        linear = jnp.dot(row[0], beta)
+        return row[1] * linear - jnp.logaddexp(0.0, linear)
+
+    gradient = blackjax.sgmcmc.gradients.grad_estimator(log_prior, log_likelihood, N)
+    sgld = blackjax.sgld(gradient)
+    updates = max(5, 4000 // max(batch_size, 50)) * THIN
+
+    @jax.jit
+    def chain(key: Any, beta: Any) -> Any:
+        def update(carry: Any, _: Any) -> Any:
+            key, beta = carry
+            key, key_rows, key_noise = jax.random.split(key, 3)
+            rows = jax.random.randint(key_rows, (batch_size,), 0, N)
+            return (key, sgld.step(key_noise, beta, (x[rows], y[rows]), 1e-6)), None
+
+        return jax.lax.scan(update, (key, beta), None, length=updates)[0]
+
+    state = jax.random.key(0), jnp.zeros(D, dtype)
+
+    def run() -> None:
+        nonlocal state
+        state = chain(*state)
+        state[1].block_until_ready()
+
+    return run, updates
+
+
+def updates(dtype: str) -> None:
+    """Print microseconds an update, and the ratios to BlackJAX."""
+    import jax
+    import pytensor
+
+    pytensor.config.floatX = dtype
+    jax.config.update("jax_enable_x64", dtype == "float64")
+    print(f"\nµs an update of SGLD, logistic regression N = {N:,}, D = {D}, {dtype}")
+    print(f"{'batch':>6} {'BlackJAX':>9} {'numba':>9} {'JAX':>9} {'numba/BJ':>9} {'JAX/BJ':>9}")
+    for batch_size in BATCHES:
+        peer = blackjax_updates(batch_size, dtype)
+        ours = [package_updates(batch_size, dtype, backend) for backend in ("numba", "jax")]
+        # In turn, so that a busy machine hurts all alike
+        timings = np.min([[best(*pair) for pair in (peer, *ours)] for _ in range(3)], axis=0)
+        b, n, j = timings
+        print(f"{batch_size:6d} {b:9.1f} {n:9.1f} {j:9.1f} {n / b:9.2f} {j / b:9.2f}", flush=True)
+
+
+def sample() -> None:
+    """Print the wall time of ``pm.sample`` over that of the bare transition."""
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    draws = 4000
+    print(f"\npm.sample over the bare transition, batch 500, thin {THIN}, one process")
+    for backend in ("numba", "jax"):
+        model = logistic_model(500, "float64")
+        with model:
+            step = sg.SGLD(step_size=1e-6, thin=THIN, backend=backend)
+            settings = {"cores": 1, "chains": 1, "progressbar": False, "quiet": True}
+            settings |= {"compute_convergence_checks": False, "step": step, "tune": 0}
+            pm.sample(draws=10, **settings)
+            whole, bare = [], []
+            for _ in range(3):
+                start = time.perf_counter()
+                pm.sample(draws=draws, **settings)
+                whole.append(time.perf_counter() - start)
+                start = time.perf_counter()
+                bare_transition(step, draws)
+                bare.append(time.perf_counter() - start)
+        ratio = min(whole) / min(bare)
+        print(f"{backend:>6} {min(whole):6.2f} s / {min(bare):6.2f} s = {ratio:.2f}", flush=True)
+
+
+def bare_transition(step: Any, draws: int) -> None:
+    """Call the compiled transition for ``draws`` draws, with the noise and batches it needs."""
+    engine = step._engine
+    transition = engine.transition
+    rng = np.random.default_rng(0)
+    position, extra = step._position, step._extra
+    fixed = [*step._before, *step._after]
+    h = np.full(transition.updates, 1e-6, dtype=step._position[0].dtype)
+    for _ in range(draws):
+        noise = transition.noise.draw(rng, transition.updates)
+        batches = engine.draw_batches(rng, transition.updates)
+        position, extra, _, _ = transition(position, extra, h, batches, noise, fixed)
+
+
+def large() -> None:
+    """Print milliseconds an update of a matrix factorisation with 1.6 million parameters."""
+    import pymc as pm
+    import pytensor
+
+    import pymc_sgmcmc as sg
+
+    pytensor.config.floatX = "float32"
+    rng = np.random.default_rng(0)
+    users, items, rank, rows, batch_size = 71_567, 10_681, 20, 1_000_000, 10_000
+    i = rng.integers(0, users, rows).astype("int32")
+    j = rng.integers(0, items, rows).astype("int32")
+    y = rng.normal(size=rows).astype("float32")
+    with pm.Model() as model:
+        ib, jb, yb = pm.Minibatch(i, j, y, batch_size=batch_size)
+        u = pm.Normal("u", 0, 1, shape=(users, rank))
+        v = pm.Normal("v", 0, 1, shape=(items, rank))
+        pm.Normal("y", (u[ib] * v[jb]).sum(axis=-1), 1, observed=yb, total_size=rows)
+        step = sg.SGLD(step_size=1e-5, thin=THIN, backend="numba")
+    step.setup_chain(np.random.default_rng(0), 0, 100)
+    point = model.initial_point()
+    point, _ = step.step(point)
+
+    def run() -> None:
+        nonlocal point
+        point, _ = step.step(point)
+
+    size = (users + items) * rank
+    cost = best(run, THIN) / 1e3
+    print(f"\nmatrix factorisation, {size:,} parameters, batch {batch_size}, float32, numba:")
+    print(f"{cost:.1f} ms an update", flush=True)
+
+
+def first_draw(backend: str) -> None:
+    """Print seconds from the call of ``pm.sample`` to the first draw, as JSON."""
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    model = logistic_model(500, "float64")
+    times: list[float] = []
+
+    def callback(trace: Any, draw: Any) -> None:
+        times.append(time.perf_counter())
+
+    with model:
+        step = sg.SGLD(step_size=1e-6, backend=backend)
+        start = time.perf_counter()
+        pm.sample(
+            draws=2, tune=0, step=step, cores=1, chains=1, progressbar=False, quiet=True,
+            callback=callback, compute_convergence_checks=False,
+        )  # fmt: skip
+    print(json.dumps(times[0] - start))
+
+
+def first() -> None:
+    """Print first-draw times of fresh processes, cold and warm."""
+    print("\nseconds from the call of pm.sample to the first draw, in a fresh process")
+    for backend in ("jax", "numba"):
+        with tempfile.TemporaryDirectory() as cache:
+            flags = os.environ.get("PYTENSOR_FLAGS", "")
+            env = {
+                **os.environ,
+                "PYTENSOR_FLAGS": f"{flags},base_compiledir={cache}".strip(","),
+                "NUMBA_CACHE_DIR": str(Path(cache) / "numba"),
+            }
+            times = []
+            for _ in range(2):
+                out = subprocess.run(
+                    [sys.executable, __file__, "first-draw", backend],
+                    env=env, capture_output=True, text=True, check=True,
+                )  # fmt: skip
+                times.append(float(out.stdout.splitlines()[-1]))
+        print(f"{backend:>6} cold {times[0]:6.1f}, warm {times[1]:6.1f}", flush=True)
+
+
+def main(parts: list[str]) -> None:
+    """Run the parts, each dtype in a process of its own."""
+    if parts[:1] == ["first-draw"]:
+        first_draw(parts[1])
+        return
+    if parts[:1] == ["updates-of"]:
+        updates(parts[1])
+        return
+    parts = parts or ["updates", "sample", "large", "first"]
+    for part in parts:
+        if part == "updates":
+            for dtype in ("float64", "float32"):
+                subprocess.run([sys.executable, __file__, "updates-of", dtype], check=True)
+        elif part == "large":
+            # Sets the precision of the whole process
+            subprocess.run([sys.executable, __file__, "large-only"], check=True)
+        else:
+            {"sample": sample, "first": first, "large-only": large}[part]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,477 @@
+"""Bad input is refused early, by the name of the argument or variable, and with its cure."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc.exceptions import SamplingError
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc import arguments
+
+X = np.random.default_rng(0).normal(size=(30, 2))
+Y = X @ [1.0, -1.0]
+
+
+class Cube(Op):
+    """x³, with a gradient, for PyTensor's interpreter only."""
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, output_storage):
+        output_storage[0][0] = np.asarray(inputs[0] ** 3)
+
+    def pullback(self, inputs, outputs, cotangents):
+        return [3 * inputs[0] ** 2 * cotangents[0]]
+
+
+def mixed():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        pm.HalfNormal("s")
+        pm.Bernoulli("k", 0.5)
+    return model
+
+
+def regression(batch_size=10, rows=30, calls=1, total_size=30):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        if calls == 1:
+            x, y = pm.Minibatch(X, Y[:rows], batch_size=batch_size)
+        else:
+            x, y = (pm.Minibatch(array, batch_size=batch_size) for array in (X, Y))
+        pm.Normal("y", x @ beta, observed=y, total_size=total_size)
+    return model
+
+
+def without_total_size():
+    with pytest.warns(UserWarning, match="total_size not provided"):
+        return regression(total_size=None)
+
+
+def location_and_scale(observed=(1.0, 2.0)):
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        s = pm.HalfNormal("s")
+        pm.Normal("y", x, s, observed=observed)
+    return model
+
+
+def walled():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("wall", pt.switch(x > 1, 0, -np.inf))
+    return model
+
+
+def black_box():
+    with pm.Model() as model:
+        pm.Normal("y", Cube()(pm.Normal("x")), observed=1.0)
+    return model
+
+
+def masked():
+    with pm.Model() as model:
+        mask = pm.Data("mask", np.arange(100) % 2 == 0)
+        pm.Normal("y", pm.Normal("x", shape=100)[mask].sum(), observed=1.0)
+    return model
+
+
+def discrete():
+    with pm.Model() as model:
+        pm.Poisson("n", 3)
+    return model
+
+
+def on_a_batch():
+    with pm.Model() as model:
+        x, y = pm.Minibatch(X, Y, batch_size=10)
+        latent = pm.Normal("latent", x[:, 0])
+        pm.Normal("y", latent, observed=y, total_size=30)
+    return model
+
+
+def built(model=mixed, method=sg.SGLD, **options):
+    """Construct a step, and do no more."""
+    return lambda: method(model=model(), **{"step_size": 0.1, **options})
+
+
+def sampled(model=location_and_scale, method=sg.SGLD, draws=30, initvals=None, **options):
+    """Sample a short chain."""
+
+    def run():
+        with model():
+            step = method(**{"step_size": 0.1, "backend": "jax", **options})
+            pm.sample(
+                step=step,
+                draws=draws,
+                tune=0,
+                chains=1,
+                cores=1,
+                initvals=initvals,
+                random_seed=1,
+                progressbar=False,
+                compute_convergence_checks=False,
+            )
+
+    return run
+
+
+def falls(t):
+    return 0.1 - 0.05 * t
+
+
+STEP_SIZE = r"^step_size must be"
+SCHEDULE = r"^The step_size schedule must"
+POSITIVE = r"a positive, finite number such as \d"
+SAMPLED = r"Name only what it samples: x, s\."
+CHOOSE = r"Choose from 'x', 's', 'k'\."
+
+# (what is wrong, what is done, the exception, the name in its message, the cure in its message)
+BAD_INPUTS = [
+    # Step sizes and schedules
+    ("step size missing", built(step_size=None), ValueError, "needs a step_size", "step_size=1e-3"),
+    ("step size negative", built(step_size=-0.1), ValueError, STEP_SIZE, POSITIVE),
+    ("step size zero", built(step_size=0), ValueError, STEP_SIZE, POSITIVE),
+    ("step size NaN", built(step_size=np.nan), ValueError, STEP_SIZE, POSITIVE),
+    ("step size infinite", built(step_size=np.inf), ValueError, STEP_SIZE, POSITIVE),
+    ("step size a bool", built(step_size=True), ValueError, STEP_SIZE, POSITIVE),
+    ("step size a list", built(step_size=[0.1]), ValueError, STEP_SIZE, POSITIVE),
+    ("step size a word", built(step_size="auto"), ValueError, STEP_SIZE, "number such as 1e-3"),
+    (
+        "schedule negative",
+        built(step_size=lambda t: -np.ones(len(t))),
+        ValueError,
+        SCHEDULE,
+        "polynomial",
+    ),
+    ("schedule NaN", built(step_size=lambda t: np.nan * t), ValueError, SCHEDULE, "polynomial"),
+    ("schedule scalar", built(step_size=lambda t: 0.1), ValueError, SCHEDULE, "polynomial"),
+    ("schedule a word", built(step_size=lambda t: "small"), ValueError, SCHEDULE, "polynomial"),
+    ("schedule falls below 0", sampled(step_size=falls), ValueError, SCHEDULE, "polynomial"),
+    ("constant", lambda: sg.constant(0), ValueError, STEP_SIZE, POSITIVE),
+    ("polynomial's a", lambda: sg.polynomial(-1), ValueError, "polynomial's a", POSITIVE),
+    ("polynomial's b", lambda: sg.polynomial(1, b=0), ValueError, "polynomial's b", POSITIVE),
+    (
+        "polynomial's gamma negative",
+        lambda: sg.polynomial(1, gamma=-0.5),
+        ValueError,
+        "polynomial's gamma",
+        POSITIVE,
+    ),
+    (
+        "polynomial's gamma above 1",
+        lambda: sg.polynomial(1, gamma=2),
+        ValueError,
+        "polynomial's gamma",
+        r"at most 1.*0\.55 is usual",
+    ),
+    # Other arguments
+    ("thin zero", built(thin=0), ValueError, "^thin", "integer of at least 1, such as 20"),
+    ("thin a float", built(thin=2.5), ValueError, "^thin", "integer of at least 1, such as 20"),
+    ("batch scheme", built(batch="epochs"), ValueError, "^batch", "'shuffled', 'random'"),
+    ("temperature zero", built(temperature=0), ValueError, "^temperature", POSITIVE),
+    ("backend", built(backend="c"), ValueError, "^backend", "'auto', 'jax', 'numba'"),
+    (
+        "mode against backend",
+        built(backend="numba", compile_kwargs={"mode": "JAX"}),
+        ValueError,
+        r"^compile_kwargs\['mode'\]='JAX'.*backend='numba'",
+        "Pass backend='jax' or backend='numba' alone",
+    ),
+    (
+        "mode of a third backend",
+        built(compile_kwargs={"mode": "FAST_COMPILE"}),
+        ValueError,
+        r"^compile_kwargs\['mode'\]",
+        "Pass backend='jax' or backend='numba' alone",
+    ),
+    (
+        "mode unknown",
+        built(compile_kwargs={"mode": "fast"}),
+        ValueError,
+        r"^compile_kwargs\['mode'\]='fast'",
+        "Pass backend='jax' or backend='numba' alone",
+    ),
+    (
+        "compile_kwargs no dict",
+        built(compile_kwargs="JAX"),
+        TypeError,
+        "^compile_kwargs",
+        "pass backend='jax'",
+    ),
+    (
+        "argument misspelt",
+        built(stepsize=0.1),
+        TypeError,
+        "SGLD has no argument 'stepsize'",
+        "Did you mean 'step_size'",
+    ),
+    (
+        "argument unknown",
+        built(learning_rate=0.1),
+        TypeError,
+        "SGLD has no argument 'learning_rate'",
+        "It takes step_size, thin",
+    ),
+    (
+        "argument of another method",
+        built(method=sg.FLA, integrator="lm"),
+        TypeError,
+        "FLA has no argument 'integrator'",
+        "It takes alpha, largest_drift",
+    ),
+    # Arguments of one method
+    *(
+        (
+            f"alpha {alpha}",
+            built(method=sg.FLA, alpha=alpha),
+            ValueError,
+            "^alpha",
+            r"1 < alpha <= 2, such as 1\.8",
+        )
+        for alpha in (1, -1.5, 2.1, np.nan, "1.8")
+    ),
+    (
+        "largest_drift",
+        built(method=sg.FLA, largest_drift=0),
+        ValueError,
+        "^largest_drift",
+        POSITIVE,
+    ),
+    (
+        "largest_jump",
+        built(method=sg.FLA, largest_jump=np.nan),
+        ValueError,
+        "^largest_jump",
+        POSITIVE,
+    ),
+    (
+        "integrator of the thermostat",
+        built(method=sg.MSGNHT, integrator="lm"),
+        ValueError,
+        "^integrator",
+        "'ssi', 'euler'",
+    ),
+    (
+        "integrator of Langevin",
+        built(method=sg.CoRVSGLD, integrator="ssi"),
+        ValueError,
+        "^integrator",
+        "'lm', 'euler'",
+    ),
+    ("diffusion", built(method=sg.MSGNHT, diffusion=0), ValueError, "^diffusion", POSITIVE),
+    (
+        "thermostat_mass",
+        built(method=sg.MSGNHT, thermostat_mass=-1),
+        ValueError,
+        "^thermostat_mass",
+        POSITIVE,
+    ),
+    # Coordinates and whitening
+    (
+        "transforms a word",
+        built(transforms="log"),
+        ValueError,
+        "^transforms",
+        "'lipschitz', 'model', 'mirror'",
+    ),
+    (
+        "transforms a number",
+        built(transforms=1),
+        TypeError,
+        "^transforms",
+        "dict of variable names to transforms",
+    ),
+    (
+        "transforms of a variable that is not sampled",
+        built(transforms={"k": sg.transforms.Softplus()}),
+        ValueError,
+        "transforms names 'k'",
+        SAMPLED,
+    ),
+    (
+        "transforms of a variable that is not in the model",
+        built(transforms={"sigma": sg.transforms.Softplus()}),
+        ValueError,
+        "transforms names 'sigma'",
+        SAMPLED,
+    ),
+    (
+        "transforms with no Transform",
+        built(transforms={"s": "softplus"}),
+        TypeError,
+        r"transforms\['s'\]",
+        r"such as sg\.transforms\.Softplus\(\)",
+    ),
+    (
+        "scale negative",
+        built(scale={"s": -1.0}),
+        ValueError,
+        r"scale\['s'\]",
+        "positive, finite numbers: about one posterior sd",
+    ),
+    (
+        "scale NaN",
+        built(scale={"x": [1.0, np.nan]}),
+        ValueError,
+        r"scale\['x'\]",
+        "positive, finite numbers: about one posterior sd",
+    ),
+    ("scale of an unknown name", built(scale={"z": 1.0}), ValueError, "scale names 'z'", SAMPLED),
+    ("scale no dict", built(scale=0.1), TypeError, "^scale", r"such as \{'x': 0\.1\}"),
+    (
+        "scale of a wrong shape",
+        sampled(model=mixed, vars=["x"], scale={"x": np.ones(3)}),
+        ValueError,
+        r"scale\['x'\] has shape \(3,\)",
+        r"shape \(2,\)\. Pass an array of that shape, or one number",
+    ),
+    # Variables
+    (
+        "variable discrete",
+        built(vars=["k"]),
+        ValueError,
+        "variable 'k' is discrete",
+        "give it a step method of its own",
+    ),
+    (
+        "variables all discrete",
+        built(model=discrete),
+        ValueError,
+        "all are discrete",
+        r"let pm\.sample\(\) choose",
+    ),
+    ("variable unknown", built(vars=["z"]), ValueError, "vars has 'z'", CHOOSE),
+    ("variable of another model", built(vars=[mixed()["s"]]), ValueError, "vars has 's'", CHOOSE),
+    ("variable an expression", built(vars=[mixed()["x"] + 1]), ValueError, "vars has", CHOOSE),
+    ("variable a number", built(vars=[3]), ValueError, "vars has 3", CHOOSE),
+    (
+        "variable twice",
+        built(vars=["x", "s", "x"]),
+        ValueError,
+        "vars names the variable 'x' twice",
+        "name it once",
+    ),
+    ("no variables named", built(vars=[]), ValueError, "vars is empty", "leave vars out"),
+    (
+        "no free variables",
+        built(model=pm.Model),
+        ValueError,
+        "no free variables",
+        r"Give it one without observed=",
+    ),
+    # Minibatches
+    (
+        "batch larger than the data",
+        built(model=lambda: regression(batch_size=31)),
+        ValueError,
+        "batch_size=31",
+        "Choose a smaller batch_size",
+    ),
+    (
+        "two minibatches in one likelihood",
+        built(model=lambda: regression(calls=2)),
+        ValueError,
+        "'y' draws its rows from 2 pm.Minibatch calls",
+        r"in one call: x, y = pm\.Minibatch\(x, y",
+    ),
+    (
+        "total_size missing",
+        built(model=without_total_size),
+        ValueError,
+        "'y' uses a pm.Minibatch without",
+        "Pass total_size=",
+    ),
+    (
+        "lengths unequal",
+        built(model=lambda: regression(rows=20)),
+        ValueError,
+        r"pm.Minibatch draws from arrays of different lengths, \[30, 20\]",
+        "the same number of rows",
+    ),
+    (
+        "unobserved variable on a minibatch",
+        built(model=on_a_batch),
+        NotImplementedError,
+        "unobserved variable 'latent'",
+        "Give it the shape of the full data",
+    ),
+    # The start
+    (
+        "start NaN",
+        sampled(initvals={"x": np.array(np.nan)}),
+        SamplingError,
+        "log density of 'x' is nan",
+        "Pass initvals=",
+    ),
+    (
+        "start outside its bounds",
+        sampled(initvals={"s": -1.0}),
+        SamplingError,
+        "log density of 's' is -inf",
+        "Pass initvals=",
+    ),
+    (
+        "potential infinite at the start",
+        sampled(model=walled),
+        SamplingError,
+        "log density of 'wall' is -inf",
+        "Pass initvals=",
+    ),
+    (
+        "data infinite",
+        sampled(model=lambda: location_and_scale([1.0, np.inf])),
+        SamplingError,
+        "log density of 'y' is -inf",
+        "values that the priors and the likelihood allow",
+    ),
+    # While sampling
+    (
+        "updates not finite",
+        sampled(method=sg.SMLD, step_size=1e4),
+        SamplingError,
+        "stuck at draw 11: .* the variable 's' furthest out, at step size 10000",
+        "Pass a smaller step_size",
+    ),
+    (
+        "Op without JAX",
+        sampled(model=black_box),
+        NotImplementedError,
+        "the jax backend lacks: .* Cube",
+        "Pass backend='numba'",
+    ),
+    (
+        "shapes that JAX cannot know",
+        sampled(model=masked),
+        NotImplementedError,
+        "JAX cannot run this model: Array boolean indices",
+        r"concrete.*\. Pass backend='numba'",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("bad", "exception", "name", "cure"),
+    [pytest.param(*row[1:], id=row[0]) for row in BAD_INPUTS],
+)
+def test_bad_input_is_named_with_its_cure(bad, exception, name, cure):
+    with pytest.raises(exception, match=name) as info:
+        bad()
+    assert info.match(cure)
+    assert type(info.value) is exception
+
+
+def test_jax_not_installed(monkeypatch):
+    monkeypatch.setattr(arguments, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"^backend='jax'.*pip install 'pymc-sgmcmc\[jax\]'"):
+        built(backend="jax")()
+
+
+def test_mirrored_langevin_takes_unbounded_variables():
+    built(method=sg.SMLD)()

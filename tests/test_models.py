@@ -1,0 +1,326 @@
+"""What PyMC models are made of: each feature in a small model, sampled as a user would."""
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pymc.distributions.transforms as tr
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from scipy import stats
+
+import pymc_sgmcmc as sg
+
+RNG = np.random.default_rng(20)
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+
+
+# Every function adds its variables to the model in context, and returns the whitening scales,
+# about one posterior sd of each variable, and a function that checks the draws.
+
+
+def data_with_dims():
+    X = RNG.normal(size=(200, 3))
+    Y = X @ [1.0, -2.0, 0.5] + 0.5 * RNG.normal(size=200)
+    model = pm.modelcontext(None)
+    model.add_coords({"row": np.arange(200), "feature": ["a", "b", "c"]})
+    x = pm.Data("x", X, dims=("row", "feature"))
+    y = pm.Data("y_data", Y, dims="row")
+    x, y = pm.Minibatch(x, y, batch_size=50)
+    weights = pm.Normal("weights", 0.0, 1.0, dims="feature")
+    pm.Normal("y", x @ weights, 0.5, observed=y, total_size=200)
+
+    def check(posterior):
+        assert posterior["weights"].dims == ("chain", "draw", "feature")
+        assert list(posterior["feature"].values) == ["a", "b", "c"]
+        precision = X.T @ X / 0.25 + np.eye(3)
+        near(posterior["weights"], np.linalg.solve(precision, X.T @ Y / 0.25), sd=0.035)
+
+    return {"weights": 0.035}, check
+
+
+def groups_in_a_non_centred_hierarchy():
+    group = np.repeat(np.arange(5, dtype=np.int32), 60)
+    Y = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])[group] + RNG.normal(size=300)
+    y, g = pm.Minibatch(Y, group, batch_size=100)
+    centre = pm.Normal("centre", 0.0, 2.0)
+    spread = pm.HalfNormal("spread", 2.0)
+    raw = pm.Normal("raw", 0.0, 1.0, shape=5)
+    effect = pm.Deterministic("effect", centre + spread * raw)
+    pm.Normal("y", effect[g], 1.0, observed=y, total_size=300)
+
+    def check(posterior):
+        assert (posterior["spread"] > 0).all()
+        means = [Y[group == k].mean() for k in range(5)]
+        near(posterior["effect"], means, sd=0.13, within=1.5)
+        rebuilt = posterior["centre"] + posterior["spread"] * posterior["raw"]
+        np.testing.assert_allclose(posterior["effect"], rebuilt.transpose("chain", "draw", ...))
+
+    return {"centre": 0.1, "spread": 0.05, "raw": 0.1}, check
+
+
+def custom_distribution():
+    Y = RNG.exponential(2.0, size=150)
+    y = pm.Minibatch(Y, batch_size=50)
+    rate = pm.Gamma("rate", 2.0, 1.0)
+    logp = lambda value, rate: pt.log(rate) - rate * value  # noqa: E731
+    pm.CustomDist("y", rate, logp=logp, observed=y, total_size=150)
+    mean, sd = 152 / (1 + Y.sum()), np.sqrt(152) / (1 + Y.sum())
+    return {"rate": 0.08}, lambda posterior: near(posterior["rate"], mean, sd)
+
+
+def ordered_mixture():
+    Y = np.concatenate([RNG.normal(-3, 1, size=40), RNG.normal(3, 1, size=80)])
+    weights = pm.Dirichlet("weights", [1.0, 1.0])
+    means = pm.Normal("means", [-1.0, 1.0], 10.0, transform=tr.ordered)
+    pm.NormalMixture("y", weights, means, 1.0, observed=Y)
+
+    def check(posterior):
+        assert (posterior["means"].diff("means_dim_0") > 0).all()
+        near(posterior["means"], [Y[:40].mean(), Y[40:].mean()], sd=0.14)
+        np.testing.assert_allclose(posterior["weights"].sum("weights_dim_0"), 1.0)
+        near(posterior["weights"][..., 0], 41 / 122, sd=0.043)
+
+    return {"weights": 0.2, "means": np.array([0.15, 0.03])}, check
+
+
+def lkj_covariance():
+    covariance = np.array([[1.0, 0.7], [0.7, 1.0]])
+    Y = RNG.multivariate_normal([0, 0], covariance, size=300)
+    chol, _, _ = pm.LKJCholeskyCov(
+        # Without initval PyMC runs a scan in C for the start, and warns where it finds no BLAS
+        "chol",
+        n=2,
+        eta=1.0,
+        sd_dist=pm.Exponential.dist(1.0),
+        initval=[1.0, 0.0, 1.0],
+    )
+    pm.MvNormal("y", np.zeros(2), chol=chol, observed=Y)
+
+    def check(posterior):
+        correlation = posterior["chol_corr"]
+        assert correlation.shape == (1, 50, 2, 2)
+        assert (abs(correlation[..., 0, 1]) < 1).all()
+        np.testing.assert_allclose(correlation[..., 0, 0], 1.0)
+        near(correlation[..., 0, 1], np.corrcoef(Y.T)[0, 1], sd=0.03)
+        near(posterior["chol_stds"], np.sqrt(np.mean(Y**2, axis=0)), sd=0.04)
+
+    return {"chol": np.array([0.04, 0.05, 0.04])}, check
+
+
+def zero_sum():
+    group = np.arange(400) % 4
+    Y = np.array([1.0, 2.0, -3.0, 0.0])[group] + RNG.normal(size=400)
+    effect = pm.ZeroSumNormal("effect", 5.0, shape=4)
+    pm.Normal("y", effect[group], 1.0, observed=Y)
+
+    def check(posterior):
+        np.testing.assert_allclose(posterior["effect"].sum("effect_dim_0"), 0, atol=1e-12)
+        means = np.array([Y[group == k].mean() for k in range(4)])
+        near(posterior["effect"], means - means.mean(), sd=0.09)
+
+    return {"effect": 0.1}, check
+
+
+def censored():
+    Y = np.minimum(RNG.normal(1, 1, size=90), 1.5)
+    y = pm.Minibatch(Y, batch_size=40)
+    mean = pm.Normal("mean", 0.0, 5.0)
+    pm.Censored("y", pm.Normal.dist(mean, 1.0), lower=None, upper=1.5, observed=y, total_size=90)
+    below, n_above = Y[Y < 1.5], (Y == 1.5).sum()
+
+    def log_density(m):
+        return (
+            stats.norm.logpdf(m, 0, 5)
+            + stats.norm.logpdf(below[:, None], m, 1).sum(axis=0)
+            + n_above * stats.norm.logsf(1.5, m, 1)
+        )
+
+    return {"mean": 0.12}, lambda posterior: near(posterior["mean"], *moments(log_density, 0, 2))
+
+
+def truncated():
+    Y = np.abs(RNG.normal(0.5, 1, size=80))
+    mean = pm.Truncated("mean", pm.Normal.dist(0.0, 1.0), lower=-1.0, upper=2.0)
+    pm.Truncated("y", pm.Normal.dist(mean, 1.0), lower=0.0, observed=Y)
+
+    def log_density(m):
+        likelihood = stats.norm.logpdf(Y[:, None], m, 1) - stats.norm.logsf(0, m, 1)
+        return stats.norm.logpdf(m) + likelihood.sum(axis=0)
+
+    def check(posterior):
+        assert (abs(posterior["mean"] - 0.5) < 1.5).all()
+        near(posterior["mean"], *moments(log_density, -1, 2))
+
+    return {"mean": 0.3}, check
+
+
+def bounds_of_another_variable():
+    width = pm.Uniform("width", 1.0, 2.0)
+    x = pm.Uniform("x", 0.0, width)
+    pm.TruncatedNormal("above", 0.0, 1.0, lower=x)
+
+    def check(posterior):
+        assert ((posterior["x"] > 0) & (posterior["x"] < posterior["width"])).all()
+        assert (posterior["above"] > posterior["x"]).all()
+        near(posterior["x"], 0.75, sd=0.45)
+
+    return {}, check
+
+
+def latent_gaussian_process():
+    points = np.linspace(0, 1, 8)[:, None]
+    Y = np.sin(5 * points[:, 0])
+    covariance = pm.gp.cov.ExpQuad(1, ls=0.3)
+    process = pm.gp.Latent(cov_func=covariance).prior("process", points)
+    pm.Normal("y", process, 0.3, observed=Y)
+
+    def check(posterior):
+        K = np.exp(-0.5 * (points - points.T) ** 2 / 0.3**2)
+        near(posterior["process"], K @ np.linalg.solve(K + 0.09 * np.eye(8), Y), sd=0.2)
+
+    return {"process_rotated_": 0.3}, check
+
+
+def autoregression():
+    Y = np.zeros(200)
+    for t in range(1, 200):
+        Y[t] = 0.8 * Y[t - 1] + RNG.normal()
+    rho = pm.Normal("rho", 0.0, 1.0, shape=1)
+    pm.AR("y", rho, 1.0, init_dist=pm.Normal.dist(0, 1), observed=Y)
+    precision = 1 + Y[:-1] @ Y[:-1]
+    mean, sd = Y[:-1] @ Y[1:] / precision, precision**-0.5
+    return {"rho": 0.045}, lambda posterior: near(posterior["rho"], mean, sd)
+
+
+def scan_in_the_likelihood():
+    Y = np.cumsum(RNG.normal(size=40)) + RNG.normal(size=40)
+    share = pm.Beta("share", 2.0, 2.0)
+    levels = pytensor.scan(
+        lambda y, level, share: share * y + (1 - share) * level,
+        sequences=[pt.as_tensor(Y[:-1])],
+        outputs_info=[pt.as_tensor(Y[0])],
+        non_sequences=[share],
+        return_updates=False,
+    )
+    pm.Normal("y", levels, 1.5, observed=Y[1:])
+
+    def log_density(a):
+        level, total = Y[0], stats.beta.logpdf(a, 2, 2)
+        for before, after in zip(Y[:-1], Y[1:], strict=True):
+            level = a * before + (1 - a) * level
+            total = total + stats.norm.logpdf(after, level, 1.5)
+        return total
+
+    return {"share": 0.5}, lambda posterior: near(posterior["share"], *moments(log_density, 0, 1))
+
+
+def two_observed_and_a_list_of_sizes():
+    A, B = RNG.normal(1.0, 1.0, size=90), RNG.normal(1.0, 2.0, size=(60, 3))
+    a, b = pm.Minibatch(A, batch_size=40), pm.Minibatch(B, batch_size=25)
+    mean = pm.Normal("mean", 0.0, 1.0)
+    pm.Normal("a", mean, 1.0, observed=a, total_size=[90])
+    pm.Normal("b", mean, 2.0, observed=b, total_size=[60, None])
+    precision = 1 + 90 + 180 / 4
+    expected = (A.sum() + B.sum() / 4) / precision
+    return {"mean": 0.09}, lambda posterior: near(posterior["mean"], expected, precision**-0.5)
+
+
+def circle():
+    pm.VonMises("angle", 3.0, 4.0, shape=4)
+
+    def check(posterior):
+        angle = posterior["angle"].values
+        assert (abs(angle) <= np.pi).all()
+        # Around 3 the bulk reaches past π, and wraps
+        assert (angle > 2).any()
+        assert (angle < -2).any()
+        assert abs(np.angle(np.exp(1j * (angle - 3.0)).mean())) < 0.3
+
+    return {"angle": 0.5}, check
+
+
+def imputed():
+    Y = RNG.normal(2, 1, size=30)
+    Y[[3, 7]] = np.nan
+    mean = pm.Normal("mean", 0.0, 5.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
+        pm.Normal("y", mean, 1.0, observed=Y)
+    precision = 1 / 25 + 28
+    expected = np.nansum(Y) / precision
+
+    def check(posterior):
+        near(posterior["mean"], expected, sd=precision**-0.5)
+        near(posterior["y_unobserved"], expected, sd=1.0)
+        np.testing.assert_array_equal(posterior["y"][0, 0, [0, 1]], Y[:2])
+        np.testing.assert_array_equal(posterior["y"][..., 3], posterior["y_unobserved"][..., 0])
+
+    return {"mean": 0.2}, check
+
+
+MODELS = [
+    data_with_dims,
+    groups_in_a_non_centred_hierarchy,
+    custom_distribution,
+    ordered_mixture,
+    lkj_covariance,
+    zero_sum,
+    censored,
+    truncated,
+    bounds_of_another_variable,
+    latent_gaussian_process,
+    autoregression,
+    scan_in_the_likelihood,
+    two_observed_and_a_list_of_sizes,
+    circle,
+    imputed,
+]
+
+
+def near(draws, mean, sd, within=0.6):
+    """Compare a mean of draws, to a share of the posterior sd."""
+    found = draws.mean(("chain", "draw")).values
+    z = (found - mean) / sd
+    print(draws.name, np.round(z, 2), "sd", np.round(draws.std(("chain", "draw")).values / sd, 2))
+    assert np.all(abs(z) < within), (draws.name, z)
+
+
+def moments(log_density, lower, upper):
+    """Return mean and sd of a density of one variable, on a grid."""
+    x = np.linspace(lower, upper, 2001)[1:-1]
+    with np.errstate(divide="ignore"):
+        log_p = log_density(x)
+    p = np.exp(log_p - log_p.max())
+    mean = np.average(x, weights=p)
+    return mean, np.sqrt(np.average((x - mean) ** 2, weights=p))
+
+
+def sample(step, **options):
+    settings = {"draws": 50, "tune": 50, "chains": 1, "cores": 1, "random_seed": 5, **QUIET}
+    return pm.sample(step=step, **{**settings, **options})
+
+
+@pytest.mark.parametrize(
+    ("build", "backend"),
+    [(build, "jax") for build in MODELS]
+    + [
+        pytest.param(build, "numba", marks=pytest.mark.slow)
+        for build in (groups_in_a_non_centred_hierarchy, lkj_covariance, scan_in_the_likelihood)
+    ],
+    ids=lambda x: x if isinstance(x, str) else x.__name__,
+)
+def test_model_is_sampled(build, backend):
+    with pm.Model() as model:
+        scale, check = build()
+        dt = sample(sg.CoRVSGLD(step_size=0.1, scale=scale, backend=backend))
+    posterior = dt.posterior
+    assert {rv.name for rv in model.free_RVs + model.deterministics} == set(posterior.data_vars)
+    for name, draws in posterior.data_vars.items():
+        assert np.isfinite(draws).all(), name
+        if not name.endswith(("_corr", "y")):
+            assert (draws.std("draw") > 0).all(), name
+    assert not dt.sample_stats["diverging"].any()
+    check(posterior)
