@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pymc as pm
@@ -12,9 +13,9 @@ import pytensor.tensor as pt
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pytensor.compile.mode import Mode
-from pytensor.graph.replace import graph_replace
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.transforms import Softplus, lipschitz, mirror
 
 __all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
@@ -80,7 +81,7 @@ def coordinates_at(
     scales : list of ndarray
         Of each coordinate that has one, ten times the distance of θ from its bound.
     """
-    chosen = [_choose(model, value, choice, point[value.name]) for value in values]
+    chosen = [_choose(model, value, choice, point[str(value.name)]) for value in values]
     rvs = [model.values_to_rvs[value] for value in values]
     outputs = [
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
@@ -89,27 +90,29 @@ def coordinates_at(
     measured: list[TensorVariable] = []
     for rv, (_, scale) in zip(rvs, chosen, strict=True):
         if scale is not None:
-            unit = lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0)
+            unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
             measured.append((_SCALE_OVER_START * distance).astype(scale.dtype))
     symbols = [scale for _, scale in chosen if scale is not None]
     graphs = model.replace_rvs_by_values([*outputs, *measured])
-    graphs[: len(outputs)] = graph_replace(
-        graphs[: len(outputs)],
-        dict(zip(symbols, graphs[len(outputs) :], strict=True)),
-        strict=False,
-    )
+    measured = graphs[len(outputs) :]
+    graphs = [
+        *substitute(graphs[: len(outputs)], dict(zip(symbols, measured, strict=True))),
+        *measured,
+    ]
     function = pm.compile(model.value_vars, graphs, mode=INTERPRETER, on_unused_input="ignore")
-    results = [np.asarray(x) for x in function(*[point[v.name] for v in model.value_vars])]
+    results = [np.asarray(x) for x in function(*[point[str(v.name)] for v in model.value_vars])]
     position = [
         np.array(x, dtype=value.dtype)
         for x, value in zip(results[: len(values)], values, strict=True)
     ]
+    phis = [
+        pt.tensor(f"{rv.name}_phi", dtype=str(x.dtype), shape=x.shape)
+        for rv, x in zip(rvs, position, strict=True)
+    ]
     coordinates = [
-        Coordinate(
-            rv.name, rv, value, transform, pt.tensor(f"{rv.name}_phi", dtype=x.dtype, shape=x.shape), scale
-        )
-        for rv, value, (transform, scale), x in zip(rvs, values, chosen, position, strict=True)
+        Coordinate(rv.name, rv, value, transform, phi, scale)
+        for rv, value, (transform, scale), phi in zip(rvs, values, chosen, phis, strict=True)
     ]
     return coordinates, position, results[len(values) :]
 

@@ -178,9 +178,7 @@ class Engine:
             raise SamplingError(self._why_not_finite(phi, scales, others))
         jitter = [rng.uniform(-1, 1, size=x.shape) for x in phi]
         for k in range(_MOST_HALVINGS):
-            moved = [
-                (x + j * 2.0**-k).astype(x.dtype) for x, j in zip(phi, jitter, strict=True)
-            ]
+            moved = [(x + j * 2.0**-k).astype(x.dtype) for x, j in zip(phi, jitter, strict=True)]
             if potential(moved) <= 2 * abs(start) + 1000:
                 return moved
         return phi
@@ -247,12 +245,12 @@ class Engine:
         """Draw the batches of ``updates`` updates, for each minibatch."""
         return [
             self.scheme.draw(rng, len(arrays[0]), batch.batch_size, updates)
-            for batch, arrays in zip(
-                self.posterior.minibatches, self.posterior.arrays, strict=True
-            )
+            for batch, arrays in zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
         ]
 
-    def run(self, position: list[Any], extra: dict[str, list[Any]], *arguments: Any) -> Any:
+    def run(
+        self, position: list[Any], extra: dict[str, list[Any]], *arguments: Any
+    ) -> tuple[list[Any], dict[str, list[Any]], list[np.ndarray], dict[str, float]]:
         """Call the transition; where the choice is ours, numba serves what JAX cannot trace."""
         if self._tried or self.transition.backend == "numba":
             return self.transition(position, extra, *arguments)
@@ -262,8 +260,14 @@ class Engine:
             self._fall_back([np.asarray(x) for x in position], error)
             self._tried = True
             numpy_extra = {k: [np.asarray(x) for x in v] for k, v in extra.items()}
-            *head, fixed = arguments
-            fixed = self.transition.place([np.array(x) for x in fixed])
-            return self.transition([np.array(x) for x in position], numpy_extra, *head, fixed)
+            step_sizes, batches, noise, fixed = arguments
+            return self.transition(
+                [np.array(x) for x in position],
+                numpy_extra,
+                np.array(step_sizes),
+                batches,
+                noise,
+                self.transition.place([np.array(x) for x in fixed]),
+            )
         self._tried = True
         return result

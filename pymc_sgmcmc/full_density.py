@@ -10,6 +10,7 @@ import pymc as pm
 import pytensor
 
 from pymc_sgmcmc.coordinates import INTERPRETER
+from pymc_sgmcmc.graphs import gradient_of
 from pymc_sgmcmc.posterior import Posterior
 
 __all__ = ["FullDensity"]
@@ -48,7 +49,7 @@ class FullDensity:
     ) -> None:
         self.posterior = posterior
         log_density, base, weights = posterior.weighted()
-        gradient = pytensor.grad(log_density, posterior.phi, disconnected_inputs="ignore")
+        gradient = gradient_of(log_density, posterior.phi)
         self._inputs = [*posterior.phi, *posterior.scales, *posterior.others]
         rows = [row for group in posterior.rows for row in group]
         kwargs = {"mode": _MODES[backend], "on_unused_input": "ignore", **(compile_kwargs or {})}

@@ -45,7 +45,7 @@ class Minibatch:
 
 
 def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
-    nodes = {}
+    nodes: dict[Any, None] = {}
     for variable in ancestors(list(graphs)):
         node = variable.owner
         if node is not None and isinstance(node.op, MinibatchOp):
@@ -108,38 +108,12 @@ def check_minibatches(model: Model) -> list[Minibatch]:
                 "would change with every batch. Give it the shape of the full data and index "
                 "it with a minibatched index."
             )
-    for rv in model.observed_RVs:
-        found = find_minibatches([rv, model.rvs_to_values[rv]])
-        if not found:
-            continue
-        scaled = isinstance(rv.owner.op, MinibatchRandomVariable)
-        if not scaled or NoneConst.equals(rv.owner.inputs[1]):
-            raise ValueError(
-                f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
-                "full data, so that its likelihood would count one batch only. Pass "
-                "total_size=<number of rows> to it."
-            )
-        if len(found) > 1:
-            raise ValueError(
-                f"The observed variable '{rv.name}' draws its rows from {len(found)} pm.Minibatch "
-                "calls, whose rows are not aligned. Draw all its arrays in one call: "
-                "x, y = pm.Minibatch(x, y, batch_size=...)."
-            )
     values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    for rv, value in zip(model.observed_RVs, values, strict=True):
+        _check_likelihood(rv, find_minibatches([rv, value]))
     minibatches = find_minibatches([*model.observed_RVs, *values, *model.potentials])
     for minibatch in minibatches:
-        rows = [len(evaluate(source)) for source in minibatch.sources]
-        if len(set(rows)) > 1:
-            raise ValueError(
-                f"A pm.Minibatch draws from arrays of different lengths, {rows}: pass arrays with "
-                "the same number of rows."
-            )
-        if minibatch.batch_size > rows[0]:
-            raise ValueError(
-                f"The batch_size={minibatch.batch_size} of a pm.Minibatch is larger than its data "
-                f"of {rows[0]} rows. Choose a smaller batch_size, or leave pm.Minibatch out to "
-                "sample with the full gradient."
-            )
+        _check_rows(minibatch)
     for potential in model.potentials:
         if find_minibatches([potential]):
             warnings.warn(
@@ -159,6 +133,39 @@ def check_minibatches(model: Model) -> list[Minibatch]:
                 stacklevel=2,
             )
     return minibatches
+
+
+def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
+    if not found:
+        return
+    scaled = isinstance(rv.owner.op, MinibatchRandomVariable)
+    if not scaled or NoneConst.equals(rv.owner.inputs[1]):
+        raise ValueError(
+            f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
+            "full data, so that its likelihood would count one batch only. Pass "
+            "total_size=<number of rows> to it."
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"The observed variable '{rv.name}' draws its rows from {len(found)} pm.Minibatch "
+            "calls, whose rows are not aligned. Draw all its arrays in one call: "
+            "x, y = pm.Minibatch(x, y, batch_size=...)."
+        )
+
+
+def _check_rows(minibatch: Minibatch) -> None:
+    rows = [len(evaluate(source)) for source in minibatch.sources]
+    if len(set(rows)) > 1:
+        raise ValueError(
+            f"A pm.Minibatch draws from arrays of different lengths, {rows}: pass arrays with "
+            "the same number of rows."
+        )
+    if minibatch.batch_size > rows[0]:
+        raise ValueError(
+            f"The batch_size={minibatch.batch_size} of a pm.Minibatch is larger than its data "
+            f"of {rows[0]} rows. Choose a smaller batch_size, or leave pm.Minibatch out to "
+            "sample with the full gradient."
+        )
 
 
 class BatchScheme(Protocol):

@@ -103,9 +103,7 @@ class Noise:
         """Every request with its kind, in the order in which ``draw`` serves them."""
         return [(kind, flat) for kind, flats in self.requests.items() for flat in flats]
 
-    def _draw_kind(
-        self, rng: np.random.Generator, kind: str, size: tuple[int, int]
-    ) -> np.ndarray:
+    def _draw_kind(self, rng: np.random.Generator, kind: str, size: tuple[int, int]) -> np.ndarray:
         dtype = np.float32 if self._dtype == "float32" else np.float64
         if kind == "normal":
             return rng.standard_normal(size, dtype=dtype)

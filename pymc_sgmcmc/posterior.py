@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytensor
@@ -16,12 +15,12 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.coordinates import Coordinate
+from pymc_sgmcmc.graphs import gradient_of, substitute
 from pymc_sgmcmc.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
 
 __all__ = ["Posterior"]
@@ -94,24 +93,18 @@ class Posterior:
                 )
                 for j, a in enumerate(arrays)
             ]
-            for i, (minibatch, arrays) in enumerate(
-                zip(self.minibatches, self.arrays, strict=True)
-            )
+            for i, (minibatch, arrays) in enumerate(zip(self.minibatches, self.arrays, strict=True))
         ]
         outputs = [*logps, *values]
-        outputs = graph_replace(
-            outputs, replace_minibatches(outputs, self.minibatches, self.rows), strict=False
-        )
+        outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
         outputs, self.data = _lift_data(outputs)
-        self._terms_ = [
+        self._summands = [
             _Term(term.name, logp, batch)
             for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
         ]
-        self.values: list[TensorVariable] = outputs[len(terms) :]
-        self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._terms_], 0.0)
-        self.gradient: list[TensorVariable] = pytensor.grad(
-            -self.log_density, self.phi, disconnected_inputs="ignore"
-        )
+        self.values = outputs[len(terms) :]
+        self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
+        self.gradient = gradient_of(-self.log_density, self.phi)
 
     @property
     def phi(self) -> list[TensorVariable]:
@@ -121,7 +114,7 @@ class Posterior:
     @property
     def terms(self) -> dict[str, TensorVariable]:
         """The terms of the log density, summed, by the name of their variable."""
-        return {term.name: pt.sum(term.log_density) for term in self._terms_}
+        return {term.name: pt.sum(term.log_density) for term in self._summands}
 
     @property
     def scales(self) -> list[TensorVariable]:
@@ -154,7 +147,7 @@ class Posterior:
             for i, batch in enumerate(self.minibatches)
         ]
         total = pt.as_tensor(0.0)
-        for term in self._terms_:
+        for term in self._summands:
             logp = term.log_density
             if term.minibatch is None:
                 total = total + base * pt.sum(logp)
@@ -195,12 +188,14 @@ class Posterior:
             transform, x = own.get(rv, pymcs)
             parameter = pt.as_tensor(x)
             if transform is not None:
-                graphs = [f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)]
+                graphs = [
+                    f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)
+                ]
                 graphs = replace_rvs_by_values(graphs, rvs_to_values=theta)
-                parameter, jacobian = graph_replace(graphs, at_phi, strict=False)
+                parameter, jacobian = substitute(graphs, at_phi)
                 jacobians.append(_Term(f"{rv.name} (Jacobian)", jacobian, None))
             at_phi[theta[rv]] = rv.type.filter_variable(parameter, allow_convert=True)
-        logps = graph_replace(logps, at_phi, strict=False)
+        logps = substitute(logps, at_phi)
         tempered = [logp / self.temperature if self.temperature != 1 else logp for logp in logps]
         terms = [_Term(name, logp, None) for name, logp in zip(names, tempered, strict=True)]
 
@@ -213,7 +208,7 @@ class Posterior:
                 continue
             value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
             graphs = replace_rvs_by_values([value], rvs_to_values=theta)
-            values += graph_replace(graphs, at_phi, strict=False)
+            values += substitute(graphs, at_phi)
         return [*terms, *jacobians], values
 
 
@@ -222,7 +217,9 @@ def _only(found: list[Minibatch], minibatches: list[Minibatch]) -> int | None:
     return streams.index(found[0].stream) if found else None
 
 
-def _lift_data(graphs: list[Variable]) -> tuple[list[Variable], dict[Variable, np.ndarray]]:
+def _lift_data(
+    graphs: list[TensorVariable],
+) -> tuple[list[TensorVariable], dict[Variable, np.ndarray]]:
     """Replace shared variables and large constants by inputs of the compiled function."""
     replacements: dict[Variable, Variable] = {}
     data: dict[Variable, np.ndarray] = {}
@@ -241,7 +238,7 @@ def _lift_data(graphs: list[Variable]) -> tuple[list[Variable], dict[Variable, n
             twin = pt.tensor(f"data_{len(data)}", dtype=source.type.dtype, shape=value.shape)
             data[twin] = value
         replacements[source] = twin
-    return graph_replace(graphs, replacements, strict=False), data
+    return substitute(graphs, replacements), data
 
 
 def _same(twin: Variable, array: np.ndarray, source: Variable, value: np.ndarray) -> bool:

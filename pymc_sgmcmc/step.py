@@ -29,10 +29,10 @@ from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.engine import Engine, Settings
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.transition import Extra
+from pymc_sgmcmc.transition import Extra, Transition
 from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule, constant, step_sizes
 
-__all__ = ["SGMCMCStep", "SGMCMCState"]
+__all__ = ["SGMCMCState", "SGMCMCStep"]
 
 # A chain whose every update is rejected for so many draws will not recover
 _LARGEST_STUCK = 10
@@ -129,15 +129,26 @@ class SGMCMCStep(BlockedStep):
     """
 
     name = "sgmcmc"
-    stats_dtypes_shapes = dict(_STATISTICS)
+    stats_dtypes_shapes: ClassVar[dict[str, tuple[Any, Any]]] = dict(_STATISTICS)
     own_statistics: ClassVar[tuple[str, ...]] = ()
     """Names of the statistics that :meth:`statistics` returns."""
     default_transforms: ClassVar[str] = "lipschitz"
     _state_class = SGMCMCState
 
+    # The chain's state, beside what SGMCMCState lists, as arrays of the backend
+    _position: list[Any] | None
+    values: list[np.ndarray]
+    _extra: dict[str, list[Any]]
+    # What is made anew in every process: compiled functions and what they read
+    _engine: Engine | None
+    _prepared_for: Transition | None
+    _before: list[Any]
+    _after: list[Any]
+    _placed_steps: tuple[Any, float, float] | None
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = {name: (np.float64, []) for name in cls.own_statistics}
+        own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
         cls.stats_dtypes_shapes = {**_STATISTICS, **own}
         if cls.__doc__ is not None:
             cls.__doc__ = cls.__doc__.replace("    <options>\n", _OPTIONS)
@@ -195,7 +206,7 @@ class SGMCMCStep(BlockedStep):
         self.rng = get_random_generator(rng)
         self.tune = True
         self._pid = os.getpid()
-        self._engine: Engine | None = None
+        self._engine = None
         self._new_chain(0, 0)
 
     # ------------------------------------------------------------------ the algorithm
@@ -268,6 +279,7 @@ class SGMCMCStep(BlockedStep):
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Take ``thin`` updates from ``point``."""
         engine = self._ready(point)
+        assert self._position is not None
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in engine.posterior.others]
         fixed = [*self._before, *others, *self._after]
@@ -356,7 +368,7 @@ class SGMCMCStep(BlockedStep):
 
     @extra.setter
     def extra(self, extra: dict[str, list[np.ndarray]]) -> None:
-        self._extra: dict[str, list[Any]] = extra
+        self._extra = extra
 
     def _new_chain(self, tune: int, draws: int) -> None:
         seeds = self.rng.integers(0, 2**63, size=9).tolist()
@@ -367,7 +379,7 @@ class SGMCMCStep(BlockedStep):
         self.position = None
         self.extra = {}
         self.scales: list[np.ndarray] = []
-        self.values: list[np.ndarray] = []
+        self.values = []
         self.updates = self.draw = self.rejected = self.stuck = 0
         self.tuning_draws = tune
         self.last_draw = tune + draws
@@ -393,13 +405,13 @@ class SGMCMCStep(BlockedStep):
         ):
             phi, self.scales = engine.express(point)
             self.position = engine.whiten(phi)
-        if self._prepared_for is not engine:
+        if self._prepared_for is not engine.transition:
             place = engine.transition.place
-            self._position = place(self._position)
+            self._position = place(self.position or [])
             self._extra = {name: place(parts) for name, parts in self._extra.items()}
             self._placed_steps = None
             self._before, self._after = engine.prepare(self.scales, self.row_order)
-            self._prepared_for = engine
+            self._prepared_for = engine.transition
         return engine
 
     def _step_sizes(self, engine: Engine) -> tuple[Any, float, float]:

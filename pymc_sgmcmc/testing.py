@@ -112,9 +112,7 @@ def run_chain(
             raise AssertionError(f"{statistics['rejected_updates']} updates were not finite")
         if i >= burn:
             kept.append(to_own(*[point[value.name] for value in model.value_vars]))
-    return {
-        rv.name: np.array([row[i] for row in kept]) for i, rv in enumerate(model.free_RVs)
-    }
+    return {rv.name: np.array([row[i] for row in kept]) for i, rv in enumerate(model.free_RVs)}
 
 
 def check(
@@ -389,7 +387,9 @@ def check_sampler(
     --------
     >>> import pymc_sgmcmc as sg
     >>> found = check_sampler(
-    ...     sg.SGLD, variance=lambda h, noise: (2 + h * noise) / (2 - h), euler=True,
+    ...     sg.SGLD,
+    ...     variance=lambda h, noise: (2 + h * noise) / (2 - h),
+    ...     euler=True,
     ...     dimensions=(2,),
     ... )
     """

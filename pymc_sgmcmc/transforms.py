@@ -4,8 +4,9 @@ Every map here is a PyMC ``Transform`` and can be given to any random variable a
 ``transform=`` or ``default_transform=``. In PyMC's convention ``backward`` is
 :math:`\theta = f(\varphi)`, ``forward`` its inverse and ``log_jac_det`` is
 :math:`\log |f'(\varphi)|`. All of them hold over the whole range of floating-point numbers, with
-finite gradients: a bound is never reached (:math:`\theta` stays at least one floating-point
-number off it), and the derivative there is still that of :math:`f`.
+finite gradients (as long as `Exp` does not overflow): a bound is never reached
+(:math:`\theta` stays at least one floating-point number off it), and the derivative there is
+still that of :math:`f`.
 
 A change of variables multiplies the noise of a stochastic gradient by :math:`f'`, which a
 Lipschitz :math:`f` keeps bounded [1]_. `lipschitz` chooses such a map for each of PyMC's own

@@ -12,9 +12,8 @@ import pytensor
 import pytensor.tensor as pt
 
 from pytensor.compile.io import In, Out
-from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.replace import graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.tensor.elemwise import DimShuffle
@@ -22,6 +21,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.blocks import Blocks
+from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.posterior import Posterior
 
@@ -36,6 +36,11 @@ _LARGEST_NOISE = 4_000_000
 
 class Sampler(Protocol):
     """What the transition needs to know of an algorithm."""
+
+    def initial_extra(
+        self, position: list[np.ndarray], rng: np.random.Generator
+    ) -> dict[str, list[np.ndarray]]:
+        """Draw the state beyond the position."""
 
     def update(
         self,
@@ -52,7 +57,7 @@ class Sampler(Protocol):
 
 
 @node_rewriter([Dot])
-def _matrix_first(fgraph: FunctionGraph[Any], node: Apply[Any]) -> list[Variable] | None:
+def _matrix_first(fgraph: FunctionGraph, node: Any) -> list[Variable] | None:
     """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
     matrix, other = node.inputs
     transposed = (
@@ -152,17 +157,17 @@ class Transition:
         norms: list[TensorVariable] = []
 
         def to_phi(x: Sequence[TensorVariable]) -> list[TensorVariable]:
-            return [
-                part if w is None else w * part for part, w in zip(x, whitening, strict=True)
-            ]
+            return [part if w is None else w * part for part, w in zip(x, whitening, strict=True)]
 
-        def at(graphs: list[Variable], x: Sequence[TensorVariable], rows: list[Variable]) -> Any:
+        def at(
+            graphs: list[TensorVariable], x: Sequence[TensorVariable], rows: list[TensorVariable]
+        ) -> list[TensorVariable]:
             replacements = dict(zip(posterior.phi, to_phi(x), strict=True))
             for i, (group, batch) in enumerate(zip(posterior.rows, rows, strict=True)):
                 size = posterior.minibatches[i].batch_size
                 for target, table in zip(group, tables[i], strict=True):
                     replacements[target] = _take(table, batch, size, contiguous, backend)
-            return graph_replace(graphs, replacements, strict=False)
+            return substitute(graphs, replacements)
 
         def gradient(x: Blocks) -> Blocks:
             grads = at(posterior.gradient, list(x), batches)
@@ -181,8 +186,11 @@ class Transition:
         # The sum of a block is finite only if all its elements are
         finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
-        inner_outputs = [*kept, norms[-1] if norms else pt.as_tensor(0.0), ~finite]
-        inner_outputs = rewrite_graph(inner_outputs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first))
+        inner_outputs: Any = rewrite_graph(
+            [*kept, norms[-1] if norms else pt.as_tensor(0.0), ~finite],
+            include=("canonicalize",),
+            custom_rewrite=in2out(_matrix_first),
+        )
 
         requests = [flat for _, flat in self.noise.flat_requests()]
         steps = [step_size, *batches, *requests]
@@ -191,11 +199,9 @@ class Transition:
             for s in steps
         ]
 
-        def one_update(*arguments: Variable) -> list[Variable]:
+        def one_update(*arguments: TensorVariable) -> list[TensorVariable]:
             placeholders = [*steps, *old, *fixed]
-            return graph_replace(
-                inner_outputs, dict(zip(placeholders, arguments, strict=True)), strict=False
-            )
+            return substitute(inner_outputs, dict(zip(placeholders, arguments, strict=True)))
 
         *states, norm, rejected = pytensor.scan(
             one_update,
@@ -211,9 +217,7 @@ class Transition:
         phi = to_phi(last[: len(psi)])
         last[: len(psi)] = [
             x if new is old else (new if w is None else new / w)
-            for x, old, new, w in zip(
-                last, phi, posterior.wrapped(phi), whitening, strict=False
-            )
+            for x, old, new, w in zip(last, phi, posterior.wrapped(phi), whitening, strict=False)
         ]
         *values, log_density = at(
             [*posterior.values, posterior.log_density], last[: len(psi)], last_rows
@@ -254,9 +258,7 @@ class Transition:
         n_psi, n_extra, n_values = self._counts
         ends = np.cumsum([n_psi, n_extra, n_values])
         values = [np.array(value) for value in outputs[ends[1] : ends[2]]]
-        statistics = dict(
-            zip(self.statistic_names, np.asarray(outputs[-1]).tolist(), strict=True)
-        )
+        statistics = dict(zip(self.statistic_names, np.asarray(outputs[-1]).tolist(), strict=True))
         return (
             outputs[:n_psi],
             {name: list(parts) for name, parts in self._split(outputs[n_psi : ends[1]])},

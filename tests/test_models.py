@@ -1,6 +1,9 @@
 """What PyMC models are made of: each feature in a small model, sampled as a user would."""
 
+import logging
 import warnings
+
+from itertools import pairwise
 
 import numpy as np
 import pymc as pm
@@ -13,17 +16,16 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
-RNG = np.random.default_rng(20)
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
-# Every function adds its variables to the model in context, and returns the whitening scales,
+# Each function adds its variables to the model in context, and returns the whitening scales,
 # about one posterior sd of each variable, and a function that checks the draws.
 
 
-def data_with_dims():
-    X = RNG.normal(size=(200, 3))
-    Y = X @ [1.0, -2.0, 0.5] + 0.5 * RNG.normal(size=200)
+def data_with_dims(rng):
+    X = rng.normal(size=(200, 3))
+    Y = X @ [1.0, -2.0, 0.5] + 0.5 * rng.normal(size=200)
     model = pm.modelcontext(None)
     model.add_coords({"row": np.arange(200), "feature": ["a", "b", "c"]})
     x = pm.Data("x", X, dims=("row", "feature"))
@@ -41,9 +43,9 @@ def data_with_dims():
     return {"weights": 0.035}, check
 
 
-def groups_in_a_non_centred_hierarchy():
+def groups_in_a_non_centred_hierarchy(rng):
     group = np.repeat(np.arange(5, dtype=np.int32), 60)
-    Y = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])[group] + RNG.normal(size=300)
+    Y = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])[group] + rng.normal(size=300)
     y, g = pm.Minibatch(Y, group, batch_size=100)
     centre = pm.Normal("centre", 0.0, 2.0)
     spread = pm.HalfNormal("spread", 2.0)
@@ -54,15 +56,15 @@ def groups_in_a_non_centred_hierarchy():
     def check(posterior):
         assert (posterior["spread"] > 0).all()
         means = [Y[group == k].mean() for k in range(5)]
-        near(posterior["effect"], means, sd=0.13, within=1.5)
+        near(posterior["effect"], means, sd=0.13, within=1.25)
         rebuilt = posterior["centre"] + posterior["spread"] * posterior["raw"]
         np.testing.assert_allclose(posterior["effect"], rebuilt.transpose("chain", "draw", ...))
 
     return {"centre": 0.1, "spread": 0.05, "raw": 0.1}, check
 
 
-def custom_distribution():
-    Y = RNG.exponential(2.0, size=150)
+def custom_distribution(rng):
+    Y = rng.exponential(2.0, size=150)
     y = pm.Minibatch(Y, batch_size=50)
     rate = pm.Gamma("rate", 2.0, 1.0)
     logp = lambda value, rate: pt.log(rate) - rate * value  # noqa: E731
@@ -71,8 +73,8 @@ def custom_distribution():
     return {"rate": 0.08}, lambda posterior: near(posterior["rate"], mean, sd)
 
 
-def ordered_mixture():
-    Y = np.concatenate([RNG.normal(-3, 1, size=40), RNG.normal(3, 1, size=80)])
+def ordered_mixture(rng):
+    Y = np.concatenate([rng.normal(-3, 1, size=40), rng.normal(3, 1, size=80)])
     weights = pm.Dirichlet("weights", [1.0, 1.0])
     means = pm.Normal("means", [-1.0, 1.0], 10.0, transform=tr.ordered)
     pm.NormalMixture("y", weights, means, 1.0, observed=Y)
@@ -86,9 +88,9 @@ def ordered_mixture():
     return {"weights": 0.2, "means": np.array([0.15, 0.03])}, check
 
 
-def lkj_covariance():
+def lkj_covariance(rng):
     covariance = np.array([[1.0, 0.7], [0.7, 1.0]])
-    Y = RNG.multivariate_normal([0, 0], covariance, size=300)
+    Y = rng.multivariate_normal([0, 0], covariance, size=300)
     chol, _, _ = pm.LKJCholeskyCov(
         # Without initval PyMC runs a scan in C for the start, and warns where it finds no BLAS
         "chol",
@@ -110,9 +112,9 @@ def lkj_covariance():
     return {"chol": np.array([0.04, 0.05, 0.04])}, check
 
 
-def zero_sum():
+def zero_sum(rng):
     group = np.arange(400) % 4
-    Y = np.array([1.0, 2.0, -3.0, 0.0])[group] + RNG.normal(size=400)
+    Y = np.array([1.0, 2.0, -3.0, 0.0])[group] + rng.normal(size=400)
     effect = pm.ZeroSumNormal("effect", 5.0, shape=4)
     pm.Normal("y", effect[group], 1.0, observed=Y)
 
@@ -124,8 +126,8 @@ def zero_sum():
     return {"effect": 0.1}, check
 
 
-def censored():
-    Y = np.minimum(RNG.normal(1, 1, size=90), 1.5)
+def censored(rng):
+    Y = np.minimum(rng.normal(1, 1, size=90), 1.5)
     y = pm.Minibatch(Y, batch_size=40)
     mean = pm.Normal("mean", 0.0, 5.0)
     pm.Censored("y", pm.Normal.dist(mean, 1.0), lower=None, upper=1.5, observed=y, total_size=90)
@@ -141,8 +143,8 @@ def censored():
     return {"mean": 0.12}, lambda posterior: near(posterior["mean"], *moments(log_density, 0, 2))
 
 
-def truncated():
-    Y = np.abs(RNG.normal(0.5, 1, size=80))
+def truncated(rng):
+    Y = np.abs(rng.normal(0.5, 1, size=80))
     mean = pm.Truncated("mean", pm.Normal.dist(0.0, 1.0), lower=-1.0, upper=2.0)
     pm.Truncated("y", pm.Normal.dist(mean, 1.0), lower=0.0, observed=Y)
 
@@ -157,7 +159,7 @@ def truncated():
     return {"mean": 0.3}, check
 
 
-def bounds_of_another_variable():
+def bounds_of_another_variable(rng):
     width = pm.Uniform("width", 1.0, 2.0)
     x = pm.Uniform("x", 0.0, width)
     pm.TruncatedNormal("above", 0.0, 1.0, lower=x)
@@ -170,7 +172,7 @@ def bounds_of_another_variable():
     return {}, check
 
 
-def latent_gaussian_process():
+def latent_gaussian_process(rng):
     points = np.linspace(0, 1, 8)[:, None]
     Y = np.sin(5 * points[:, 0])
     covariance = pm.gp.cov.ExpQuad(1, ls=0.3)
@@ -184,10 +186,10 @@ def latent_gaussian_process():
     return {"process_rotated_": 0.3}, check
 
 
-def autoregression():
+def autoregression(rng):
     Y = np.zeros(200)
     for t in range(1, 200):
-        Y[t] = 0.8 * Y[t - 1] + RNG.normal()
+        Y[t] = 0.8 * Y[t - 1] + rng.normal()
     rho = pm.Normal("rho", 0.0, 1.0, shape=1)
     pm.AR("y", rho, 1.0, init_dist=pm.Normal.dist(0, 1), observed=Y)
     precision = 1 + Y[:-1] @ Y[:-1]
@@ -195,8 +197,8 @@ def autoregression():
     return {"rho": 0.045}, lambda posterior: near(posterior["rho"], mean, sd)
 
 
-def scan_in_the_likelihood():
-    Y = np.cumsum(RNG.normal(size=40)) + RNG.normal(size=40)
+def scan_in_the_likelihood(rng):
+    Y = np.cumsum(rng.normal(size=40)) + rng.normal(size=40)
     share = pm.Beta("share", 2.0, 2.0)
     levels = pytensor.scan(
         lambda y, level, share: share * y + (1 - share) * level,
@@ -209,7 +211,7 @@ def scan_in_the_likelihood():
 
     def log_density(a):
         level, total = Y[0], stats.beta.logpdf(a, 2, 2)
-        for before, after in zip(Y[:-1], Y[1:], strict=True):
+        for before, after in pairwise(Y):
             level = a * before + (1 - a) * level
             total = total + stats.norm.logpdf(after, level, 1.5)
         return total
@@ -217,8 +219,8 @@ def scan_in_the_likelihood():
     return {"share": 0.5}, lambda posterior: near(posterior["share"], *moments(log_density, 0, 1))
 
 
-def two_observed_and_a_list_of_sizes():
-    A, B = RNG.normal(1.0, 1.0, size=90), RNG.normal(1.0, 2.0, size=(60, 3))
+def two_observed_and_a_list_of_sizes(rng):
+    A, B = rng.normal(1.0, 1.0, size=90), rng.normal(1.0, 2.0, size=(60, 3))
     a, b = pm.Minibatch(A, batch_size=40), pm.Minibatch(B, batch_size=25)
     mean = pm.Normal("mean", 0.0, 1.0)
     pm.Normal("a", mean, 1.0, observed=a, total_size=[90])
@@ -228,7 +230,7 @@ def two_observed_and_a_list_of_sizes():
     return {"mean": 0.09}, lambda posterior: near(posterior["mean"], expected, precision**-0.5)
 
 
-def circle():
+def circle(rng):
     pm.VonMises("angle", 3.0, 4.0, shape=4)
 
     def check(posterior):
@@ -242,8 +244,8 @@ def circle():
     return {"angle": 0.5}, check
 
 
-def imputed():
-    Y = RNG.normal(2, 1, size=30)
+def imputed(rng):
+    Y = rng.normal(2, 1, size=30)
     Y[[3, 7]] = np.nan
     mean = pm.Normal("mean", 0.0, 5.0)
     with warnings.catch_warnings():
@@ -280,11 +282,9 @@ MODELS = [
 ]
 
 
-def near(draws, mean, sd, within=0.6):
-    """Compare a mean of draws, to a share of the posterior sd."""
-    found = draws.mean(("chain", "draw")).values
-    z = (found - mean) / sd
-    print(draws.name, np.round(z, 2), "sd", np.round(draws.std(("chain", "draw")).values / sd, 2))
+def near(draws, mean, sd, within=0.75):
+    """Compare the mean of 50 draws, which has an error of about 0.17 posterior sds."""
+    z = (draws.mean(("chain", "draw")).values - mean) / sd
     assert np.all(abs(z) < within), (draws.name, z)
 
 
@@ -313,14 +313,77 @@ def sample(step, **options):
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )
 def test_model_is_sampled(build, backend):
-    with pm.Model() as model:
-        scale, check = build()
+    # PyMC compiles what it records in the default mode: numba would take a minute over a dot
+    with pm.Model() as model, pytensor.config.change_flags(mode=backend.upper()):
+        scale, check = build(np.random.default_rng(20))
         dt = sample(sg.CoRVSGLD(step_size=0.1, scale=scale, backend=backend))
     posterior = dt.posterior
-    assert {rv.name for rv in model.free_RVs + model.deterministics} == set(posterior.data_vars)
+    free = {rv.name for rv in model.free_RVs}
+    assert set(posterior.data_vars) == free | {variable.name for variable in model.deterministics}
     for name, draws in posterior.data_vars.items():
         assert np.isfinite(draws).all(), name
-        if not name.endswith(("_corr", "y")):
-            assert (draws.std("draw") > 0).all(), name
+        assert name not in free or (draws.std("draw") > 0).all(), name
     assert not dt.sample_stats["diverging"].any()
     check(posterior)
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def regression_with_dims():
+    import pymc.dims as pmd
+
+    with pm.Model(coords={"feature": ["a", "b"]}) as model:
+        pmd.Normal("weights", dims="feature")
+    return model
+
+
+def test_dims_models_are_refused_by_name():
+    with pytest.raises(NotImplementedError, match="'weights' is a pymc.dims variable"):
+        sg.SGLD(step_size=0.1, model=regression_with_dims())
+
+
+@pytest.mark.parametrize("method", [sg.CoRVSGLD, sg.MSGNHT])
+@pytest.mark.parametrize(
+    ("add", "message"),
+    [
+        (lambda y: pm.Potential("pull", -y.sum()), "potential 'pull' depends .*multiplied by"),
+        (lambda y: pm.Deterministic("twice", 2 * y), "deterministic 'twice'.*random batch of rows"),
+    ],
+    ids=["potential", "deterministic"],
+)
+def test_what_a_batch_may_make_wrong_is_warned_of_by_name(method, add, message):
+    with pm.Model():
+        y = pm.Minibatch(np.arange(30.0), batch_size=5)
+        pm.Normal("y", pm.Normal("mean"), observed=y, total_size=30)
+        add(y)
+        with pytest.warns(UserWarning, match=message) as caught:
+            method(step_size=0.1)
+    assert len(caught) == 1
+    # The line that made the step, not one inside the package
+    assert caught[0].filename == __file__
+
+
+def censored_gamma():
+    """A model whose gradient is a loop that only numba has."""
+    rng = np.random.default_rng(6)
+    with pm.Model() as model:
+        shape = pm.Gamma("shape", 2.0, 1.0)
+        y = np.minimum(rng.gamma(2.0, size=80), 2.5)
+        pm.Censored("y", pm.Gamma.dist(shape, 1.0), lower=None, upper=2.5, observed=y)
+    return model
+
+
+def test_operation_without_jax_is_named_with_the_cure():
+    with censored_gamma(), pytest.raises(NotImplementedError, match="ScalarLoop") as info:
+        sample(sg.SGLD(step_size=0.01, backend="jax"))
+    assert info.match(r"Pass backend='numba'")
+    assert len(str(info.value)) < 400
+
+
+@pytest.mark.slow
+def test_numba_samples_what_jax_lacks(caplog):
+    with censored_gamma(), caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
+        dt = sample(sg.SGLD(step_size=0.01))
+    assert "ScalarLoop" in caplog.text
+    near(dt.posterior["shape"], 2.0, sd=0.2, within=3)

@@ -16,7 +16,7 @@ Schedule = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
-class constant:  # noqa: N801  (used as a function, like optax's schedules)
+class constant:
     """The step size ``h`` at every update.
 
     Parameters
@@ -41,11 +41,12 @@ class constant:  # noqa: N801  (used as a function, like optax's schedules)
         positive("step_size", self.h, usual=1e-3)
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Step sizes of the updates number ``t``."""
         return np.full(len(t), float(self.h))
 
 
 @dataclass(frozen=True)
-class polynomial:  # noqa: N801
+class polynomial:
     r"""The decreasing step size :math:`h_t = a (b + t)^{-\gamma}`.
 
     With ½ < γ ≤ 1 the steps sum to infinity and their squares do not, the condition under
@@ -91,6 +92,7 @@ class polynomial:  # noqa: N801
             )
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Step sizes of the updates number ``t``."""
         return np.asarray(self.a * (self.b + t) ** -self.gamma)
 
 

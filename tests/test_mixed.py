@@ -1,0 +1,258 @@
+"""Mixed with PyMC's own step methods, on models whose exact answers are known."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc.sampling.mcmc import assign_step_methods
+from pymc.step_methods import STEP_METHODS
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy import integrate, stats
+
+import pymc_sgmcmc as sg
+
+
+def sample(model, step, draws=2500):
+    with model:
+        result = pm.sample(
+            step=step,
+            draws=draws,
+            tune=100,
+            chains=2,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+            compute_convergence_checks=False,
+        )
+    return result.posterior
+
+
+def assert_mean(draws, exact, bias=0.0):
+    """Compare a mean with the exact one: 4 Monte-Carlo standard errors and the known bias."""
+    error = 4 * float(az.mcse(draws, method="mean")) + bias
+    assert abs(float(draws.mean()) - exact) < error, (float(draws.mean()), exact, error)
+
+
+# ----------------------------------------------------------------------------- truth
+
+
+def test_with_binary_metropolis():
+    # y_i ~ N(beta + 2 z_i, 1): given z, beta is normal with a precision that no z changes
+    y = np.array([0.3, 1.1, 2.4, 3.0])
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 2)
+        z = pm.Bernoulli("z", 0.4, shape=4)
+        pm.Normal("y", beta + 2 * z, 1, observed=y)
+
+    configurations = np.stack(np.meshgrid(*[[0, 1]] * 4), axis=-1).reshape(-1, 4)
+    log_weights, centres = [], []
+    precision = 1 / 4 + len(y)
+    for configuration in configurations:
+        covariance = np.eye(4) + 4
+        evidence = stats.multivariate_normal(2.0 * configuration, covariance).logpdf(y)
+        log_weights.append(evidence + stats.bernoulli(0.4).logpmf(configuration).sum())
+        centres.append(np.sum(y - 2 * configuration) / precision)
+    weights = np.exp(log_weights - np.logaddexp.reduce(log_weights))
+    centres = np.array(centres)
+    mean = weights @ centres
+
+    h = 0.2
+    step = [
+        sg.CoRVSGLD(
+            [beta], step_size=h, scale={"beta": precision**-0.5}, backend="jax", model=model
+        ),
+        pm.BinaryMetropolis([z], model=model),
+    ]
+    posterior = sample(model, step)
+    # On a normal density "lm" is exact, but for the noise that it keeps from the update before z
+    # moved: h/2 of the move of the centre, which the other 19 updates contract by 1 - h each
+    bias = h / 2 * np.ptp(centres) * (1 - h) ** 19
+    assert_mean(posterior["beta"], mean, bias)
+    assert_mean(
+        (posterior["beta"] - mean) ** 2,
+        1 / precision + weights @ (centres - mean) ** 2,
+        2 * bias * np.ptp(centres),
+    )
+    for i in range(4):
+        assert_mean(posterior["z"][..., i], weights @ configurations[:, i], bias)
+
+
+def test_with_slice():
+    # Conjugate: mu | tau ~ N(m, 1 / (k tau)) and tau ~ Gamma(a, b)
+    y = np.random.default_rng(4).normal(1.0, 2.0, size=12)
+    with pm.Model() as model:
+        tau = pm.Gamma("tau", 3, 4)
+        mu = pm.Normal("mu", 0, tau=0.5 * tau)
+        pm.Normal("y", mu, tau=tau, observed=y)
+    k, a = 0.5 + len(y), 3 + len(y) / 2
+    m = y.sum() / k
+    b = 4 + (np.sum((y - y.mean()) ** 2) + 0.5 * len(y) / k * y.mean() ** 2) / 2
+
+    # "lm" is exact for the normal density of mu at every tau
+    step = [
+        sg.CoRVSGLD([mu], step_size=0.2 * b / (k * a), backend="jax", model=model),
+        pm.Slice([tau], model=model),
+    ]
+    posterior = sample(model, step)
+    assert_mean(posterior["mu"], m)
+    assert_mean((posterior["mu"] - m) ** 2, b / (k * (a - 1)))
+    assert_mean(posterior["tau"], a / b)
+    assert_mean((posterior["tau"] - a / b) ** 2, a / b**2)
+
+
+def test_with_a_bound_that_another_step_moves():
+    # x is uniform on (0, 1 + 2 z): a new z moves the x that belongs to an unchanged coordinate
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5)
+        x = pm.Uniform("x", 0, 1 + 2 * z)
+        pm.Normal("y", x, 0.6, observed=0.8)
+
+    def moment(power, width):
+        density = lambda x: x**power * stats.norm(x, 0.6).pdf(0.8) / width  # noqa: E731
+        return integrate.quad(density, 0, width)[0]
+
+    mass, first, second = (np.array([moment(power, 1), moment(power, 3)]) for power in range(3))
+    mean = first.sum() / mass.sum()
+
+    h = 0.1
+    step = [
+        sg.CoRVSGLD([x], step_size=h, backend="jax", model=model),
+        pm.BinaryMetropolis([z], model=model),
+    ]
+    posterior = sample(model, step, draws=4000)
+    # The error of "lm" is of second order: at most h² of a standard deviation
+    sd = np.sqrt(second.sum() / mass.sum() - mean**2)
+    assert_mean(posterior["x"], mean, h**2 * sd)
+    assert_mean((posterior["x"] - mean) ** 2, sd**2, 2 * h**2 * sd**2)
+    assert_mean(posterior["z"], mass[1] / mass.sum(), h**2)
+    assert np.all(posterior["x"] < 1 + 2 * posterior["z"])
+
+
+def test_two_of_ours_share_a_model():
+    # One step for each variable of a correlated pair: a Gibbs sampler
+    covariance = np.array([[1.0, 0.6], [0.6, 1.0]])
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        y = pm.Normal("y", 0.6 * x, 0.8)
+        steps = [
+            sg.CoRVSGLD([y], step_size=0.1, backend="jax"),
+            sg.MSGNHT([x], step_size=0.1, backend="jax"),
+        ]
+    posterior = sample(model, steps)
+    for name in ("x", "y"):
+        assert_mean(posterior[name], 0)
+        # The thermostat's error is of second order in the step size over the conditional sd
+        assert_mean(posterior[name] ** 2, 1, (0.1 / 0.8) ** 2)
+    assert_mean(posterior["x"] * posterior["y"], covariance[0, 1], (0.1 / 0.8) ** 2)
+
+
+# ----------------------------------------------------------------------------- no preference
+
+
+class NoGradient(Op):
+    """The identity, as a black box."""
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, output_storage):
+        output_storage[0][0] = np.array(inputs[0])
+
+
+def normal():
+    with pm.Model() as model:
+        pm.Normal("x", shape=3)
+    return model
+
+
+def bounded():
+    with pm.Model() as model:
+        sigma = pm.HalfNormal("sigma")
+        pm.Uniform("u", 0, sigma)
+        pm.Beta("p", 2, 2)
+        pm.Dirichlet("w", np.ones(3))
+        pm.VonMises("angle", 0, 1)
+        pm.LKJCholeskyCov("chol", n=2, eta=1, sd_dist=pm.HalfNormal.dist())
+    return model
+
+
+def discrete():
+    with pm.Model() as model:
+        pm.Bernoulli("b", 0.5)
+        pm.Poisson("n", 3)
+        pm.Categorical("c", [0.2, 0.3, 0.5])
+        pm.DiscreteUniform("u", 0, 9)
+    return model
+
+
+def black_box():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("free")
+        pm.Normal("y", NoGradient()(x), observed=1.0)
+    return model
+
+
+def mixed():
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5, shape=2)
+        mu = pm.Normal("mu", pt.as_tensor([0.0, 1.0])[z])
+        sigma = pm.HalfNormal("sigma")
+        pm.Normal("y", mu, sigma, observed=[0.1, 0.2])
+    return model
+
+
+def minibatched():
+    with pm.Model() as model:
+        y = pm.Minibatch(np.arange(20.0), batch_size=5)
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=20)
+    return model
+
+
+@pytest.mark.parametrize("make", [normal, bounded, discrete, black_box, mixed, minibatched])
+def test_importing_changes_no_choice_of_pymc(make):
+    model = make()
+    ours = {sg.CoRVSGLD, sg.FLA, sg.MSGNHT, sg.SMLD, sg.SGLD}
+    assert ours < set(STEP_METHODS)
+    without = [method for method in STEP_METHODS if method not in ours]
+    expected = assign_step_methods(model, methods=without)
+    assert assign_step_methods(model) == expected
+    # Nor does their place in the list
+    assert assign_step_methods(model, methods=[*ours, *without]) == expected
+
+
+def test_registered_once():
+    assert len(STEP_METHODS) == len(set(STEP_METHODS))
+    before = list(STEP_METHODS)
+    sg.registry.register(sg.CoRVSGLD)
+    assert before == STEP_METHODS
+    assert all(method.name for method in STEP_METHODS)
+    assert len({method.name for method in STEP_METHODS}) == len(STEP_METHODS)
+
+
+def test_pymc_can_construct_ours_by_itself():
+    # As it constructs what it chooses: options come by the name of the step method
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.HalfNormal("s")
+    _, chosen = assign_step_methods(model, methods=[sg.MSGNHT])
+    step = pm.sampling.mcmc.instantiate_steppers(
+        model, [], chosen, step_kwargs={"msgnht": {"step_size": 0.1}}, compile_kwargs={}
+    )
+    assert isinstance(step, sg.MSGNHT)
+    assert [value.name for value in step.vars] == ["x", "s_log__"]
+
+
+def test_one_step_for_each_variable():
+    with pm.Model() as model:
+        pm.Normal("x")
+        pm.HalfNormal("s")
+        step = sg.SGLD(step_size=0.1, blocked=False)
+    assert [[value.name for value in method.vars] for method in step.methods] == [
+        ["x"],
+        ["s_log__"],
+    ]
+    assert all(method.model is model for method in step.methods)

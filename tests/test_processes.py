@@ -1,0 +1,181 @@
+"""Cores and start methods: every combination samples, or is refused at once with its cure."""
+
+import json
+import multiprocessing
+import re
+import subprocess
+import sys
+
+import pytest
+
+import pymc_sgmcmc as sg
+
+# Each program runs its cases in order, in one parent process, and prints a line after each: an
+# earlier case decides whether JAX is running in the parent.
+PROGRAM = """
+import hashlib, json, logging, sys, time, warnings
+
+import numpy as np
+import pymc as pm
+
+import pymc_sgmcmc as sg
+
+logging.disable(logging.CRITICAL)
+warnings.simplefilter("ignore")
+
+
+def model():
+    y = np.random.default_rng(0).normal(1, 0.5, size=200)
+    with pm.Model() as model:
+        batch = pm.Minibatch(y, batch_size=20)
+        mu = pm.Normal("mu", 0, 10)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu, sigma, observed=batch, total_size=200)
+    return model
+
+
+def run(backend, options):
+    began = time.perf_counter()
+    with model():
+        step = sg.CoRVSGLD(step_size=1e-4, backend=backend)
+        try:
+            result = pm.sample(
+                step=step, draws=10, tune=5, chains=2, random_seed=1, progressbar=False,
+                compute_convergence_checks=False, **options,
+            )
+        except Exception as error:
+            outcome = {"error": f"{type(error).__name__}: {error}"}
+        else:
+            posterior = result.posterior
+            bits = b"".join(posterior[name].values.tobytes() for name in ("mu", "sigma"))
+            outcome = {"bits": hashlib.sha256(bits).hexdigest()}
+    return outcome | {"seconds": time.perf_counter() - began}
+
+
+if __name__ == "__main__":
+    backend, cases = json.loads(sys.argv[1])
+    for name, options in cases.items():
+        if options == "start JAX":
+            import jax
+
+            jax.numpy.zeros(3).block_until_ready()
+        elif options == "import JAX":
+            import jax
+        else:
+            print(json.dumps([name, run(backend, options)]), flush=True)
+"""
+
+
+def run(program, backend, cases, timeout):
+    arguments = [sys.executable, program, json.dumps([backend, cases])]
+    try:
+        done = subprocess.run(
+            arguments, capture_output=True, text=True, timeout=timeout, check=False
+        )
+        said, complaint = done.stdout, done.stderr
+    except subprocess.TimeoutExpired as hung:
+        said, complaint = (hung.stdout or b"").decode(), f"no end after {timeout} s"
+    outcomes = dict(json.loads(line) for line in said.splitlines() if line.startswith("["))
+    assert outcomes.keys() == {n for n, o in cases.items() if isinstance(o, dict)}, complaint
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp("processes") / "program.py"
+    path.write_text(PROGRAM, encoding="utf-8")
+    return path
+
+
+def agree(outcomes):
+    assert [o["error"] for o in outcomes.values() if "error" in o] == []
+    assert len({o["bits"] for o in outcomes.values()}) == 1
+
+
+def test_pymc_takes_start_methods_by_name():
+    for name in multiprocessing.get_all_start_methods():
+        context = sg_context(name)
+        assert context.get_start_method() == name
+
+
+def sg_context(name, mode=None):
+    import pymc as pm
+
+    return pm.sampling.parallel._initialize_multiprocessing_context(name, mode=mode)
+
+
+# ----------------------------------------------------------------------------- JAX
+
+FORK = {"cores": 2, "mp_ctx": "fork"}
+CURES = {
+    "cores=1": {"cores": 1},
+    "mp_ctx='forkserver'": {"cores": 2, "mp_ctx": "forkserver"},
+    "backend='jax'": {"cores": 2, "backend": "jax"},
+}
+
+
+@pytest.fixture(scope="module")
+def jax_outcomes(program):
+    cases = {"fork": FORK, "one core": {"cores": 1}, "fork, JAX running": FORK, **CURES}
+    return run(program, "jax", cases, timeout=240)
+
+
+def test_jax_gives_the_same_bits_in_every_kind_of_process(jax_outcomes):
+    agree({name: o for name, o in jax_outcomes.items() if name != "fork, JAX running"})
+
+
+def test_a_fork_of_a_running_jax_is_refused_at_once(jax_outcomes):
+    refused = jax_outcomes["fork, JAX running"]
+    assert refused["error"].startswith("ParallelSamplingError: Chain")
+    assert "JAX was already running in the process that was forked" in refused["error"]
+    assert refused["seconds"] < 20
+    # The cures that it names are those that were tried, and work
+    named = re.findall(r"\w+='\w+'|cores=\d", refused["error"].split("would hang")[1])
+    assert {*named} == {*CURES}
+
+
+@pytest.mark.slow
+def test_jax_in_spawned_processes_and_after_an_import(program):
+    cases = {
+        "import": "import JAX",
+        "fork of a process that has imported JAX": FORK,
+        "spawn": {"cores": 2, "mp_ctx": "spawn"},
+        "forkserver": {"cores": 2, "mp_ctx": "forkserver"},
+        "start": "start JAX",
+        "spawn, JAX running": {"cores": 2, "mp_ctx": "spawn"},
+        "one core, fork": {"cores": 1, "mp_ctx": "fork"},
+        "one core, spawn": {"cores": 1, "mp_ctx": "spawn"},
+        "one core, forkserver": {"cores": 1, "mp_ctx": "forkserver"},
+    }
+    agree(run(program, "jax", cases, timeout=600))
+
+
+# ----------------------------------------------------------------------------- numba
+
+
+@pytest.mark.slow
+def test_numba_gives_the_same_bits_in_every_kind_of_process(program):
+    cases = {
+        "fork": FORK,
+        "one core": {"cores": 1},
+        "forkserver": {"cores": 2, "mp_ctx": "forkserver"},
+        "spawn": {"cores": 2, "mp_ctx": "spawn"},
+        "start": "start JAX",
+        "fork, JAX running": FORK,
+    }
+    agree(run(program, "numba", cases, timeout=1200))
+
+
+def test_spawned_processes_need_the_guard_of_the_main_module(program, tmp_path):
+    # The refusal says so: without it PyMC's new processes run the script again
+    unguarded = tmp_path / "unguarded.py"
+    text = PROGRAM.replace('if __name__ == "__main__":', "if True:").replace(
+        "except Exception as error", "except ZeroDivisionError as error"
+    )
+    unguarded.write_text(text, encoding="utf-8")
+    cases = json.dumps(["jax", {"forkserver": CURES["mp_ctx='forkserver'"]}])
+    done = subprocess.run(
+        [sys.executable, unguarded, cases], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode != 0
+    assert "__name__ == '__main__'" in done.stderr
