@@ -85,11 +85,11 @@ class Blocks:
         return largest
 
 
-def exp(x: Blocks) -> Blocks:
-    """Elementwise exponential."""
-    return x.map(pt.exp)
+def exp(x: Any) -> Any:
+    """Elementwise exponential of ``Blocks`` or of a scalar."""
+    return x.map(pt.exp) if isinstance(x, Blocks) else pt.exp(x)
 
 
 def sqrt(x: Any) -> Any:
-    """Elementwise square root of ``Blocks`` or of a step size."""
+    """Elementwise square root of ``Blocks`` or of a scalar."""
     return x.map(pt.sqrt) if isinstance(x, Blocks) else pt.sqrt(x)

@@ -16,7 +16,8 @@ from pytensor.compile.mode import Mode
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.graphs import substitute
-from pymc_sgmcmc.transforms import Softplus, lipschitz, mirror
+from pymc_sgmcmc.transform_choice import lipschitz, mirror
+from pymc_sgmcmc.transforms import Softplus
 
 __all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
 

@@ -6,6 +6,7 @@ import logging
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -114,12 +115,12 @@ class Engine:
                 self._fall_back(phi, error)
                 return
             raise NotImplementedError(
-                f"The model has an operation that the {backend} backend lacks: {error}. Pass "
-                f"backend='{'numba' if backend == 'jax' else 'jax'}'."
+                f"The model has an operation that the {backend} backend lacks: {_reason(error)}. "
+                f"Pass backend='{'numba' if backend == 'jax' else 'jax'}'."
             ) from error
 
     def _fall_back(self, phi: list[np.ndarray], error: Exception) -> None:
-        reason = str(error).splitlines()[0]
+        reason = _reason(error)
         if self.settings.backend == "jax":
             raise NotImplementedError(
                 f"JAX cannot run this model: {reason.rstrip('.')}. Pass backend='numba'."
@@ -271,3 +272,9 @@ class Engine:
             )
         self._tried = True
         return result
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a backend's message, which can hold a whole graph."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return shorten(lines[0], 300)

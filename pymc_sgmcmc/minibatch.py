@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 from collections.abc import Iterable, Sequence
@@ -22,6 +23,9 @@ from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
+
+# Warnings name the user's line
+_PACKAGE = (os.path.dirname(__file__),)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +125,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
                 "the data cannot be known: it must already be multiplied by "
                 "(rows of the data) / (rows of the batch).",
                 UserWarning,
-                stacklevel=2,
+                skip_file_prefixes=_PACKAGE,
             )
     for deterministic in model.deterministics:
         if find_minibatches([deterministic]):
@@ -130,7 +134,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
                 "values for a random batch of rows, another one in each draw. Compute it after "
                 "sampling with the full data.",
                 UserWarning,
-                stacklevel=2,
+                skip_file_prefixes=_PACKAGE,
             )
     return minibatches
 

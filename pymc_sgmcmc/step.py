@@ -6,6 +6,8 @@ import os
 import sys
 
 from collections.abc import Callable, Mapping
+from inspect import cleandoc
+from textwrap import dedent
 from typing import Any, ClassVar
 
 import numpy as np
@@ -150,8 +152,7 @@ class SGMCMCStep(BlockedStep):
         super().__init_subclass__(**kwargs)
         own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
         cls.stats_dtypes_shapes = {**_STATISTICS, **own}
-        if cls.__doc__ is not None:
-            cls.__doc__ = cls.__doc__.replace("    <options>\n", _OPTIONS)
+        cls.__doc__ = _with_options(cls.__doc__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse a model or a list without variables, of which PyMC names no cure."""
@@ -451,6 +452,15 @@ class SGMCMCStep(BlockedStep):
             "are biased near where that happened: pass a smaller step_size."
         )
         return SamplerWarning(WarningType.DIVERGENCES, text, "warn")
+
+
+def _with_options(doc: str | None) -> str | None:
+    """Write the common options where a docstring says <options>."""
+    # Python 3.13 strips the indentation of docstrings, 3.12 does not
+    return doc and cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
+
+
+SGMCMCStep.__doc__ = _with_options(SGMCMCStep.__doc__)
 
 
 def _refuse_inherited_jax(constructed_in: int) -> None:

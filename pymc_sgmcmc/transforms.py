@@ -9,8 +9,8 @@ finite gradients (as long as `Exp` does not overflow): a bound is never reached
 still that of :math:`f`.
 
 A change of variables multiplies the noise of a stochastic gradient by :math:`f'`, which a
-Lipschitz :math:`f` keeps bounded [1]_. `lipschitz` chooses such a map for each of PyMC's own
-transforms, `mirror` the maps of mirrored Langevin dynamics [2]_.
+Lipschitz :math:`f` keeps bounded [1]_; `Exp`, `Sigmoid` and `EntropicMirror` are the mirror maps
+of mirrored Langevin dynamics [2]_.
 
 References
 ----------
@@ -27,14 +27,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from numpy.typing import NDArray
-from pymc.distributions.transforms import Interval, LogExpM1
-from pymc.logprob.transforms import (
-    IntervalTransform,
-    LogOddsTransform,
-    LogTransform,
-    SimplexTransform,
-    Transform,
-)
+from pymc.logprob.transforms import Transform
 from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.exceptions import NotScalarConstantError
@@ -48,8 +41,6 @@ __all__ = [
     "Sigmoid",
     "Softplus",
     "Softsign",
-    "lipschitz",
-    "mirror",
 ]
 
 type BoundsFn = Callable[..., tuple[Any, Any]]
@@ -77,8 +68,8 @@ class _Bounded(Transform):
     def bounds(self, *inputs: Variable) -> tuple[Any, Any]:
         """Return the lower and the upper bound, None where there is none."""
         both = self.bounds_fn(*inputs) if self.bounds_fn else (self.lower, self.upper)
-        lower, upper = (None if _infinite(bound).all() else bound for bound in both)
-        if (lower is not None) + (upper is not None) != self.n_bounds or _mixed(both):
+        lower, upper = (None if infinite_elements(bound).all() else bound for bound in both)
+        if (lower is not None) + (upper is not None) != self.n_bounds or mixed(both):
             raise ValueError(
                 f"{type(self).__name__} needs {['exactly one', 'two'][self.n_bounds - 1]} finite "
                 f"of `lower` and `upper`, got {both[0]} and {both[1]}."
@@ -485,106 +476,6 @@ class EntropicMirror(Transform):
         return pt.concatenate([value, zero], axis=-1)
 
 
-def lipschitz(
-    transform: Transform | None, rv: TensorVariable | None = None, scale: Any = 1.0
-) -> Transform | None:
-    r"""Return the Lipschitz map that takes the place of a transform of PyMC.
-
-    ============================= ==========================================================
-    PyMC                          here
-    ============================= ==========================================================
-    ``log``, ``log_exp_m1``       ``Softplus(scale)``
-    ``Interval`` with one bound   ``Softplus(scale)``, shifted (and mirrored below an upper)
-    ``Interval`` with two bounds  `Sigmoid`
-    ``logodds``                   `Sigmoid`
-    anything else, None           kept
-    ============================= ==========================================================
-
-    Kept too is an ``Interval`` of which only some elements have an infinite bound.
-
-    Parameters
-    ----------
-    transform : Transform or None
-        The transform of a random variable, ``model.rvs_to_transforms[rv]``.
-    rv : TensorVariable, optional
-        The random variable; an ``Interval`` reads its bounds from the variable's inputs.
-    scale : float, array_like or tensor, default 1
-        Scale of `Softplus`, in units of the distance from the bound.
-
-    Returns
-    -------
-    Transform or None
-        The same kind of coordinate; `transform` itself where there is nothing to replace.
-
-    See Also
-    --------
-    mirror : the choice of mirrored Langevin dynamics.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> print(lipschitz(pm.distributions.transforms.log, scale=10.0))
-    Softplus
-    """
-
-    def softplus(**bounds: Any) -> Transform:
-        return Softplus(scale, **bounds)
-
-    return _replace(transform, rv, softplus, transform)
-
-
-def mirror(transform: Transform | None, rv: TensorVariable | None = None) -> Transform | None:
-    """Return the mirror map that takes the place of a transform of PyMC.
-
-    `EntropicMirror` for the simplex, `Sigmoid` (the logit) for two bounds, `Exp` (the logarithm)
-    for one; anything else is kept, None (unbounded) included.
-
-    Parameters
-    ----------
-    transform : Transform or None
-        The transform of a random variable, ``model.rvs_to_transforms[rv]``.
-    rv : TensorVariable, optional
-        The random variable; an ``Interval`` reads its bounds from the variable's inputs.
-
-    Returns
-    -------
-    Transform or None
-        The mirror map; `transform` itself where there is none.
-
-    References
-    ----------
-    .. [1] Hsieh, Kavis, Rolland, Cevher (2018). Mirrored Langevin Dynamics. NeurIPS 31.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> print(mirror(pm.distributions.transforms.simplex))
-    EntropicMirror
-    """
-    return _replace(transform, rv, Exp, EntropicMirror())
-
-
-def _replace(
-    transform: Transform | None,
-    rv: TensorVariable | None,
-    one_sided: Callable[..., Transform],
-    simplex: Transform | None,
-) -> Transform | None:
-    kind = type(transform)  # not isinstance: a subclass may be another map
-    if kind in (LogTransform, LogExpM1):
-        return one_sided()
-    if kind is LogOddsTransform:
-        return Sigmoid()
-    if kind is SimplexTransform:
-        return simplex
-    if isinstance(transform, IntervalTransform) and kind in (Interval, IntervalTransform):
-        bounds = transform.args_fn(*(() if rv is None else rv.owner.inputs))
-        n_bounds = sum(not _infinite(bound).all() for bound in bounds)
-        if n_bounds and not _mixed(bounds):
-            return (one_sided if n_bounds == 1 else Sigmoid)(bounds_fn=transform.args_fn)
-    return transform
-
-
 def _floating(value: Any) -> TensorVariable:
     """Return `value` as a tensor of floating-point numbers."""
     value = pt.as_tensor_variable(value)
@@ -596,7 +487,7 @@ def _like(value: TensorVariable, other: Any) -> TensorVariable:
     return pt.as_tensor_variable(other).astype(value.dtype)
 
 
-def _infinite(bound: Any) -> NDArray[np.bool_]:
+def infinite_elements(bound: Any) -> NDArray[np.bool_]:
     """Return which elements of `bound` are known to be infinite; None is infinite."""
     if bound is None:
         return np.array(True)
@@ -607,11 +498,6 @@ def _infinite(bound: Any) -> NDArray[np.bool_]:
         return np.asarray(np.isinf(pt.get_underlying_scalar_constant_value(bound)))
     except NotScalarConstantError:
         return np.array(False)
-
-
-def _mixed(bounds: tuple[Any, Any]) -> bool:
-    """Return whether some but not all elements of a bound are infinite."""
-    return any(_infinite(b).any() and not _infinite(b).all() for b in bounds)
 
 
 def _normal(value: TensorVariable) -> TensorVariable:

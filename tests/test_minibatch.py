@@ -12,6 +12,7 @@ import pymc_sgmcmc as sg
 from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
 from pymc_sgmcmc.engine import Engine
 from pymc_sgmcmc.full_density import FullDensity
+from pymc_sgmcmc.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.posterior import Posterior
 
 # Standard errors between permutations of the rows that an average of batches may be off
@@ -221,6 +222,16 @@ def recorded(request, scheme):
     with model:
         recorder = Recorder(step_size=1.0, thin=UPDATES, batch=scheme, transforms="model")
     return recorder, phi, -gradient
+
+
+def test_every_row_is_drawn_equally_often(scheme):
+    rows, size, updates = 30, 7, 60_000
+    drawn = BATCH_SCHEMES[scheme].draw(np.random.default_rng(6), rows, size, updates)
+    counts = np.bincount(drawn.ravel(), minlength=rows)
+    assert len(counts) == rows
+    expected = drawn.size / rows
+    # Of 30 Poisson-like counts; a chain keeps one order of its rows, so that each must hold
+    assert abs(counts - expected).max() < 4 * np.sqrt(expected)
 
 
 def draw_every_offset_equally_often(engine, rng, updates):

@@ -339,7 +339,7 @@ def regression_with_dims():
 
 
 def test_dims_models_are_refused_by_name():
-    with pytest.raises(NotImplementedError, match="'weights' is a pymc.dims variable"):
+    with pytest.raises(NotImplementedError, match=r"'weights' is a pymc\.dims variable"):
         sg.SGLD(step_size=0.1, model=regression_with_dims())
 
 
@@ -378,7 +378,7 @@ def test_operation_without_jax_is_named_with_the_cure():
     with censored_gamma(), pytest.raises(NotImplementedError, match="ScalarLoop") as info:
         sample(sg.SGLD(step_size=0.01, backend="jax"))
     assert info.match(r"Pass backend='numba'")
-    assert len(str(info.value)) < 400
+    assert len(str(info.value)) < 450
 
 
 @pytest.mark.slow

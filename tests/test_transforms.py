@@ -14,6 +14,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.replace import graph_replace
 from scipy.integrate import simpson
 
+from pymc_sgmcmc import transform_choice as choice
 from pymc_sgmcmc import transforms as tr
 
 UNIT = {"sigmoid": tr.Sigmoid(), "arctan": tr.Arctan(), "softsign": tr.Softsign()}
@@ -431,7 +432,7 @@ def dependent_model(transforms):
 
 @pytest.mark.parametrize(
     ("choose", "positive", "simplex"),
-    [(tr.lipschitz, "Softplus", "SimplexTransform"), (tr.mirror, "Exp", "EntropicMirror")],
+    [(choice.lipschitz, "Softplus", "SimplexTransform"), (choice.mirror, "Exp", "EntropicMirror")],
 )
 def test_chosen_maps_with_bounds_that_depend_on_other_variables(choose, positive, simplex):
     """The same theta has the same density in both models."""
@@ -473,9 +474,9 @@ def test_chosen_maps_with_bounds_that_depend_on_other_variables(choose, positive
     fraction = (x - theta["mu"] + width) / (2 * width)
     log_jacobian = np.log(2 * width * fraction * (1 - fraction)).sum()
     log_jacobian += np.log(p * (1 - p)) + np.log(w).sum()
-    log_jacobian += np.log(4) if choose is tr.lipschitz else 0
+    log_jacobian += np.log(4) if choose is choice.lipschitz else 0
     for distance in (width, theta["y"] - theta["mu"] - 0.5, theta["mu"] - 0.5 - theta["z"]):
-        slope = -np.expm1(-distance) if choose is tr.lipschitz else distance
+        slope = -np.expm1(-distance) if choose is choice.lipschitz else distance
         log_jacobian += np.log(slope)
     np.testing.assert_allclose(found["with jacobian"], theta["logp"] + log_jacobian, rtol=1e-12)
 
@@ -560,8 +561,8 @@ def test_choice(name):
     make, lipschitz_kind, mirror_kind, expected = CHOICES[name]
     transform, rv = rv_with(make)
     for chosen, kind in [
-        (tr.lipschitz(transform, rv, scale=2.5), lipschitz_kind),
-        (tr.mirror(transform, rv), mirror_kind),
+        (choice.lipschitz(transform, rv, scale=2.5), lipschitz_kind),
+        (choice.mirror(transform, rv), mirror_kind),
     ]:
         assert type(chosen) is kind
         assert kind is not tr.Softplus or chosen.scale == 2.5
@@ -591,18 +592,18 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_kept(name):
     transform, rv = rv_with(KEPT[name])
-    assert tr.lipschitz(transform, rv) is transform
-    assert tr.mirror(transform, rv) is transform
+    assert choice.lipschitz(transform, rv) is transform
+    assert choice.mirror(transform, rv) is transform
 
 
 def test_simplex_is_kept_by_lipschitz_only():
-    assert tr.lipschitz(pymc_transforms.simplex) is pymc_transforms.simplex
-    assert isinstance(tr.mirror(pymc_transforms.simplex), tr.EntropicMirror)
+    assert choice.lipschitz(pymc_transforms.simplex) is pymc_transforms.simplex
+    assert isinstance(choice.mirror(pymc_transforms.simplex), tr.EntropicMirror)
 
 
 def test_softplus_with_symbolic_scale():
     scale, value = pt.vector("scale"), pt.vector("value")
-    chosen = tr.lipschitz(pymc_transforms.Interval(lower=2), scale=scale)
+    chosen = choice.lipschitz(pymc_transforms.Interval(lower=2), scale=scale)
     theta = chosen.backward(value)
     outputs = [theta, chosen.forward(theta) - value, chosen.log_jac_det(value)]
     for mode in (REWRITTEN, PLAIN):

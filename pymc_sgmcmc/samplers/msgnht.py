@@ -44,9 +44,10 @@ class MSGNHT(SGMCMCStep):
 
     Notes
     -----
-    Further statistic: ``thermostat``, the mean of ξ; its excess over D is hσ²/2. The step
-    size should not exceed 0.3 posterior sds. E p² = 1 at every step size, so that a kinetic
-    temperature says nothing.
+    The step size is a length, unlike that of Langevin methods, which is a squared one: at
+    most 0.3 posterior sds, and at most 2/σ² where the gradient noise σ² is strong. Further
+    statistic: ``thermostat``, the mean of ξ; its excess over D is hσ²/2. E p² = 1 at every
+    step size, so that a kinetic temperature says nothing.
 
     References
     ----------
