@@ -15,7 +15,7 @@ from pymc.logprob.transforms import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus, infinite_elements
+from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus, infinite_elements, mixed
 
 __all__ = ["lipschitz", "mirror"]
 
@@ -115,11 +115,6 @@ def _replace(
     if isinstance(transform, IntervalTransform) and kind in (Interval, IntervalTransform):
         bounds = transform.args_fn(*(() if rv is None else rv.owner.inputs))
         n_bounds = sum(not infinite_elements(bound).all() for bound in bounds)
-        if n_bounds and not _mixed(bounds):
+        if n_bounds and not mixed(bounds):
             return (one_sided if n_bounds == 1 else Sigmoid)(bounds_fn=transform.args_fn)
     return transform
-
-
-def _mixed(bounds: tuple[Any, Any]) -> bool:
-    """Return whether some but not all elements of a bound are infinite."""
-    return any(infinite_elements(b).any() and not infinite_elements(b).all() for b in bounds)

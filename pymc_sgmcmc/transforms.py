@@ -500,6 +500,11 @@ def infinite_elements(bound: Any) -> NDArray[np.bool_]:
         return np.array(False)
 
 
+def mixed(bounds: tuple[Any, Any]) -> bool:
+    """Return whether some but not all elements of a bound are infinite."""
+    return any(infinite_elements(b).any() and not infinite_elements(b).all() for b in bounds)
+
+
 def _normal(value: TensorVariable) -> TensorVariable:
     """Return `value`, no less than the least normal float: JAX takes what is less for 0."""
     return pt.maximum(value, np.finfo(value.dtype).tiny)

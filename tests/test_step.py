@@ -7,6 +7,7 @@ import re
 
 import arviz as az
 import cloudpickle
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytest
@@ -467,6 +468,7 @@ def test_the_result_is_like_any_other(name, tmp_path):
     assert set(summary.index) == rows
     az.plot_trace_dist(result)
     az.plot_forest(result)
+    plt.close("all")
     result.to_netcdf(tmp_path / "result.nc")
     with az.from_netcdf(tmp_path / "result.nc") as stored:
         assert stored.posterior.identical(posterior)
@@ -495,15 +497,30 @@ def test_multitrace_can_be_returned(jax_step):
     assert trace.get_sampler_stats("weight").shape == (40,)
 
 
-def test_interrupted_chains_are_kept(jax_step):
+@pytest.mark.parametrize("cores", [1, 2])
+def test_interrupted_chains_are_kept(cores, numba_step):
     def interrupt(trace, draw):
-        if draw.chain == 1 and draw.draw_idx == 11:
+        if draw.chain == 1 and draw.draw_idx == 249:
             raise KeyboardInterrupt
 
-    whole = draws_of(sample(jax_step, tune=0))
-    part = draws_of(sample(jax_step, tune=0, callback=interrupt))
-    assert part["mu"].shape == (2, 12)
-    assert_same_bits({n: x[:, :12] for n, x in whole.items()}, part)
+    # Of chains much shorter than the others PyMC keeps nothing
+    options = {"tune": 0, "draws": 300, "cores": cores, "mp_ctx": "fork"}
+    whole = draws_of(sample(numba_step, **options))
+    part = draws_of(sample(numba_step, **options, callback=interrupt))
+    chains, draws = part["mu"].shape
+    assert chains == 2
+    assert draws == 250 if cores == 1 else 100 < draws < 300
+    assert_same_bits({name: x[:, :draws] for name, x in whole.items()}, part)
+
+
+def test_new_data_are_read():
+    with pm.Model() as model:
+        y = pm.Data("data", np.zeros(100))
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.1, observed=y)
+        step = sg.CoRVSGLD(step_size=2e-5, backend="jax")
+    assert abs(float(sample(step, tune=10).posterior["mu"].mean())) < 0.1
+    pm.set_data({"data": np.full(70, 5.0)}, model=model)
+    assert abs(float(sample(step, tune=10).posterior["mu"].mean()) - 5) < 0.1
 
 
 @pytest.mark.slow
