@@ -37,6 +37,7 @@ class Noise:
         self._dtypes = dtypes
         self._sizes = [int(np.prod(shape)) for shape in shapes]
         self._dtype = str(np.result_type(*dtypes))
+        self._buffers: list[np.ndarray] = []
         self.requests: dict[str, list[TensorVariable]] = {}
 
     def _request(self, kind: str) -> Blocks:
@@ -95,19 +96,36 @@ class Noise:
         return self.uniform().map(chambers_mallows_stuck, self.exponential())
 
     def draw(self, rng: np.random.Generator, updates: int) -> list[np.ndarray]:
-        """Draw the numbers of ``updates`` updates: one array for each request, in order."""
+        """Draw the numbers of ``updates`` updates: one array for each request, in order.
+
+        The arrays are filled anew by the next call: fresh memory for millions of numbers
+        would cost as much as the numbers.
+        """
         size = (updates, sum(self._sizes))
-        return [self._draw_kind(rng, kind, size) for kind, _ in self.flat_requests()]
+        kinds = [kind for kind, _ in self.flat_requests()]
+        if [buffer.shape for buffer in self._buffers] != [size] * len(kinds):
+            self._buffers = [np.empty(size, dtype=self._dtype) for _ in kinds]
+        for kind, buffer in zip(kinds, self._buffers, strict=True):
+            _FILL[kind](rng, buffer)
+        return self._buffers
 
     def flat_requests(self) -> list[tuple[str, TensorVariable]]:
         """Every request with its kind, in the order in which ``draw`` serves them."""
         return [(kind, flat) for kind, flats in self.requests.items() for flat in flats]
 
-    def _draw_kind(self, rng: np.random.Generator, kind: str, size: tuple[int, int]) -> np.ndarray:
-        dtype = np.float32 if self._dtype == "float32" else np.float64
-        if kind == "normal":
-            return rng.standard_normal(size, dtype=dtype)
-        if kind == "uniform":
-            return rng.random(size, dtype=dtype)
-        # The stable law divides by it, and float32's generator can return an exact zero
-        return np.maximum(rng.standard_exponential(size, dtype=dtype), np.finfo(dtype).tiny)
+
+def _fill_normal(rng: np.random.Generator, out: np.ndarray) -> None:
+    rng.standard_normal(out=out, dtype=out.dtype)
+
+
+def _fill_uniform(rng: np.random.Generator, out: np.ndarray) -> None:
+    rng.random(out=out, dtype=out.dtype)
+
+
+def _fill_exponential(rng: np.random.Generator, out: np.ndarray) -> None:
+    rng.standard_exponential(out=out, dtype=out.dtype)
+    # The stable law divides by it, and float32's generator can return an exact zero
+    np.maximum(out, np.finfo(out.dtype).tiny, out=out)
+
+
+_FILL = {"normal": _fill_normal, "uniform": _fill_uniform, "exponential": _fill_exponential}

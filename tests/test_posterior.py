@@ -47,7 +47,6 @@ def bounds_of_other_variables():
     lower = pm.HalfNormal("lower", 2.0)
     upper = pm.TruncatedNormal("upper", lower + 2.0, 1.0, lower=lower)
     x = pm.Uniform("x", lower, upper, shape=3)
-    pm.Pareto("pareto", 2.5, lower, shape=2)
     below = pm.TruncatedNormal("below", 0.0, 1.0, upper=x[0])
     pm.Normal("y", x.sum() + below, 0.5, observed=[1.0, 2.0])
 

@@ -37,10 +37,10 @@ def model():
 def run(backend, options):
     began = time.perf_counter()
     with model():
-        step = sg.CoRVSGLD(step_size=1e-4, backend=backend)
+        step = sg.CoRVSGLD(step_size=options.pop("step_size", 1e-4), backend=backend)
         try:
             result = pm.sample(
-                step=step, draws=10, tune=5, chains=2, random_seed=1, progressbar=False,
+                step=step, draws=20, tune=5, chains=2, random_seed=1, progressbar=False,
                 compute_convergence_checks=False, **options,
             )
         except Exception as error:
@@ -162,8 +162,13 @@ def test_numba_gives_the_same_bits_in_every_kind_of_process(program):
         "spawn": {"cores": 2, "mp_ctx": "spawn"},
         "start": "start JAX",
         "fork, JAX running": FORK,
+        "stuck": {**FORK, "step_size": 1e9},
     }
-    agree(run(program, "numba", cases, timeout=1200))
+    outcomes = run(program, "numba", cases, timeout=1200)
+    stuck = outcomes.pop("stuck")
+    assert "The chain is stuck at draw" in stuck["error"]
+    assert stuck["seconds"] < 60
+    agree(outcomes)
 
 
 @pytest.mark.slow

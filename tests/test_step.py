@@ -499,17 +499,20 @@ def test_multitrace_can_be_returned(jax_step):
 
 @pytest.mark.parametrize("cores", [1, 2])
 def test_interrupted_chains_are_kept(cores, numba_step):
+    reached = {}
+
     def interrupt(trace, draw):
-        if draw.chain == 1 and draw.draw_idx == 249:
+        reached[draw.chain] = draw.draw_idx
+        # PyMC drops a chain that is much shorter than the others
+        if len(reached) == 2 and min(reached.values()) == 199:
             raise KeyboardInterrupt
 
-    # Of chains much shorter than the others PyMC keeps nothing
     options = {"tune": 0, "draws": 300, "cores": cores, "mp_ctx": "fork"}
     whole = draws_of(sample(numba_step, **options))
     part = draws_of(sample(numba_step, **options, callback=interrupt))
     chains, draws = part["mu"].shape
     assert chains == 2
-    assert draws == 250 if cores == 1 else 100 < draws < 300
+    assert draws == 200
     assert_same_bits({name: x[:, :draws] for name, x in whole.items()}, part)
 
 
