@@ -22,7 +22,8 @@ from pymc_sgmcmc.transforms import Softplus
 __all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
 
 # For what runs once a chain: nothing is compiled, and no BLAS library is looked for
-INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding("BlasOpt")
+# Fused operations would run in Python element by element, and take 32 operands at most
+INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding("BlasOpt", "fusion")
 
 # Of the scaled softplus, in units of the variable's start: log-like in the bulk
 _SCALE_OVER_START = 10.0

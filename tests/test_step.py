@@ -190,7 +190,7 @@ def test_chains_differ_in_start_noise_and_batches(jax_step):
 def test_every_update_has_new_noise_and_a_new_batch(jax_step):
     start(jax_step)
     engine = jax_step._ready(jax_step.model.initial_point())
-    noise = [engine.transition.noise.draw(jax_step.noise_rng, 20)[0] for _ in range(2)]
+    noise = [engine.transition.noise.draw(jax_step.noise_rng, 20)[0].copy() for _ in range(2)]
     assert len(np.unique(noise)) == np.size(noise)
     offsets = [engine.draw_batches(jax_step.batch_rng, 200)[0] for _ in range(2)]
     # 400 offsets of 400 rows: 1 - 1/e of them are different ones
