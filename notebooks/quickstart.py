@@ -121,7 +121,7 @@ with pm.Model(coords={"feature": features, "axis": np.arange(len(features))}) as
 # ## Four samplers
 #
 # In units of `sd`, the gradient from a batch of 500 is the true one plus noise of a variance of
-# about N/500 = 65. This σ² decides the step size h ([the mathematics](../mathematics.md) says
+# about N/500 = 65. This σ² decides the step size h ([the mathematics](/mathematics.md) says
 # why):
 #
 # - The Langevin methods `CoRVSGLD`, `SMLD` and `FLA` take the noise for heat. It adds a share
@@ -185,7 +185,7 @@ traces = az.plot_trace_dist(
     var_names="effect",
     coords=some,
     compact=False,
-    figure_kwargs={"figsize": (11, 8)},
+    figure_kwargs={"figsize": (11, 8), "layout": "constrained"},
 )
 
 # %%

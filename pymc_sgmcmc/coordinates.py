@@ -23,7 +23,7 @@ __all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
 
 # For what runs once a chain: nothing is compiled, and no BLAS library is looked for
 # Fused operations would run in Python element by element, and take 32 operands at most
-INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding("BlasOpt", "fusion")
+INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding("BlasOpt", "fusion", "inplace")
 
 # Of the scaled softplus, in units of the variable's start: log-like in the bulk
 _SCALE_OVER_START = 10.0

@@ -15,6 +15,9 @@ import pymc as pm
 from pymc.exceptions import SamplingError
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
@@ -76,7 +79,7 @@ class Engine:
         self.sampler = sampler
         self.settings = settings
         self.scheme = BATCH_SCHEMES[settings.batch]
-        self._read = [data.get_value(borrow=True) for data in model.data_vars]
+        self._read = _shared_arrays(model)
         coordinates, phi, _ = coordinates_at(model, values, settings.transforms, point)
         self.posterior = Posterior(model, coordinates, settings.temperature)
         self.whitening = [self._whitening(c.name, x) for c, x in zip(coordinates, phi, strict=True)]
@@ -130,7 +133,7 @@ class Engine:
 
     def is_stale(self) -> bool:
         """Whether the model's data were set anew since they were read."""
-        now = [data.get_value(borrow=True) for data in self.model.data_vars]
+        now = _shared_arrays(self.model)
         return len(now) != len(self._read) or any(
             a is not b for a, b in zip(now, self._read, strict=True)
         )
@@ -278,3 +281,13 @@ def _reason(error: Exception) -> str:
     """Return the first line of a backend's message, which can hold a whole graph."""
     lines = str(error).splitlines() or [type(error).__name__]
     return shorten(lines[0], 300)
+
+
+def _shared_arrays(model: Model) -> list[np.ndarray]:
+    """Return the arrays of every pm.Data and shared variable in the model."""
+    graphs = [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials]
+    return [
+        source.get_value(borrow=True)
+        for source in graph_inputs(graphs)
+        if isinstance(source, SharedVariable) and isinstance(source.type, TensorType)
+    ]

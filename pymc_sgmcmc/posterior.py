@@ -139,7 +139,7 @@ class Posterior:
         Raises
         ------
         NotImplementedError
-            If a term on a minibatch is a potential or has no row dimension.
+            If a term on a minibatch has no row dimension, as a potential that is a number.
         """
         base = pt.scalar("base", dtype=pytensor.config.floatX)
         weights = [

@@ -94,7 +94,7 @@ def run_chain(
     Returns
     -------
     dict
-        Draws of every free variable in its own space, shape (draws, *shape).
+        Draws of every free variable in its own space, shape ``(draws, *shape)``.
     """
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         point = model.initial_point()

@@ -225,7 +225,7 @@ class Transition:
         own = sampler.statistics(self._unflatten(last[len(psi) :]))
         self.statistic_names = ["batch_logp", "grad_norm", "rejected_updates", *own]
         # One output: a scalar of JAX costs as much to fetch as a vector
-        scalars = [log_density, norm[-1], pt.sum(rejected), *own.values()]
+        scalars = [log_density, norm[-1], pt.sum(rejected.astype(floatX)), *own.values()]
         statistics = pt.stack([scalar.astype(floatX) for scalar in scalars])
         self._counts = len(psi), len(further), len(values)
         outputs = [*last, *values, statistics]
