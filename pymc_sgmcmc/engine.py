@@ -113,7 +113,7 @@ class Engine:
                 backend=backend,
                 compile_kwargs=self.settings.compile_kwargs,
             )
-        except NotImplementedError as error:
+        except (NotImplementedError, AttributeError) as error:
             if backend == "jax" and self.settings.backend == "auto":
                 self._fall_back(phi, error)
                 return

@@ -155,6 +155,16 @@ def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
             "calls, whose rows are not aligned. Draw all its arrays in one call: "
             "x, y = pm.Minibatch(x, y, batch_size=...)."
         )
+    total_size, rows = rv.owner.inputs[1], len(evaluate(found[0].sources[0]))
+    if isinstance(total_size, Constant) and int(total_size.data) != rows:
+        warnings.warn(
+            f"The observed variable '{rv.name}' has total_size={int(total_size.data)}, but its "
+            f"pm.Minibatch draws from {rows} rows: the likelihood counts as that of "
+            f"{int(total_size.data)} rows. If pm.set_data changes the number of rows, write "
+            "total_size=[data.shape[0]] with the pm.Data.",
+            UserWarning,
+            skip_file_prefixes=_PACKAGE,
+        )
 
 
 def _check_rows(minibatch: Minibatch) -> None:

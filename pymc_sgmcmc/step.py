@@ -6,7 +6,7 @@ import os
 import sys
 
 from collections.abc import Callable, Mapping
-from inspect import cleandoc
+from inspect import Signature, cleandoc, signature
 from textwrap import dedent
 from typing import Any, ClassVar
 
@@ -135,6 +135,7 @@ class SGMCMCStep(BlockedStep):
     own_statistics: ClassVar[tuple[str, ...]] = ()
     """Names of the statistics that :meth:`statistics` returns."""
     default_transforms: ClassVar[str] = "lipschitz"
+    __signature__: ClassVar[Signature]
     _state_class = SGMCMCState
 
     # The chain's state, beside what SGMCMCState lists, as arrays of the backend
@@ -153,6 +154,7 @@ class SGMCMCStep(BlockedStep):
         own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
         cls.stats_dtypes_shapes = {**_STATISTICS, **own}
         cls.__doc__ = _with_options(cls.__doc__)
+        cls.__signature__ = _signature_of(cls.__init__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse a model or a list without variables, of which PyMC names no cure."""
@@ -274,6 +276,7 @@ class SGMCMCStep(BlockedStep):
         if self.settings.backend != "numba":
             _refuse_inherited_jax(self._pid)
         if self._engine is not None and self._engine.is_stale():
+            check_minibatches(self.model)
             self._engine = None
         self._new_chain(tune, draws)
 
@@ -460,7 +463,14 @@ def _with_options(doc: str | None) -> str | None:
     return doc and cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
 
 
+def _signature_of(init: Callable[..., None]) -> Signature:
+    """Return what help() shows: PyMC's __new__ would hide the arguments."""
+    of_init = signature(init)
+    return of_init.replace(parameters=list(of_init.parameters.values())[1:])
+
+
 SGMCMCStep.__doc__ = _with_options(SGMCMCStep.__doc__)
+SGMCMCStep.__signature__ = _signature_of(SGMCMCStep.__init__)
 
 
 def _refuse_inherited_jax(constructed_in: int) -> None:

@@ -24,6 +24,7 @@ from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.posterior import Posterior
+from pymc_sgmcmc.row_block import RowBlock, register_with_jax
 
 __all__ = ["Sampler", "Transition"]
 
@@ -124,113 +125,83 @@ class Transition:
     ) -> None:
         self.updates = updates
         self.backend = backend
-        length = updates if backend == "jax" else None
-        floatX = pytensor.config.floatX
-
-        psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
-        self._extra_shape = {name: len(parts) for name, parts in extra.items()}
-        further = [_like(name, x) for name, parts in extra.items() for x in parts]
-        whitening = [
-            _like(f"scale_{i}", x) if has else None
-            for i, (x, has) in enumerate(zip(position, whitened, strict=True))
-        ]
-        step_size = pt.scalar("step_size", dtype=floatX)
-        batches = [
-            pt.tensor(f"rows_{i}", dtype="int32", shape=() if contiguous else (b.batch_size,))
-            for i, b in enumerate(posterior.minibatches)
-        ]
-        tables = [
-            [
-                pt.tensor(f"table_{i}_{j}", dtype=a.dtype, shape=(None, *a.shape[1:]))
-                for j, a in enumerate(arrays)
-            ]
-            for i, arrays in enumerate(posterior.arrays)
-        ]
-        fixed = [
-            *(w for w in whitening if w is not None),
-            *posterior.scales,
-            *posterior.others,
-            *posterior.data,
-            *(table for group in tables for table in group),
-        ]
         self.noise = Noise([x.shape for x in position], [str(x.dtype) for x in position])
-        norms: list[TensorVariable] = []
+        self._extra_shape = {name: len(parts) for name, parts in extra.items()}
+        psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
+        old = [*psi, *(_like(name, x) for name, parts in extra.items() for x in parts)]
+        density = _Density(posterior, position, whitened, contiguous, backend)
+        step_size = pt.scalar("step_size", dtype=pytensor.config.floatX)
 
-        def to_phi(x: Sequence[TensorVariable]) -> list[TensorVariable]:
-            return [part if w is None else w * part for part, w in zip(x, whitening, strict=True)]
-
-        def at(
-            graphs: list[TensorVariable], x: Sequence[TensorVariable], rows: list[TensorVariable]
-        ) -> list[TensorVariable]:
-            replacements = dict(zip(posterior.phi, to_phi(x), strict=True))
-            for i, (group, batch) in enumerate(zip(posterior.rows, rows, strict=True)):
-                size = posterior.minibatches[i].batch_size
-                for target, table in zip(group, tables[i], strict=True):
-                    replacements[target] = _take(table, batch, size, contiguous, backend)
-            return substitute(graphs, replacements)
-
-        def gradient(x: Blocks) -> Blocks:
-            grads = at(posterior.gradient, list(x), batches)
-            whitened_grads = Blocks(
-                g if w is None else w * g for g, w in zip(grads, whitening, strict=True)
-            )
-            norms.append(pt.sqrt(whitened_grads.map(pt.sqr).sum()))
-            return whitened_grads
-
-        new_position, new_extra = sampler.update(
-            Blocks(psi), self._unflatten(further), gradient, step_size, self.noise
-        )
-        old = [*psi, *further]
-        new = [*new_position, *(part for name in extra for part in new_extra[name])]
-        new = [part.astype(was.dtype) for part, was in zip(new, old, strict=True)]
-        # The sum of a block is finite only if all its elements are
-        finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
-        kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
-        inner_outputs: Any = rewrite_graph(
-            [*kept, norms[-1] if norms else pt.as_tensor(0.0), ~finite],
-            include=("canonicalize",),
-            custom_rewrite=in2out(_matrix_first),
-        )
-
+        loop_outputs = self._one_update(sampler, density, old, len(psi), step_size)
         requests = [flat for _, flat in self.noise.flat_requests()]
-        steps = [step_size, *batches, *requests]
+        steps = [step_size, *density.batches, *requests]
+        length = updates if backend == "jax" else None
         sequences = [
             pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
             for s in steps
         ]
-
-        def one_update(*arguments: TensorVariable) -> list[TensorVariable]:
-            placeholders = [*steps, *old, *fixed]
-            return substitute(inner_outputs, dict(zip(placeholders, arguments, strict=True)))
-
-        *states, norm, rejected = pytensor.scan(
-            one_update,
+        placeholders = [*steps, *old, *density.fixed]
+        trace = pytensor.scan(
+            lambda *inner: substitute(loop_outputs, dict(zip(placeholders, inner, strict=True))),
             sequences=sequences,
-            outputs_info=[*old, None, None],
-            non_sequences=fixed,
+            outputs_info=[*old, *[None] * (len(loop_outputs) - len(old))],
+            non_sequences=density.fixed,
             return_list=True,
             return_updates=False,
             strict=True,
         )
+        states, [rejected, *gradient] = trace[: len(old)], trace[len(old) :]
         last = [state[-1] for state in states]
-        last_rows = [rows[-1] for rows in sequences[1 : 1 + len(batches)]]
-        phi = to_phi(last[: len(psi)])
-        last[: len(psi)] = [
-            x if new is old else (new if w is None else new / w)
-            for x, old, new, w in zip(last, phi, posterior.wrapped(phi), whitening, strict=False)
-        ]
-        *values, log_density = at(
+        last[: len(psi)] = density.wrapped(last[: len(psi)])
+        last_rows = [rows[-1] for rows in sequences[1 : 1 + len(density.batches)]]
+        *values, log_density = density.at(
             [*posterior.values, posterior.log_density], last[: len(psi)], last_rows
         )
-        own = sampler.statistics(self._unflatten(last[len(psi) :]))
-        self.statistic_names = ["batch_logp", "grad_norm", "rejected_updates", *own]
+        statistics = {
+            "batch_logp": log_density,
+            "grad_norm": pt.sqrt(Blocks(part[-1] for part in gradient).map(pt.sqr).sum()),
+            "rejected_updates": pt.sum(rejected.astype(step_size.dtype)),
+            **sampler.statistics(self._unflatten(last[len(psi) :])),
+        }
+        self.statistic_names = list(statistics)
+        self._counts = len(psi), len(old) - len(psi), len(values)
         # One output: a scalar of JAX costs as much to fetch as a vector
-        scalars = [log_density, norm[-1], pt.sum(rejected.astype(floatX)), *own.values()]
-        statistics = pt.stack([scalar.astype(floatX) for scalar in scalars])
-        self._counts = len(psi), len(further), len(values)
-        outputs = [*last, *values, statistics]
+        joined = pt.stack([scalar.astype(step_size.dtype) for scalar in statistics.values()])
         self._function = _compile(
-            [*old, *sequences, *fixed], outputs, backend, dict(compile_kwargs)
+            [*old, *sequences, *density.fixed],
+            [*last, *values, joined],
+            backend,
+            dict(compile_kwargs),
+        )
+
+    def _one_update(
+        self,
+        sampler: Sampler,
+        density: _Density,
+        old: list[TensorVariable],
+        n_psi: int,
+        step_size: TensorVariable,
+    ) -> Any:
+        """Graphs of the next state, of whether it was rejected, and of the gradient used."""
+        gradients: list[Blocks] = []
+
+        def gradient(x: Blocks) -> Blocks:
+            gradients.append(density.gradient(x))
+            return gradients[-1]
+
+        extra = self._unflatten(old[n_psi:])
+        position, extra = sampler.update(
+            Blocks(old[:n_psi]), extra, gradient, step_size, self.noise
+        )
+        new = [*position, *(part for name in self._extra_shape for part in extra[name])]
+        new = [part.astype(was.dtype) for part, was in zip(new, old, strict=True)]
+        # The sum of a block is finite only if all its elements are
+        finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
+        kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
+        return rewrite_graph(
+            [*kept, ~finite, *(gradients[-1] if gradients else [])],
+            include=("canonicalize",),
+            custom_rewrite=in2out(_matrix_first),
         )
 
     def __call__(
@@ -286,18 +257,103 @@ class Transition:
         return {name: Blocks(parts) for name, parts in self._split(flat)}
 
 
+class _Density:
+    """The posterior as a function of ψ and of which rows make up a batch.
+
+    Attributes
+    ----------
+    batches : list of TensorVariable
+        For each minibatch its offset or row indices.
+    fixed : list of TensorVariable
+        The further inputs, in the order whitening, scales, others, data, tables.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        position: Sequence[np.ndarray],
+        whitened: Sequence[bool],
+        contiguous: bool,
+        backend: str,
+    ) -> None:
+        self._posterior = posterior
+        self._contiguous = contiguous
+        self._backend = backend
+        self._whitening = [
+            _like(f"scale_{i}", x) if has else None
+            for i, (x, has) in enumerate(zip(position, whitened, strict=True))
+        ]
+        self.batches = [
+            pt.tensor(f"rows_{i}", dtype="int32", shape=() if contiguous else (b.batch_size,))
+            for i, b in enumerate(posterior.minibatches)
+        ]
+        self._tables = [
+            [
+                pt.tensor(f"table_{i}_{j}", dtype=str(a.dtype), shape=(None, *a.shape[1:]))
+                for j, a in enumerate(arrays)
+            ]
+            for i, arrays in enumerate(posterior.arrays)
+        ]
+        self.fixed = [
+            *(w for w in self._whitening if w is not None),
+            *posterior.scales,
+            *posterior.others,
+            *posterior.data,
+            *(table for group in self._tables for table in group),
+        ]
+
+    def _to_phi(self, psi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        return [x if w is None else w * x for x, w in zip(psi, self._whitening, strict=True)]
+
+    def at(
+        self,
+        graphs: list[TensorVariable],
+        psi: Sequence[TensorVariable],
+        rows: Sequence[TensorVariable],
+    ) -> list[TensorVariable]:
+        """Return graphs of the posterior at ψ, for a batch of these rows."""
+        posterior = self._posterior
+        replacements = dict(zip(posterior.phi, self._to_phi(psi), strict=True))
+        for minibatch, targets, tables, batch in zip(
+            posterior.minibatches, posterior.rows, self._tables, rows, strict=True
+        ):
+            for target, table in zip(targets, tables, strict=True):
+                replacements[target] = _take(
+                    table, batch, minibatch.batch_size, self._contiguous, self._backend
+                )
+        return substitute(graphs, replacements)
+
+    def gradient(self, psi: Blocks) -> Blocks:
+        """Return the estimate of ∇U with respect to ψ from one batch."""
+        gradient = self.at(self._posterior.gradient, list(psi), self.batches)
+        return Blocks(
+            g if w is None else w * g for g, w in zip(gradient, self._whitening, strict=True)
+        )
+
+    def wrapped(self, psi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Return ψ with circular coordinates brought back to one period."""
+        phi = self._to_phi(psi)
+        return [
+            x if new is old else (new if w is None else new / w)
+            for x, old, new, w in zip(
+                psi, phi, self._posterior.wrapped(phi), self._whitening, strict=True
+            )
+        ]
+
+
 def _like(name: str, array: np.ndarray) -> TensorVariable:
     return pt.tensor(name, dtype=str(array.dtype), shape=array.shape)
 
 
 def _take(
     table: TensorVariable, rows: TensorVariable, size: int, contiguous: bool, backend: str
-) -> TensorVariable:
+) -> Any:
+    """Return the rows of a batch."""
     if not contiguous:
         return table[rows]
     if backend == "jax":
-        # JAX knows no slice with a moving start; XLA turns this gather into one
-        return table[rows + pt.arange(size, dtype="int32")]
+        register_with_jax()
+        return RowBlock(size)(table, rows)
     # In numba a slice is a view, and nothing is copied
     block = table[rows : rows + size]
     return pt.specify_shape(block, (size, *table.type.shape[1:]))

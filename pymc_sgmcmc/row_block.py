@@ -1,0 +1,64 @@
+"""A block of rows at a moving offset, for JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+__all__ = ["RowBlock"]
+
+
+class RowBlock(Op):
+    """``table[offset : offset + size]`` with a static size.
+
+    JAX refuses a slice whose start it does not know. The gather ``table[offset +
+    arange(size)]`` is allowed, but XLA copies it element by element on CPUs; its dynamic
+    slice copies memory.
+
+    Parameters
+    ----------
+    size : int
+        Rows of the block.
+    """
+
+    __props__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def make_node(self, *inputs: Any) -> Apply:
+        """Return the node of a block of the inputs ``table`` and ``offset``."""
+        table, offset = inputs
+        block = pt.tensor(dtype=table.dtype, shape=(self.size, *table.type.shape[1:]))
+        return Apply(self, [table, offset], [block])
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Slice with NumPy."""
+        table, offset = inputs
+        output_storage[0][0] = table[offset : offset + self.size].copy()
+
+    def infer_shape(self, node: Apply, input_shapes: Any) -> list[Any]:
+        """Return the shape of the block."""
+        return [(pt.constant(self.size, dtype="int64"), *input_shapes[0][1:])]
+
+
+def register_with_jax() -> None:
+    """Tell PyTensor's JAX linker of the Op; imports JAX, and so is left until it is needed."""
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    if jax_funcify.dispatch(RowBlock) is not jax_funcify.dispatch(object):
+        return
+
+    @jax_funcify.register(RowBlock)
+    def jax_funcify_row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
+        from jax.lax import dynamic_slice_in_dim
+
+        def row_block(table: Any, offset: Any) -> Any:
+            return dynamic_slice_in_dim(table, offset, op.size)
+
+        return row_block
