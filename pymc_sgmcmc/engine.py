@@ -254,7 +254,7 @@ class Engine:
 
     def run(
         self, position: list[Any], extra: dict[str, list[Any]], *arguments: Any
-    ) -> tuple[list[Any], dict[str, list[Any]], list[np.ndarray], dict[str, float]]:
+    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], dict[str, float]]:
         """Call the transition; where the choice is ours, numba serves what JAX cannot trace."""
         if self._tried or self.transition.backend == "numba":
             return self.transition(position, extra, *arguments)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytensor.tensor as pt
@@ -45,20 +44,3 @@ class RowBlock(Op):
     def infer_shape(self, node: Apply, input_shapes: Any) -> list[Any]:
         """Return the shape of the block."""
         return [(pt.constant(self.size, dtype="int64"), *input_shapes[0][1:])]
-
-
-def register_with_jax() -> None:
-    """Tell PyTensor's JAX linker of the Op; imports JAX, and so is left until it is needed."""
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    if jax_funcify.dispatch(RowBlock) is not jax_funcify.dispatch(object):
-        return
-
-    @jax_funcify.register(RowBlock)
-    def jax_funcify_row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
-        from jax.lax import dynamic_slice_in_dim
-
-        def row_block(table: Any, offset: Any) -> Any:
-            return dynamic_slice_in_dim(table, offset, op.size)
-
-        return row_block

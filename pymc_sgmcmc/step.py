@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from collections.abc import Callable, Mapping
 from inspect import Signature, cleandoc, signature
@@ -26,7 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 from rich.progress import TextColumn
 from rich.table import Column
 
-from pymc_sgmcmc import arguments
+from pymc_sgmcmc import arguments, jax_backend
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.engine import Engine, Settings
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES, check_minibatches
@@ -274,7 +273,7 @@ class SGMCMCStep(BlockedStep):
         """Start a chain of ``tune + draws`` draws with its own generator."""
         super().setup_chain(rng, tune, draws)
         if self.settings.backend != "numba":
-            _refuse_inherited_jax(self._pid)
+            jax_backend.refuse_inherited(self._pid)
         if self._engine is not None and self._engine.is_stale():
             check_minibatches(self.model)
             self._engine = None
@@ -293,11 +292,12 @@ class SGMCMCStep(BlockedStep):
             h, total, last = self._step_sizes(engine)
             batches = engine.draw_batches(self.batch_rng, updates)
             noise = engine.transition.noise.draw(self.noise_rng, updates)
-            self._position, self._extra, self.values, statistics = engine.run(
+            self._position, self._extra, values, statistics = engine.run(
                 self._position, self._extra, h, batches, noise, fixed
             )
             rejected += int(statistics["rejected_updates"])
             weight += total
+        self.values = [np.array(value) for value in values]
         self.draw += 1
         self._count(engine, rejected, last)
         stats: dict[str, Any] = {
@@ -471,17 +471,3 @@ def _signature_of(init: Callable[..., None]) -> Signature:
 
 SGMCMCStep.__doc__ = _with_options(SGMCMCStep.__doc__)
 SGMCMCStep.__signature__ = _signature_of(SGMCMCStep.__init__)
-
-
-def _refuse_inherited_jax(constructed_in: int) -> None:
-    """Raise where JAX was running before this process was forked: it would hang."""
-    if os.getpid() == constructed_in or "jax" not in sys.modules:
-        return
-    from jax._src import xla_bridge
-
-    if xla_bridge.backends_are_initialized():
-        raise RuntimeError(
-            "JAX was already running in the process that was forked to sample this chain, and "
-            "would hang here. Pass backend='jax' or mp_ctx='forkserver' to pm.sample, for which a "
-            "script needs the guard `if __name__ == '__main__':`, or pass cores=1."
-        )

@@ -20,11 +20,12 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc import jax_backend
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.posterior import Posterior
-from pymc_sgmcmc.row_block import RowBlock, register_with_jax
+from pymc_sgmcmc.row_block import RowBlock
 
 __all__ = ["Sampler", "Transition"]
 
@@ -32,7 +33,7 @@ Extra = dict[str, Blocks]
 
 # Noise of the updates of one compiled call, in numbers: models with millions of parameters
 # take several calls for a draw, and lose nothing by it
-_LARGEST_NOISE = 4_000_000
+_LARGEST_NOISE = 20_000_000
 
 
 class Sampler(Protocol):
@@ -123,6 +124,8 @@ class Transition:
         backend: str,
         compile_kwargs: Mapping[str, Any],
     ) -> None:
+        if backend == "jax":
+            jax_backend.prepare()
         self.updates = updates
         self.backend = backend
         self.noise = Noise([x.shape for x in position], [str(x.dtype) for x in position])
@@ -181,7 +184,7 @@ class Transition:
         old: list[TensorVariable],
         n_psi: int,
         step_size: TensorVariable,
-    ) -> Any:
+    ) -> list[TensorVariable]:
         """Graphs of the next state, of whether it was rejected, and of the gradient used."""
         gradients: list[Blocks] = []
 
@@ -198,11 +201,7 @@ class Transition:
         # The sum of a block is finite only if all its elements are
         finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
-        return rewrite_graph(
-            [*kept, ~finite, *(gradients[-1] if gradients else [])],
-            include=("canonicalize",),
-            custom_rewrite=in2out(_matrix_first),
-        )
+        return [*kept, ~finite, *(gradients[-1] if gradients else [])]
 
     def __call__(
         self,
@@ -212,15 +211,15 @@ class Transition:
         batches: list[np.ndarray],
         noise: list[np.ndarray],
         fixed: list[Any],
-    ) -> tuple[list[Any], dict[str, list[Any]], list[np.ndarray], dict[str, float]]:
+    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], dict[str, float]]:
         """Run the updates.
 
         Returns
         -------
         position, extra
             The new state, in arrays of the backend.
-        values : list of ndarray
-            PyMC's value variables at the new position.
+        values : list
+            PyMC's value variables at the new position, in arrays of the backend.
         statistics : dict of float
             Statistics of the draw.
         """
@@ -228,12 +227,11 @@ class Transition:
         outputs = self._function(*position, *flat, step_sizes, *batches, *noise, *fixed)
         n_psi, n_extra, n_values = self._counts
         ends = np.cumsum([n_psi, n_extra, n_values])
-        values = [np.array(value) for value in outputs[ends[1] : ends[2]]]
         statistics = dict(zip(self.statistic_names, np.asarray(outputs[-1]).tolist(), strict=True))
         return (
             outputs[:n_psi],
             {name: list(parts) for name, parts in self._split(outputs[n_psi : ends[1]])},
-            values,
+            outputs[ends[1] : ends[2]],
             statistics,
         )
 
@@ -277,6 +275,11 @@ class _Density:
         backend: str,
     ) -> None:
         self._posterior = posterior
+        # Before an update multiplies it: PyTensor would expand h * (x + likelihood's part),
+        # several passes over all parameters
+        self._gradient: Any = rewrite_graph(
+            posterior.gradient, include=("canonicalize",), custom_rewrite=in2out(_matrix_first)
+        )
         self._contiguous = contiguous
         self._backend = backend
         self._whitening = [
@@ -325,7 +328,7 @@ class _Density:
 
     def gradient(self, psi: Blocks) -> Blocks:
         """Return the estimate of ∇U with respect to ψ from one batch."""
-        gradient = self.at(self._posterior.gradient, list(psi), self.batches)
+        gradient = self.at(self._gradient, list(psi), self.batches)
         return Blocks(
             g if w is None else w * g for g, w in zip(gradient, self._whitening, strict=True)
         )
@@ -352,7 +355,6 @@ def _take(
     if not contiguous:
         return table[rows]
     if backend == "jax":
-        register_with_jax()
         return RowBlock(size)(table, rows)
     # In numba a slice is a view, and nothing is copied
     block = table[rows : rows + size]
