@@ -223,16 +223,16 @@ class Transition:
         statistics : dict of float
             Statistics of the draw.
         """
-        flat = [part for parts in extra.values() for part in parts]
-        outputs = self._function(*position, *flat, step_sizes, *batches, *noise, *fixed)
-        n_psi, n_extra, n_values = self._counts
-        ends = np.cumsum([n_psi, n_extra, n_values])
-        statistics = dict(zip(self.statistic_names, np.asarray(outputs[-1]).tolist(), strict=True))
+        further = [part for parts in extra.values() for part in parts]
+        outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fixed)
+        n_psi, n_further, n_values = self._counts
+        n_state = n_psi + n_further
+        statistics = np.asarray(outputs[-1]).tolist()
         return (
             outputs[:n_psi],
-            {name: list(parts) for name, parts in self._split(outputs[n_psi : ends[1]])},
-            outputs[ends[1] : ends[2]],
-            statistics,
+            {name: list(parts) for name, parts in self._split(outputs[n_psi:n_state])},
+            outputs[n_state : n_state + n_values],
+            dict(zip(self.statistic_names, statistics, strict=True)),
         )
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
