@@ -326,3 +326,19 @@ def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
     assert len(np.unique(first)) > 980
     assert offsets.min() >= 0
     assert offsets.max() < 100_000
+
+
+def test_total_size_that_is_not_the_number_of_rows_is_warned_of():
+    with pm.Model() as model:
+        data = pm.Data("data", np.zeros(100))
+        batch = pm.Minibatch(data, batch_size=10)
+        x = pm.Normal("x")
+        pm.Normal("y", x, 1, observed=batch, total_size=100)
+        pm.Normal("z", x, 1, observed=pm.Minibatch(data, batch_size=10), total_size=[data.shape[0]])
+    step = sg.SGLD(step_size=1e-3, model=model)
+    step.setup_chain(np.random.default_rng(0), 0, 2)
+    step.step({"x": np.zeros(())})
+    with model:
+        pm.set_data({"data": np.zeros(1000)})
+    with pytest.warns(UserWarning, match="'y' has total_size=100, but its pm.Minibatch .* 1000"):
+        step.setup_chain(np.random.default_rng(0), 0, 2)
