@@ -24,11 +24,13 @@ from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
     "checked_backend",
+    "checked_gradient",
     "checked_scale",
     "checked_transforms",
     "one_of",
     "positive",
     "positive_int",
+    "positive_int_or_auto",
     "refuse_nothing",
     "refuse_unknown",
     "sampled_values",
@@ -140,6 +142,32 @@ def positive_int(name: str, value: Any, usual: int) -> int:
     return int(value)
 
 
+def positive_int_or_auto(name: str, value: Any, usual: int) -> int | None:
+    """Check for "auto", returned as None, or an integer of at least 1."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}.")
+    return positive_int(name, value, usual)
+
+
+def checked_gradient(gradient: Any, estimators: tuple[type, ...]) -> Any:
+    """Check for "auto", "plain" or an estimator."""
+    if isinstance(gradient, type) and gradient in estimators:
+        gradient = gradient()
+    if isinstance(gradient, estimators):
+        return gradient
+    names = [estimator.__name__ for estimator in estimators]
+    if isinstance(gradient, str) and gradient == "plain":
+        return estimators[names.index("Plain")]()
+    if isinstance(gradient, str) and gradient == "auto":
+        return gradient
+    raise ValueError(
+        "gradient must be 'auto', 'plain', sg.ControlVariates() or sg.SVRG(refresh=...), got "
+        f"{gradient!r}."
+    )
+
+
 def one_of(name: str, value: Any, choices: Collection[str]) -> str:
     """Check for one of a few words."""
     if not isinstance(value, str) or value not in choices:
@@ -168,14 +196,16 @@ def checked_transforms(transforms: Any, names: list[str]) -> str | dict[str, Tra
     return dict(transforms)
 
 
-def checked_scale(scale: Any, names: list[str]) -> dict[str, np.ndarray]:
-    """Check the whitening scales."""
+def checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] | None:
+    """Check the whitening."""
     if scale is None:
-        return {}
+        return None
+    if isinstance(scale, str):
+        return one_of("scale", scale, ("auto", "dense", "diagonal"))
     if not isinstance(scale, Mapping):
         raise TypeError(
-            "scale must be None or a dict of variable names to positive arrays, such as "
-            f"{{'{names[0]}': 0.1}}, got {scale!r}."
+            "scale must be 'auto', 'dense', 'diagonal', None or a dict of variable names to "
+            f"positive arrays, such as {{'{names[0]}': 0.1}}, got {scale!r}."
         )
     _check_names("scale", scale, names)
     checked = {}

@@ -66,6 +66,12 @@ class Blocks:
     def __neg__(self) -> "Blocks":
         return self.map(lambda a: -a)
 
+    def __rsub__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: b - a, other)
+
+    def __pow__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: a**b, other)
+
     __radd__ = __add__
     __rmul__ = __mul__
 

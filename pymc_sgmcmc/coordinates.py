@@ -19,7 +19,7 @@ from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
 
-__all__ = ["INTERPRETER", "Coordinate", "coordinates_at"]
+__all__ = ["INTERPRETER", "Coordinate", "at_scales", "coordinates_at", "rescaled"]
 
 # For what runs once a chain: nothing is compiled, and no BLAS library is looked for
 # Fused operations would run in Python element by element, and take 32 operands at most
@@ -117,6 +117,59 @@ def coordinates_at(
         for rv, value, (transform, scale), phi in zip(rvs, values, chosen, phis, strict=True)
     ]
     return coordinates, position, results[len(values) :]
+
+
+def rescaled(
+    coordinates: Sequence[Coordinate],
+    scales: Sequence[np.ndarray],
+    positions: Sequence[Sequence[np.ndarray]],
+) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
+    """Fit the scales of the scaled softplus to a position.
+
+    Parameters
+    ----------
+    coordinates : sequence of Coordinate
+        The coordinates.
+    scales : list of ndarray
+        Of those that have one.
+    positions : list of list of ndarray
+        φ; the first decides.
+
+    Returns
+    -------
+    scales : list of ndarray
+        Ten times the distance of θ from its bound, at the first position.
+    positions : list of list of ndarray
+        The same θ in the new coordinates.
+    """
+    first = iter(x for c, x in zip(coordinates, positions[0], strict=True) if c.scale is not None)
+    new = [
+        (scale * _SCALE_OVER_START * _softplus(x)).astype(scale.dtype)
+        for scale, x in zip(scales, first, strict=True)
+    ]
+    return new, [at_scales(coordinates, scales, new, position) for position in positions]
+
+
+def at_scales(
+    coordinates: Sequence[Coordinate],
+    old: Sequence[np.ndarray],
+    new: Sequence[np.ndarray],
+    position: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Return φ in coordinates of other scales, at the same θ."""
+    ratios = iter([a.astype(float) / b for a, b in zip(old, new, strict=True)])
+    return [
+        x if c.scale is None else _softplus_inverse(_softplus(x) * next(ratios)).astype(x.dtype)
+        for c, x in zip(coordinates, position, strict=True)
+    ]
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.maximum(np.logaddexp(0.0, x.astype(float)), np.finfo(float).tiny)
+
+
+def _softplus_inverse(y: np.ndarray) -> np.ndarray:
+    return y + np.log(-np.expm1(-y))
 
 
 def _choose(

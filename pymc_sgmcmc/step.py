@@ -10,7 +10,6 @@ from textwrap import dedent
 from typing import Any, ClassVar
 
 import numpy as np
-import pytensor
 
 from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
@@ -26,12 +25,19 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_sgmcmc import arguments, jax_backend
+from pymc_sgmcmc.adapt import Requested, adapt, anchor_gradient
+from pymc_sgmcmc.adaptation import Adaptation
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.engine import Engine, Settings
+from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES, check_minibatches
+from pymc_sgmcmc.monitor import Monitor
 from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.transition import Extra, Transition
+from pymc_sgmcmc.runner import Draw, Runner
+from pymc_sgmcmc.transition import Extra, Gradient
+from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule, constant, step_sizes
+from pymc_sgmcmc.tuning.start import jittered
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
 
@@ -41,8 +47,12 @@ _LARGEST_STUCK = 10
 _STATISTICS: dict[str, tuple[Any, Any]] = {
     "step_size": (np.float64, []),
     "weight": (np.float64, []),
+    "thin": (np.int64, []),
+    "batches": (np.int64, []),
     "batch_logp": (np.float64, []),
     "grad_norm": (np.float64, []),
+    "config_temperature": (np.float64, []),
+    "noise_ratio": (np.float64, []),
     "diverging": (bool, []),
     "rejected_updates": (np.int64, []),
     "warning": (SamplerWarning, None),  # the type that NUTS declares: PyMC wants the same
@@ -51,20 +61,25 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
 _OPTIONS = """\
     vars : variable or list of variables, optional
         The variables to sample; all continuous free variables by default.
-    step_size : float or callable
-        Step size h, in squared units of the sampled coordinates, or a schedule such as
-        :class:`~pymc_sgmcmc.polynomial`.
-    thin : int, default 20
-        Updates for each recorded draw.
+    step_size : "auto", float or callable, default "auto"
+        Step size h in the whitened coordinates, a squared length for Langevin methods and a
+        length for thermostats, or a schedule such as :class:`~pymc_sgmcmc.polynomial`.
+    thin : "auto" or int, default "auto"
+        Updates for each recorded draw: 20, or more where the chain mixes slowly.
+    gradient : {"auto", "plain"}, ControlVariates or SVRG, default "auto"
+        How a minibatch's gradient is estimated; "auto" measures which is quieter.
+    batches : "auto" or int, default "auto"
+        How many batches are averaged for an update; "auto" measures how many it takes.
     batch : {"shuffled", "random"}, default "shuffled"
         How ``pm.Minibatch`` rows are drawn: contiguous blocks of once-permuted rows, or
         indices with replacement. Models without ``pm.Minibatch`` use the full gradient.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of the variables' names to transforms.
-    scale : dict, optional
-        Whitening: for each variable's name its scale, a positive array with the shape of
-        its unconstrained coordinates or a number; 1 for variables that are not named.
+    scale : {"auto", "dense", "diagonal"}, None or dict, default "auto"
+        Whitening. "auto" is dense up to 512 dimensions, else diagonal; None leaves the
+        coordinates as they are; a dict gives for variables' names their scales, positive
+        arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
     temperature : float, default 1.0
         T; prior and likelihood are raised to the power 1/T.
     backend : {"auto", "jax", "numba"}, default "auto"
@@ -89,12 +104,16 @@ class SGMCMCState(StepMethodState):
     extra: dict[str, list[np.ndarray]]
     scales: list[np.ndarray]
     values: list[np.ndarray]
+    origin: list[np.ndarray]
+    adaptation: Adaptation | None
     updates: int
     draw: int
     last_draw: int
     tuning_draws: int
     rejected: int
     stuck: int
+    next_refresh: int
+    monitor: Monitor
 
 
 class SGMCMCStep(BlockedStep):
@@ -122,10 +141,13 @@ class SGMCMCStep(BlockedStep):
 
     Notes
     -----
-    Statistics of each draw: ``step_size`` (of its last update), ``weight`` (the sum of its
-    step sizes), ``batch_logp`` (log density estimated from the last batch), ``grad_norm``
-    (Euclidean norm of the last estimated gradient), ``rejected_updates`` (updates that were
-    not finite, for which the state was kept), ``diverging`` (whether there were any) and
+    Statistics of each draw: ``step_size`` (of its last update), ``thin`` (its updates),
+    ``batches`` (averaged for one gradient), ``weight`` (the sum of its step sizes),
+    ``batch_logp`` (log density estimated from a fresh batch), ``grad_norm`` (Euclidean norm of
+    the gradient estimated from it), ``config_temperature`` (mean over coordinates of ψ_i ĝ_i,
+    on average 1 under the exact law), ``noise_ratio`` (relative widening of the variances by
+    gradient noise, from two fresh batches), ``rejected_updates`` (updates that were not
+    finite, for which the state was kept), ``diverging`` (whether there were any) and
     ``warning`` (which PyMC logs after sampling and keeps out of the result).
     """
 
@@ -134,19 +156,15 @@ class SGMCMCStep(BlockedStep):
     own_statistics: ClassVar[tuple[str, ...]] = ()
     """Names of the statistics that :meth:`statistics` returns."""
     default_transforms: ClassVar[str] = "lipschitz"
+    default_tune_steps: ClassVar[int] = 100
     __signature__: ClassVar[Signature]
     _state_class = SGMCMCState
 
-    # The chain's state, beside what SGMCMCState lists, as arrays of the backend
-    _position: list[Any] | None
-    values: list[np.ndarray]
-    _extra: dict[str, list[Any]]
-    # What is made anew in every process: compiled functions and what they read
+    # The chain in this process; what SGMCMCState lists of it is kept in _stored without one
     _engine: Engine | None
-    _prepared_for: Transition | None
-    _before: list[Any]
-    _after: list[Any]
-    _placed_steps: tuple[Any, float, float] | None
+    _runner: Runner | None
+    _stored: dict[str, Any]
+    values: list[np.ndarray]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -165,11 +183,13 @@ class SGMCMCStep(BlockedStep):
         self,
         vars: Any = None,
         *,
-        step_size: float | Schedule | None = None,
-        thin: int = 20,
+        step_size: str | float | Schedule = "auto",
+        thin: str | int = "auto",
+        gradient: str | Plain | ControlVariates | SVRG = "auto",
+        batches: str | int = "auto",
         batch: str = "shuffled",
         transforms: str | Mapping[str, Transform | None] | None = None,
-        scale: Mapping[str, Any] | None = None,
+        scale: str | Mapping[str, Any] | None = "auto",
         temperature: float = 1.0,
         backend: str = "auto",
         compile_kwargs: Mapping[str, Any] | None = None,
@@ -183,21 +203,24 @@ class SGMCMCStep(BlockedStep):
         self.model = modelcontext(model)
         self.vars = arguments.sampled_values(self.model, vars)
         names = [self.model.values_to_rvs[value].name for value in self.vars]
-        if step_size is None:
-            raise ValueError(
-                f"{type(self).__name__} needs a step_size: there is no automatic choice yet. Pass "
-                "a positive number, for example step_size=1e-3, or a schedule."
-            )
-        self.schedule = as_schedule(step_size)
-        step_sizes(self.schedule, np.arange(2))
+        automatic = isinstance(step_size, str) and step_size == "auto"
+        schedule = None if automatic else as_schedule(step_size)
+        if schedule is not None:
+            step_sizes(schedule, np.arange(2))
         backend, compile_kwargs = arguments.checked_backend(backend, compile_kwargs)
         if transforms is None:
             transforms = self.default_transforms
+        self.requested = Requested(
+            step_size=schedule,
+            thin=arguments.positive_int_or_auto("thin", thin, usual=20),
+            scale=arguments.checked_scale(scale, names),
+            gradient=arguments.checked_gradient(gradient, (Plain, ControlVariates, SVRG)),
+            batches=arguments.positive_int_or_auto("batches", batches, usual=1) or "auto",
+            policy=self.policy(),
+        )
         self.settings = Settings(
-            thin=arguments.positive_int("thin", thin, usual=20),
             batch=arguments.one_of("batch", batch, BATCH_SCHEMES),
             transforms=arguments.checked_transforms(transforms, names),
-            scale=arguments.checked_scale(scale, names),
             temperature=arguments.positive("temperature", temperature, usual=1.0),
             backend=backend,
             compile_kwargs=compile_kwargs,
@@ -213,6 +236,10 @@ class SGMCMCStep(BlockedStep):
 
     # ------------------------------------------------------------------ the algorithm
 
+    def policy(self) -> Policy:
+        """Return how the step size is tuned; by default as for a first-order method."""
+        return Policy(step_size=0.04, adapted=False)
+
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator
     ) -> dict[str, list[np.ndarray]]:
@@ -221,14 +248,14 @@ class SGMCMCStep(BlockedStep):
         Parameters
         ----------
         position : list of ndarray
-            The start, one array for each variable.
+            The start, one array for each block.
         rng : numpy.random.Generator
             The chain's generator.
 
         Returns
         -------
         dict
-            Name to one array for each variable, such as a momentum.
+            Name to one array for each block, such as a momentum.
         """
         return {}
 
@@ -236,8 +263,8 @@ class SGMCMCStep(BlockedStep):
         self,
         position: Blocks,
         extra: Extra,
-        gradient: Callable[[Blocks], Blocks],
-        step_size: TensorVariable,
+        gradient: Gradient,
+        step_size: Any,
         noise: Noise,
     ) -> tuple[Blocks, Extra]:
         """One update, in symbols.
@@ -250,9 +277,9 @@ class SGMCMCStep(BlockedStep):
             The further state.
         gradient : callable
             Estimates ∇U at a position, U of the full data set; every call inside one
-            update uses the same batch.
-        step_size : TensorVariable
-            h, scalar.
+            update uses the same rows. ``gradient.variance`` is what is known of its noise.
+        step_size : TensorVariable or Blocks
+            h, a scalar; where ``policy().adapted``, possibly one for each coordinate.
         noise : Noise
             Source of fresh noise.
 
@@ -266,6 +293,20 @@ class SGMCMCStep(BlockedStep):
     def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
         """Scalars to record with each draw, named in ``own_statistics``."""
         return {}
+
+    def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
+        """Relative excess of a unit Gaussian's variance through gradient noise.
+
+        Parameters
+        ----------
+        step_size : TensorVariable or Blocks
+            h.
+        variance : Blocks
+            Variance of the gradient estimate in each coordinate.
+        known : Blocks or float
+            What of it :meth:`update` makes up for.
+        """
+        return step_size * (variance - known) / 2
 
     # ------------------------------------------------------------------ PyMC's hooks
 
@@ -281,32 +322,28 @@ class SGMCMCStep(BlockedStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Take ``thin`` updates from ``point``."""
-        engine = self._ready(point)
-        assert self._position is not None
         # In a worker process the point is shared memory, which the next draw overwrites
-        others = [np.array(point[value.name]) for value in engine.posterior.others]
-        fixed = [*self._before, *others, *self._after]
-        rejected, weight = 0, 0.0
-        updates = engine.transition.updates
-        for _ in range(self.settings.thin // updates):
-            h, total, last = self._step_sizes(engine)
-            batches = engine.draw_batches(self.batch_rng, updates)
-            noise = engine.transition.noise.draw(self.noise_rng, updates)
-            self._position, self._extra, values, statistics = engine.run(
-                self._position, self._extra, h, batches, noise, fixed
-            )
-            rejected += int(statistics["rejected_updates"])
-            weight += total
-        self.values = [np.array(value) for value in values]
+        others = [np.array(point[value.name]) for value in self._engine_at(point).posterior.others]
+        runner = self._runner_at(point, others)
+        adaptation = runner.adaptation
+        if adaptation.refresh is not None:
+            self._refresh_anchor(runner, others)
+        schedule = self.requested.step_size
+        h: Any = adaptation.step_size if schedule is None else schedule
+        if isinstance(h, constant):
+            h = h.h
+        draw = runner.advance(h, adaptation.thin, others)
+        self.values = [np.array(value) for value in draw.values]
         self.draw += 1
-        self._count(engine, rejected, last)
+        self._count(runner, draw)
         stats: dict[str, Any] = {
-            **statistics,
-            "step_size": last,
-            "weight": weight,
-            "diverging": rejected > 0,
-            "rejected_updates": rejected,
-            "warning": self._final_warning() if self.draw == self.last_draw else None,
+            **draw.statistics,
+            "thin": adaptation.thin,
+            "batches": adaptation.batches,
+            "weight": draw.weight,
+            "diverging": draw.rejected > 0,
+            "rejected_updates": draw.rejected,
+            "warning": self._final_warning(runner) if self.draw == self.last_draw else None,
         }
         names = [value.name for value in self.vars]
         return {**point, **dict(zip(names, self.values, strict=True))}, [stats]
@@ -345,9 +382,8 @@ class SGMCMCStep(BlockedStep):
 
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions and data are made anew where the step is sampled
-        names = ("_engine", "_prepared_for", "_before", "_after", "_placed_steps")
-        state = {**self.__dict__, **dict.fromkeys(names)}
-        return {**state, "_position": self.position, "_extra": self.extra}
+        stored = {name: getattr(self, name) for name in self._stored}
+        return {**self.__dict__, "_engine": None, "_runner": None, "_stored": stored}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -355,106 +391,235 @@ class SGMCMCStep(BlockedStep):
 
     # ------------------------------------------------------------------ the chain's state
 
-    @property
-    def position(self) -> list[np.ndarray] | None:
-        """ψ, one array for each variable; None before the first draw of a chain."""
-        return None if self._position is None else [np.asarray(x) for x in self._position]
-
-    @position.setter
-    def position(self, position: list[np.ndarray] | None) -> None:
-        self._position = position
-        self._prepared_for = None
-
-    @property
-    def extra(self) -> dict[str, list[np.ndarray]]:
-        """The algorithm's further state."""
-        return {name: [np.asarray(x) for x in parts] for name, parts in self._extra.items()}
-
-    @extra.setter
-    def extra(self, extra: dict[str, list[np.ndarray]]) -> None:
-        self._extra = extra
-
     def _new_chain(self, tune: int, draws: int) -> None:
         seeds = self.rng.integers(0, 2**63, size=9).tolist()
         # A fifth faster than NumPy's default at drawing normals, which are most of the cost
         self.noise_rng = np.random.Generator(np.random.SFC64(seeds[:4]))
         self.batch_rng = np.random.Generator(np.random.SFC64(seeds[4:8]))
         self.row_order = int(seeds[8])
-        self.position = None
-        self.extra = {}
-        self.scales: list[np.ndarray] = []
+        self._runner = None
+        self._stored = {
+            "position": None, "extra": {}, "origin": [], "scales": [], "adaptation": None,
+            "updates": 0,
+        }  # fmt: skip
         self.values = []
-        self.updates = self.draw = self.rejected = self.stuck = 0
+        self.draw = self.stuck = self.rejected = self.next_refresh = 0
         self.tuning_draws = tune
         self.last_draw = tune + draws
+        self.monitor = Monitor(draws)
+
+    @property
+    def position(self) -> list[np.ndarray] | None:
+        """ψ, one array for each block; None before the first draw of a chain."""
+        if self._runner is None:
+            return self._stored["position"]
+        return [np.asarray(x) for x in self._runner.psi]
+
+    @position.setter
+    def position(self, position: list[np.ndarray] | None) -> None:
+        self._store("position", position)
+
+    @property
+    def extra(self) -> dict[str, list[np.ndarray]]:
+        """The algorithm's further state."""
+        if self._runner is None:
+            return self._stored["extra"]
+        return {name: [np.asarray(x) for x in xs] for name, xs in self._runner.extra.items()}
+
+    @extra.setter
+    def extra(self, extra: dict[str, list[np.ndarray]]) -> None:
+        self._store("extra", extra)
+
+    @property
+    def origin(self) -> list[np.ndarray]:
+        """ψ about which the configurational temperature is taken."""
+        return self._stored["origin"] if self._runner is None else self._runner.origin
+
+    @origin.setter
+    def origin(self, origin: list[np.ndarray]) -> None:
+        self._store("origin", origin)
+
+    @property
+    def scales(self) -> list[np.ndarray]:
+        """Scales of the coordinates that have one."""
+        return self._stored["scales"] if self._runner is None else self._runner.scales
+
+    @scales.setter
+    def scales(self, scales: list[np.ndarray]) -> None:
+        self._store("scales", scales)
+
+    @property
+    def adaptation(self) -> Adaptation | None:
+        """What tuning found, or the user set; None before the first draw of a chain."""
+        return self._stored["adaptation"] if self._runner is None else self._runner.adaptation
+
+    @adaptation.setter
+    def adaptation(self, adaptation: Adaptation | None) -> None:
+        self._store("adaptation", adaptation)
+
+    @property
+    def updates(self) -> int:
+        """Updates since the chain's first."""
+        return self._stored["updates"] if self._runner is None else self._runner.updates
+
+    @updates.setter
+    def updates(self, updates: int) -> None:
+        self._store("updates", updates)
+
+    def _store(self, name: str, value: Any) -> None:
+        """Set a part of the state: the next draw goes on from there."""
+        if self._runner is not None:
+            self._stored = {key: getattr(self, key) for key in self._stored}
+            self._runner = None
+        self._stored[name] = value
 
     # ------------------------------------------------------------------ one draw
 
-    def _ready(self, point: PointType) -> Engine:
-        """Compile, start the chain or follow a point that was moved, as far as needed."""
-        engine = self._engine
-        if engine is None:
-            engine = Engine(self.model, self.vars, self, self.settings, point)
-            self._engine = engine
-        if self._position is None:
-            phi, self.scales = engine.express(point)
-            phi = engine.jittered(phi, self.scales, point, self.rng)
-            position = engine.whiten(phi)
-            self.extra = self.initial_extra(position, self.noise_rng)
-            self.position = position
-            self.values = []
+    def _engine_at(self, point: PointType) -> Engine:
+        if self._engine is None:
+            self._engine = Engine(self.model, self.vars, self, self.settings, point)
+        return self._engine
+
+    def _runner_at(self, point: PointType, others: list[np.ndarray]) -> Runner:
+        """Start the chain, take it up where it was stored, or follow a point that was moved."""
+        engine = self._engine_at(point)
+        if self._runner is None:
+            if self._stored["position"] is None:
+                self._runner = self._started(engine, point, others)
+            else:
+                stored = self._stored
+                self._runner = self._make_runner(
+                    stored["adaptation"], stored["position"], stored["scales"],
+                    stored["extra"], stored["origin"],
+                )  # fmt: skip
+                self._runner.updates = stored["updates"]
         elif self.values and any(
             not np.array_equal(point[value.name], was)
             for value, was in zip(self.vars, self.values, strict=True)
         ):
-            phi, self.scales = engine.express(point)
-            self.position = engine.whiten(phi)
-        if self._prepared_for is not engine.transition:
-            place = engine.transition.place
-            self._position = place(self.position or [])
-            self._extra = {name: place(parts) for name, parts in self._extra.items()}
-            self._placed_steps = None
-            self._before, self._after = engine.prepare(self.scales, self.row_order)
-            self._prepared_for = engine.transition
-        return engine
+            phi = engine.expressed(point, self._runner.scales)
+            whitening = self._runner.adaptation.whitening()
+            psi = whitening.to_psi(phi, whitening.arrays)
+            self._runner.restart(psi, self.extra)
+        return self._runner
 
-    def _step_sizes(self, engine: Engine) -> tuple[Any, float, float]:
-        """Step sizes of the next call, placed, with their sum and the last of them."""
-        updates = engine.transition.updates
-        start = self.updates
-        self.updates += updates
-        if isinstance(self.schedule, constant) and self._placed_steps is not None:
-            return self._placed_steps
-        h = step_sizes(self.schedule, np.arange(start, self.updates))
-        h = h.astype(pytensor.config.floatX)
-        self._placed_steps = engine.transition.place([h])[0], float(h.sum()), float(h[-1])
-        return self._placed_steps
+    def _make_runner(
+        self,
+        adaptation: Adaptation,
+        psi: list[np.ndarray],
+        scales: list[np.ndarray],
+        extra: dict[str, list[np.ndarray]] | None = None,
+        origin: list[np.ndarray] | None = None,
+    ) -> Runner:
+        assert self._engine is not None
+        if extra is None:
+            extra = self.initial_extra(psi, self.noise_rng)
+        if not origin:
+            origin = [np.zeros_like(x) for x in psi]
+        return Runner(
+            self._engine, adaptation, psi, extra, origin, scales,
+            self.noise_rng, self.batch_rng, self.row_order,
+        )  # fmt: skip
 
-    def _count(self, engine: Engine, rejected: int, h: float) -> None:
+    def _started(self, engine: Engine, point: PointType, others: list[np.ndarray]) -> Runner:
+        """Start a chain: tuned where the user left anything to tuning."""
+        phi, scales = engine.express(point)
+        if not self.requested.is_complete():
+            return adapt(engine, self.requested, phi, scales, others, self.rng, self._make_runner)
+        assert self.requested.thin is not None and self.requested.batches != "auto"
+        scale, adaptation = (
+            self.requested.scale,
+            Adaptation(thin=self.requested.thin, batches=int(self.requested.batches)),
+        )
+        if isinstance(scale, Mapping):
+            adaptation.centre = [np.zeros_like(x) for x in phi]
+            adaptation.root = engine.scale_arrays(scale, phi)
+        whitening = adaptation.whitening()
+        psi = whitening.to_psi(phi, whitening.arrays)
+        runner: Runner = engine.attempt(lambda: self._tried(adaptation, psi, scales, others))
+
+        def potential(points: np.ndarray) -> np.ndarray:
+            return runner.potential(split(points[0]), others)
+
+        def split(flat: np.ndarray) -> list[np.ndarray]:
+            ends = np.cumsum([x.size for x in phi])[:-1]
+            parts = zip(np.split(flat, ends), phi, strict=True)
+            moved = [part.reshape(x.shape).astype(x.dtype) for part, x in parts]
+            return list(whitening.to_psi(moved, whitening.arrays))
+
+        flat = np.concatenate([x.reshape(-1) for x in phi]).astype(float)
+        start = jittered(flat, self.rng, potential)
+        if start is None:
+            raise SamplingError(engine.why_not_finite(phi, scales, others))
+        psi = split(start)
+        runner.restart(psi, self.initial_extra(psi, self.noise_rng))
+        return runner
+
+    def _tried(
+        self,
+        adaptation: Adaptation,
+        psi: list[np.ndarray],
+        scales: list[np.ndarray],
+        others: list[np.ndarray],
+    ) -> Runner:
+        """Make a runner and call it once: only then does JAX trace the graph."""
+        runner = self._make_runner(adaptation, psi, scales)
+        runner.potential(psi, others)
+        return runner
+
+    def _refresh_anchor(self, runner: Runner, others: list[np.ndarray]) -> None:
+        """Take the chain's position as the anchor where it is time to."""
+        adaptation = runner.adaptation
+        assert adaptation.refresh is not None
+        if runner.updates < self.next_refresh:
+            return
+        self.next_refresh = runner.updates + adaptation.refresh
+        engine = runner.engine
+        whitening = adaptation.whitening()
+        phi = whitening.to_phi([np.asarray(x) for x in runner.psi], whitening.arrays)
+        potential = engine.potential()
+        potential.set_fixed(
+            [*engine.place([*runner.scales, *others]), *runner.data, *runner.full_tables()]
+        )
+        runner.set_anchor(phi, anchor_gradient(potential, adaptation, phi))
+
+    def _count(self, runner: Runner, draw: Draw) -> None:
+        if self.draw == self.tuning_draws and runner.adaptation.root is None:
+            runner.set_origin([np.asarray(x) for x in runner.psi])
         if self.draw > self.tuning_draws:
-            self.rejected += rejected
-        self.stuck = self.stuck + 1 if rejected == self.settings.thin else 0
+            self.rejected += draw.rejected
+            self.monitor.add(runner.away(), draw.gradient, draw.statistics["noise_ratio"])
+        self.stuck = self.stuck + 1 if draw.rejected == runner.adaptation.thin else 0
         if self.stuck == _LARGEST_STUCK:
-            largest = max(
-                zip(engine.posterior.coordinates, self.position or [], strict=True),
-                key=lambda pair: float(np.max(np.abs(pair[1]), initial=0.0)),
-            )[0]
+            h = draw.statistics["step_size"]
             raise SamplingError(
                 f"The chain is stuck at draw {self.draw}: all updates of the last "
                 f"{_LARGEST_STUCK} draws gave non-finite values, with the variable "
-                f"'{largest.name}' furthest out, at step size {h:g}. Pass a smaller step_size, or "
-                "tighter priors."
+                f"'{self._furthest(runner)}' furthest out, at step size {h:g}. Pass a smaller "
+                "step_size, or tighter priors."
             )
 
-    def _final_warning(self) -> SamplerWarning | None:
-        if not self.rejected:
+    def _furthest(self, runner: Runner) -> str:
+        whitening = runner.adaptation.whitening()
+        phi = whitening.to_phi([np.asarray(x) for x in runner.psi], whitening.arrays)
+        sizes = [float(np.max(np.abs(x), initial=0.0)) for x in phi]
+        name: str = runner.engine.posterior.coordinates[int(np.argmax(sizes))].name
+        return name
+
+    def _final_warning(self, runner: Runner) -> SamplerWarning | None:
+        texts = [f"While tuning, {text}." for text in runner.adaptation.warnings]
+        if self.rejected:
+            updates = max(self.last_draw - self.tuning_draws, 1) * runner.adaptation.thin
+            texts.append(
+                f"{self.rejected} updates ({self.rejected / updates:.2%}) were not finite and were "
+                "rejected. The draws are biased near where that happened: pass a smaller step_size."
+            )
+        if self.requested.policy.second_moments:
+            texts += self.monitor.warnings()
+        if not texts:
             return None
-        share = self.rejected / max((self.draw - self.tuning_draws) * self.settings.thin, 1)
-        text = (
-            f"{self.rejected} updates ({share:.2%}) were not finite and were rejected. The draws "
-            "are biased near where that happened: pass a smaller step_size."
-        )
-        return SamplerWarning(WarningType.DIVERGENCES, text, "warn")
+        kind = WarningType.DIVERGENCES if self.rejected else WarningType.BAD_PARAMS
+        return SamplerWarning(kind, " ".join(texts), "warn")
 
 
 def _with_options(doc: str | None) -> str | None:

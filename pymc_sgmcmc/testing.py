@@ -20,6 +20,7 @@ from pymc_sgmcmc.posterior import Posterior
 from pymc_sgmcmc.step import SGMCMCStep
 
 __all__ = [
+    "UNTUNED",
     "Moment",
     "Target",
     "check",
@@ -31,6 +32,9 @@ __all__ = [
     "one_dimensional",
     "run_chain",
 ]
+
+UNTUNED: dict[str, Any] = {"thin": 20, "scale": None, "gradient": "plain", "batches": 1}
+"""With a step size beside them, arguments that leave nothing to tuning."""
 
 MakeStep = Callable[..., SGMCMCStep]
 Variance = Callable[[float, float], float]
@@ -161,7 +165,9 @@ def check(
     """
     thin = max(1, round(0.5 * patience * target.relaxation / step_size))
     with target.model:
-        step = make_step(step_size=step_size, thin=thin, **{**target.options, **options})
+        step = make_step(
+            step_size=step_size, **{**UNTUNED, "thin": thin, **target.options, **options}
+        )
     x = run_chain(target.model, step, burn=20, draws=draws, seed=seed)["x"]
     if x.ndim == 2:
         x = x[..., None]

@@ -11,29 +11,50 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc.distributions.transforms import CircularTransform
 from pytensor.compile.io import In, Out
 from pytensor.graph.basic import Variable
-from pytensor.graph.fg import FunctionGraph
-from pytensor.graph.rewriting.basic import in2out, node_rewriter
-from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc import jax_backend
+from pymc_sgmcmc.batch_density import BatchDensity
 from pymc_sgmcmc.blocks import Blocks
+from pymc_sgmcmc.gradients import Estimator
 from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.posterior import Posterior
-from pymc_sgmcmc.row_block import RowBlock
+from pymc_sgmcmc.whitening import Whitening
 
-__all__ = ["Sampler", "Transition"]
+__all__ = ["Gradient", "Sampler", "Transition"]
 
 Extra = dict[str, Blocks]
 
 # Noise of the updates of one compiled call, in numbers: models with millions of parameters
 # take several calls for a draw, and lose nothing by it
 _LARGEST_NOISE = 20_000_000
+
+# Batches beside those of the updates: what is measured of a draw must not depend on how the
+# chain got there
+_FRESH = 2
+
+
+class Gradient:
+    """Estimates ∇U at a position; every call inside one update uses the same rows.
+
+    Attributes
+    ----------
+    variance : Blocks or float
+        Variance of the estimate in each coordinate as measured while tuning, 0 where nothing
+        was measured: what a sampler may subtract from the noise that it injects.
+    """
+
+    def __init__(self, estimate: Callable[[Blocks], Blocks], variance: Blocks | float) -> None:
+        self._estimate = estimate
+        self.variance = variance
+
+    def __call__(self, position: Blocks) -> Blocks:
+        """Return the estimate."""
+        return self._estimate(position)
 
 
 class Sampler(Protocol):
@@ -48,8 +69,8 @@ class Sampler(Protocol):
         self,
         position: Blocks,
         extra: Extra,
-        gradient: Callable[[Blocks], Blocks],
-        step_size: TensorVariable,
+        gradient: Gradient,
+        step_size: Any,
         noise: Noise,
     ) -> tuple[Blocks, Extra]:
         """One update, symbolic."""
@@ -57,24 +78,8 @@ class Sampler(Protocol):
     def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
         """Statistics of a draw that belong to this algorithm."""
 
-
-@node_rewriter([Dot])
-def _matrix_first(fgraph: FunctionGraph, node: Any) -> list[Variable] | None:
-    """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
-    matrix, other = node.inputs
-    transposed = (
-        matrix.owner is not None
-        and isinstance(matrix.owner.op, DimShuffle)
-        and tuple(matrix.owner.op.new_order) == (1, 0)
-    )
-    if not transposed:
-        return None
-    original = matrix.owner.inputs[0]
-    if other.ndim == 1:
-        return [pt.dot(other, original)]
-    if other.type.shape[1] == 1:
-        return [pt.dot(other[:, 0], original)[:, None]]
-    return None
+    def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
+        """Relative excess of a unit Gaussian's variance by gradient noise."""
 
 
 def updates_per_call(thin: int, dimension: int) -> int:
@@ -95,31 +100,49 @@ class Transition:
         The density.
     sampler : Sampler
         The algorithm.
+    whitening : Whitening
+        The map from ψ to φ.
     position : list of ndarray
-        Any position; only shapes and dtypes are used.
+        Any position ψ; only shapes and dtypes are used.
     extra : dict of list of ndarray
         The algorithm's further state at the start; only names, shapes and dtypes are used.
-    whitened : list of bool
-        Which coordinates have a scale of their own, φ = scale · ψ.
     contiguous : bool
         Whether a batch is given by an offset or by row indices.
+    anchored : bool
+        Whether gradients have an anchor.
+    batches : int
+        Batches averaged for one gradient, K.
+    adapted : bool
+        Whether each coordinate has a step size and a known gradient noise of its own.
+    tamed : bool
+        Whether there is a bound on the elements of a gradient estimate.
     updates : int
         Updates in a call. Numba's function runs any number, JAX's this one.
     backend : {"numba", "jax"}
         The backend.
     compile_kwargs : dict
         For :func:`pymc.compile`.
+
+    Attributes
+    ----------
+    fresh : int
+        How many times K batches a call takes beyond those of its updates, for what is
+        measured at its end.
     """
 
     def __init__(
         self,
         posterior: Posterior,
         sampler: Sampler,
+        whitening: Whitening,
         *,
         position: Sequence[np.ndarray],
         extra: Mapping[str, Sequence[np.ndarray]],
-        whitened: Sequence[bool],
         contiguous: bool,
+        anchored: bool,
+        batches: int,
+        adapted: bool,
+        tamed: bool,
         updates: int,
         backend: str,
         compile_kwargs: Mapping[str, Any],
@@ -127,81 +150,131 @@ class Transition:
         if backend == "jax":
             jax_backend.prepare()
         self.updates = updates
+        self.batches = batches
+        self.fresh = _FRESH if posterior.minibatches else 0
         self.backend = backend
         self.noise = Noise([x.shape for x in position], [str(x.dtype) for x in position])
         self._extra_shape = {name: len(parts) for name, parts in extra.items()}
         psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
         old = [*psi, *(_like(name, x) for name, parts in extra.items() for x in parts)]
-        density = _Density(posterior, position, whitened, contiguous, backend)
+        density = BatchDensity(posterior, contiguous=contiguous, backend=backend)
+        self._estimate = Estimator(density, whitening, psi, anchored=anchored, batches=batches)
+        self._relative = [_like(f"relative_{i}", x) for i, x in enumerate(position) if adapted]
+        self._variance = [_like(f"variance_{i}", x) for i, x in enumerate(position) if adapted]
+        origin = [_like(f"origin_{i}", x) for i, x in enumerate(position)]
+        self._bound = [pt.scalar("largest", dtype=pytensor.config.floatX) for _ in range(tamed)]
+        fixed = [*self._relative, *self._variance, *self._bound, *self._estimate.fixed]
         step_size = pt.scalar("step_size", dtype=pytensor.config.floatX)
 
-        loop_outputs = self._one_update(sampler, density, old, len(psi), step_size)
-        requests = [flat for _, flat in self.noise.flat_requests()]
-        steps = [step_size, *density.batches, *requests]
-        length = updates if backend == "jax" else None
+        state = self._one_update(sampler, old, len(psi), step_size)
+        steps = [step_size, *self._estimate.rows]
+        steps += [flat for _, flat in self.noise.flat_requests()]
+        fresh = [0, *[_FRESH] * len(self._estimate.rows)]
+        fresh += [0] * (len(steps) - len(fresh))
         sequences = [
-            pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
-            for s in steps
+            pt.tensor(
+                f"{s.name}_sequence",
+                dtype=s.dtype,
+                shape=(updates + more if backend == "jax" else None, *s.type.shape),
+            )
+            for s, more in zip(steps, fresh, strict=True)
         ]
-        placeholders = [*steps, *old, *density.fixed]
-        trace = pytensor.scan(
-            lambda *inner: substitute(loop_outputs, dict(zip(placeholders, inner, strict=True))),
-            sequences=sequences,
-            outputs_info=[*old, *[None] * (len(loop_outputs) - len(old))],
-            non_sequences=density.fixed,
+        placeholders = [*steps, *old, *fixed]
+        *states, rejected = pytensor.scan(
+            lambda *inner: substitute(state, dict(zip(placeholders, inner, strict=True))),
+            sequences=[s[more:] if more else s for s, more in zip(sequences, fresh, strict=True)],
+            outputs_info=[*old, None],
+            non_sequences=fixed,
             return_list=True,
             return_updates=False,
             strict=True,
         )
-        states, [rejected, *gradient] = trace[: len(old)], trace[len(old) :]
-        last = [state[-1] for state in states]
-        last[: len(psi)] = density.wrapped(last[: len(psi)])
-        last_rows = [rows[-1] for rows in sequences[1 : 1 + len(density.batches)]]
-        *values, log_density = density.at(
-            [*posterior.values, posterior.log_density], last[: len(psi)], last_rows
+        last = [states_of_one[-1] for states_of_one in states]
+        last[: len(psi)] = _wrapped(posterior, whitening, last[: len(psi)])
+        rows = sequences[1 : 1 + len(self._estimate.rows)]
+        values, gradient, statistics = self._measured(
+            sampler, posterior, last, origin, sequences[0][-1], [[r[0], r[1]] for r in rows]
         )
-        statistics = {
-            "batch_logp": log_density,
-            "grad_norm": pt.sqrt(Blocks(part[-1] for part in gradient).map(pt.sqr).sum()),
-            "rejected_updates": pt.sum(rejected.astype(step_size.dtype)),
-            **sampler.statistics(self._unflatten(last[len(psi) :])),
-        }
+        statistics["rejected_updates"] = pt.sum(rejected.astype(step_size.dtype))
         self.statistic_names = list(statistics)
-        self._counts = len(psi), len(old) - len(psi), len(values)
+        self._counts = len(psi), len(old) - len(psi), len(values), len(gradient)
         # One output: a scalar of JAX costs as much to fetch as a vector
         joined = pt.stack([scalar.astype(step_size.dtype) for scalar in statistics.values()])
         self._function = _compile(
-            [*old, *sequences, *density.fixed],
-            [*last, *values, joined],
+            [*old, *sequences, *origin, *fixed],
+            [*last, *values, *gradient, joined],
             backend,
             dict(compile_kwargs),
         )
 
+    def _steps(self, step_size: TensorVariable) -> tuple[Any, Any]:
+        """Step size and known variance of the gradient: of all coordinates, or of each."""
+        if not self._relative:
+            return step_size, 0.0
+        return step_size * Blocks(self._relative), Blocks(self._variance)
+
+    def _tamed_estimate(self, position: Blocks) -> Blocks:
+        """Return the estimate, all of it scaled down where an element exceeds the bound."""
+        estimate = self._estimate(list(position), self._estimate.rows)
+        for bound in self._bound:
+            # The whole vector: clipping elements would bend correlations
+            estimate = estimate * pt.minimum(1.0, bound / estimate.max_abs())
+        return estimate
+
     def _one_update(
         self,
         sampler: Sampler,
-        density: _Density,
         old: list[TensorVariable],
         n_psi: int,
         step_size: TensorVariable,
     ) -> list[TensorVariable]:
-        """Graphs of the next state, of whether it was rejected, and of the gradient used."""
-        gradients: list[Blocks] = []
-
-        def gradient(x: Blocks) -> Blocks:
-            gradients.append(density.gradient(x))
-            return gradients[-1]
-
+        """Graphs of the next state, and of whether it was rejected."""
+        h, variance = self._steps(step_size)
+        gradient = Gradient(self._tamed_estimate, variance)
         extra = self._unflatten(old[n_psi:])
-        position, extra = sampler.update(
-            Blocks(old[:n_psi]), extra, gradient, step_size, self.noise
-        )
+        position, extra = sampler.update(Blocks(old[:n_psi]), extra, gradient, h, self.noise)
         new = [*position, *(part for name in self._extra_shape for part in extra[name])]
         new = [part.astype(was.dtype) for part, was in zip(new, old, strict=True)]
         # The sum of a block is finite only if all its elements are
         finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
-        return [*kept, ~finite, *(gradients[-1] if gradients else [])]
+        return [*kept, ~finite]
+
+    def _measured(
+        self,
+        sampler: Sampler,
+        posterior: Posterior,
+        last: list[TensorVariable],
+        origin: list[TensorVariable],
+        step_size: TensorVariable,
+        rows: list[list[TensorVariable]],
+    ) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
+        """Graphs of the values at the last state, and of a gradient and statistics there.
+
+        Two fresh estimates at one place: half their squared difference is the variance of
+        the noise, whatever the sampler.
+        """
+        n_psi = len(origin)
+        psi, extra = last[:n_psi], self._unflatten(last[n_psi:])
+        first, second = ([pair[k] for pair in rows] for k in (0, 1))
+        *values, log_density = self._estimate.at(
+            [*posterior.values, posterior.log_density], psi, first
+        )
+        gradient = self._estimate(psi, first)
+        away = Blocks(psi) - Blocks(origin)
+        statistics = {
+            "batch_logp": log_density,
+            "grad_norm": pt.sqrt(gradient.map(pt.sqr).sum()),
+            "config_temperature": _mean_of_line(posterior, away * gradient, len(values)),
+            "noise_ratio": pt.constant(0.0),
+            **sampler.statistics(extra),
+        }
+        if rows:
+            h, known = self._steps(step_size)
+            variance = (gradient - self._estimate(psi, second)).map(lambda x: x**2 / 2)
+            widening = sampler.widening(h, variance, known)
+            statistics["noise_ratio"] = widening.mean()
+        return values, gradient, statistics
 
     def __call__(
         self,
@@ -211,8 +284,22 @@ class Transition:
         batches: list[np.ndarray],
         noise: list[np.ndarray],
         fixed: list[Any],
-    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], dict[str, float]]:
+    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], list[Any], dict[str, float]]:
         """Run the updates.
+
+        Parameters
+        ----------
+        position, extra
+            The state.
+        step_sizes : ndarray
+            Shape (updates,).
+        batches : list of ndarray
+            For each minibatch the rows of K batches, (updates + fresh) times.
+        noise : list of ndarray
+            Of ``noise.draw``.
+        fixed : list
+            The origin, then relative step sizes, noise variances and the bound on gradients
+            where there are any, then what the estimator takes.
 
         Returns
         -------
@@ -220,29 +307,28 @@ class Transition:
             The new state, in arrays of the backend.
         values : list
             PyMC's value variables at the new position, in arrays of the backend.
+        gradient : list
+            An estimate of ∇U at the new position, independent of how it was reached.
         statistics : dict of float
             Statistics of the draw.
         """
         further = [part for parts in extra.values() for part in parts]
         outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fixed)
-        n_psi, n_further, n_values = self._counts
+        n_psi, n_further, n_values, n_gradient = self._counts
         n_state = n_psi + n_further
+        n_point = n_state + n_values
         statistics = np.asarray(outputs[-1]).tolist()
         return (
             outputs[:n_psi],
             {name: list(parts) for name, parts in self._split(outputs[n_psi:n_state])},
-            outputs[n_state : n_state + n_values],
+            outputs[n_state:n_point],
+            outputs[n_point : n_point + n_gradient],
             dict(zip(self.statistic_names, statistics, strict=True)),
         )
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         """Put arrays where the backend reads them without a copy at every call."""
-        if self.backend == "jax":
-            import jax
-
-            return [jax.device_put(array) for array in arrays]
-        # A read-only or strided array would make numba compile anew
-        return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
+        return place(arrays, self.backend)
 
     def _split(self, flat: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
         pieces, start = [], 0
@@ -255,110 +341,44 @@ class Transition:
         return {name: Blocks(parts) for name, parts in self._split(flat)}
 
 
-class _Density:
-    """The posterior as a function of ψ and of which rows make up a batch.
+def place(arrays: Sequence[Any], backend: str) -> list[Any]:
+    """Put arrays where the backend reads them without a copy at every call."""
+    if backend == "jax":
+        import jax
 
-    Attributes
-    ----------
-    batches : list of TensorVariable
-        For each minibatch its offset or row indices.
-    fixed : list of TensorVariable
-        The further inputs, in the order whitening, scales, others, data, tables.
-    """
+        return [jax.device_put(array) for array in arrays]
+    # A read-only or strided array would make numba compile anew
+    return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
 
-    def __init__(
-        self,
-        posterior: Posterior,
-        position: Sequence[np.ndarray],
-        whitened: Sequence[bool],
-        contiguous: bool,
-        backend: str,
-    ) -> None:
-        self._posterior = posterior
-        # Before an update multiplies it: PyTensor would expand h * (x + likelihood's part),
-        # several passes over all parameters
-        self._gradient: Any = rewrite_graph(
-            posterior.gradient, include=("canonicalize",), custom_rewrite=in2out(_matrix_first)
-        )
-        self._contiguous = contiguous
-        self._backend = backend
-        self._whitening = [
-            _like(f"scale_{i}", x) if has else None
-            for i, (x, has) in enumerate(zip(position, whitened, strict=True))
-        ]
-        self.batches = [
-            pt.tensor(f"rows_{i}", dtype="int32", shape=() if contiguous else (b.batch_size,))
-            for i, b in enumerate(posterior.minibatches)
-        ]
-        self._tables = [
-            [
-                pt.tensor(f"table_{i}_{j}", dtype=str(a.dtype), shape=(None, *a.shape[1:]))
-                for j, a in enumerate(arrays)
-            ]
-            for i, arrays in enumerate(posterior.arrays)
-        ]
-        self.fixed = [
-            *(w for w in self._whitening if w is not None),
-            *posterior.scales,
-            *posterior.others,
-            *posterior.data,
-            *(table for group in self._tables for table in group),
-        ]
 
-    def _to_phi(self, psi: Sequence[TensorVariable]) -> list[TensorVariable]:
-        return [x if w is None else w * x for x, w in zip(psi, self._whitening, strict=True)]
+def _wrapped(
+    posterior: Posterior, whitening: Whitening, psi: list[TensorVariable]
+) -> list[TensorVariable]:
+    """Return ψ with circular coordinates brought back to one period."""
+    if not whitening.elementwise:
+        return psi
+    phi = whitening.to_phi(psi, whitening.symbols)
+    moved = posterior.wrapped(phi)
+    back = whitening.to_psi(moved, whitening.symbols)
+    return [
+        x if new is old else there for x, old, new, there in zip(psi, phi, moved, back, strict=True)
+    ]
 
-    def at(
-        self,
-        graphs: list[TensorVariable],
-        psi: Sequence[TensorVariable],
-        rows: Sequence[TensorVariable],
-    ) -> list[TensorVariable]:
-        """Return graphs of the posterior at ψ, for a batch of these rows."""
-        posterior = self._posterior
-        replacements = dict(zip(posterior.phi, self._to_phi(psi), strict=True))
-        for minibatch, targets, tables, batch in zip(
-            posterior.minibatches, posterior.rows, self._tables, rows, strict=True
-        ):
-            for target, table in zip(targets, tables, strict=True):
-                replacements[target] = _take(
-                    table, batch, minibatch.batch_size, self._contiguous, self._backend
-                )
-        return substitute(graphs, replacements)
 
-    def gradient(self, psi: Blocks) -> Blocks:
-        """Return the estimate of ∇U with respect to ψ from one batch."""
-        gradient = self.at(self._gradient, list(psi), self.batches)
-        return Blocks(
-            g if w is None else w * g for g, w in zip(gradient, self._whitening, strict=True)
-        )
-
-    def wrapped(self, psi: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """Return ψ with circular coordinates brought back to one period."""
-        phi = self._to_phi(psi)
-        return [
-            x if new is old else (new if w is None else new / w)
-            for x, old, new, w in zip(
-                psi, phi, self._posterior.wrapped(phi), self._whitening, strict=True
-            )
-        ]
+def _mean_of_line(posterior: Posterior, products: Blocks, count: int) -> TensorVariable:
+    """Mean over coordinates, those on a circle left out: they have no such law."""
+    if len(products) != count:
+        return products.mean()
+    on_line = [
+        part
+        for part, c in zip(products, posterior.coordinates, strict=True)
+        if not isinstance(c.transform, CircularTransform)
+    ]
+    return Blocks(on_line).mean() if on_line else pt.constant(1.0)
 
 
 def _like(name: str, array: np.ndarray) -> TensorVariable:
     return pt.tensor(name, dtype=str(array.dtype), shape=array.shape)
-
-
-def _take(
-    table: TensorVariable, rows: TensorVariable, size: int, contiguous: bool, backend: str
-) -> Any:
-    """Return the rows of a batch."""
-    if not contiguous:
-        return table[rows]
-    if backend == "jax":
-        return RowBlock(size)(table, rows)
-    # In numba a slice is a view, and nothing is copied
-    block = table[rows : rows + size]
-    return pt.specify_shape(block, (size, *table.type.shape[1:]))
 
 
 def _compile(

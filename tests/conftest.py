@@ -6,6 +6,9 @@ from importlib.util import find_spec
 
 import pytest
 
+# Programs, not modules: they import one another from their folder
+collect_ignore = ["benchmarks"]
+
 # No display is needed, here and in the processes that tests start. Matplotlib reads it on import.
 os.environ["MPLBACKEND"] = "Agg"
 

@@ -54,7 +54,7 @@ def test_added_sampler_is_short():
 
 def test_added_sampler_is_a_step_method(names):
     SGHMC = names["SGHMC"]
-    assert "step_size : float or callable" in SGHMC.__doc__
+    assert 'step_size : "auto", float or callable' in SGHMC.__doc__
     assert "kinetic_temperature" in SGHMC.stats_dtypes_shapes
     with pm.Model(), pytest.raises(ValueError, match=r"^friction must be positive"):
         pm.Normal("x")

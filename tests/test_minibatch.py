@@ -9,11 +9,14 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.adaptation import Adaptation
 from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
 from pymc_sgmcmc.engine import Engine
-from pymc_sgmcmc.full_density import FullDensity
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.posterior import Posterior
+from pymc_sgmcmc.potential import Potential
+from pymc_sgmcmc.testing import UNTUNED
+from pymc_sgmcmc.transition import place
 
 # Standard errors between permutations of the rows that an average of batches may be off
 STANDARD_ERRORS = 4.0
@@ -111,6 +114,27 @@ def reference(build):
     return phi, float(logp), gradient
 
 
+class FullDensity:
+    """Log density and gradient of the full data, as tuning has them."""
+
+    def __init__(self, posterior, backend):
+        self.posterior, self.backend = posterior, backend
+        self.potential = Potential(posterior, backend)
+        self.n_blocks = self.potential.n_blocks
+
+    def __call__(self, phi, scales=(), others=()):
+        posterior = self.posterior
+        tables = [
+            BATCH_SCHEMES["shuffled"].arrange(array, np.random.default_rng(0), batch.batch_size)
+            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+            for array in arrays
+        ]
+        fixed = [*scales, *others, *posterior.data.values(), *tables]
+        self.potential.set_fixed(place(fixed, self.backend))
+        u, gradient = self.potential.full(self.potential.join(phi)[None])
+        return -u[0], [-g for g in self.potential.split(gradient[0])]
+
+
 def full_density(model, choice="model", backend="interpreter"):
     coordinates, phi, scales = coordinates_at(
         model, model.value_vars, choice, model.initial_point()
@@ -187,7 +211,7 @@ class Recorder(sg.SGMCMCStep):
     """Stay where you are and write down the gradient of every update."""
 
     def initial_extra(self, position, rng):
-        return {"trace": [np.zeros((self.settings.thin, *x.shape)) for x in position]}
+        return {"trace": [np.zeros((self.requested.thin, *x.shape)) for x in position]}
 
     def update(self, position, extra, gradient, step_size, noise):
         estimated = gradient(position)
@@ -201,6 +225,7 @@ class Recorder(sg.SGMCMCStep):
         """Return the gradients of ``thin`` updates of a new chain, shape (thin, dimension)."""
         self.setup_chain(np.random.default_rng(seed), 0, 1)
         self.position = phi
+        self.adaptation = Adaptation(thin=self.requested.thin)
         self.extra = self.initial_extra(phi, None)
         self.step(self.model.initial_point())
         return np.concatenate([t.reshape(len(t), -1) for t in self.extra["trace"]], axis=1)
@@ -220,7 +245,9 @@ def recorded(request, scheme):
     phi, _, gradient = reference(request.param)
     model = with_batches(request.param)
     with model:
-        recorder = Recorder(step_size=1.0, thin=UPDATES, batch=scheme, transforms="model")
+        recorder = Recorder(
+            step_size=1.0, batch=scheme, transforms="model", **{**UNTUNED, "thin": UPDATES}
+        )
     return recorder, phi, -gradient
 
 
@@ -234,12 +261,12 @@ def test_every_row_is_drawn_equally_often(scheme):
     assert abs(counts - expected).max() < 4 * np.sqrt(expected)
 
 
-def draw_every_offset_equally_often(engine, rng, updates):
+def draw_every_offset_equally_often(engine, rng, transition, updates):
     batches = []
     for minibatch, arrays in zip(
         engine.posterior.minibatches, engine.posterior.arrays, strict=True
     ):
-        offsets = np.arange(updates, dtype=np.int32)
+        offsets = np.arange(updates + transition.fresh, dtype=np.int32)
         if not engine.scheme.contiguous:
             offsets = offsets[:, None] + np.arange(minibatch.batch_size, dtype=np.int32)
         batches.append(offsets % len(arrays[0]))
@@ -296,26 +323,28 @@ def test_noise_is_that_of_the_scheme(scheme):
 
 def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
     drawn, orders = [], []
-    original = Engine.draw_batches, Engine.prepare
+    original = Engine.draw_batches, Engine.tables
 
-    def draw_batches(engine, rng, updates):
-        drawn.append(original[0](engine, rng, updates))
-        return drawn[-1]
+    def draw_batches(engine, rng, transition, updates):
+        batches = original[0](engine, rng, transition, updates)
+        if rng is step.batch_rng:  # not at the start, where the density is only looked at
+            drawn.append(batches)
+        return batches
 
-    def prepare(engine, scales, row_order):
+    def tables(engine, row_order):
         orders.append(row_order)
-        return original[1](engine, scales, row_order)
+        return original[1](engine, row_order)
 
     monkeypatch.setattr(Engine, "draw_batches", draw_batches)
-    monkeypatch.setattr(Engine, "prepare", prepare)
+    monkeypatch.setattr(Engine, "tables", tables)
     with pm.Model():
         y = pm.Minibatch(np.arange(100_000.0), batch_size=5)
         pm.Normal("y", pm.Normal("mean"), 1e6, observed=y, total_size=100_000)
-        step = sg.CoRVSGLD(step_size=1e-6, thin=20)
+        step = sg.CoRVSGLD(step_size=1e-6, **UNTUNED)
         for _ in range(2):
             dt = pm.sample(step=step, draws=20, tune=5, chains=2, cores=1, random_seed=1, **QUIET)
     assert dt.sample_stats.sizes["draw"] == 20
-    offsets = np.array([batch for [batch] in drawn])
+    offsets = np.array([batch[-20:] for [batch] in drawn])
     assert offsets.shape == (2 * 2 * 25, 20)
     first, second = offsets[:50], offsets[50:]
     # The seed of pm.sample reaches the batches and the order of the rows
@@ -335,7 +364,7 @@ def test_total_size_that_is_not_the_number_of_rows_is_warned_of():
         x = pm.Normal("x")
         pm.Normal("y", x, 1, observed=batch, total_size=100)
         pm.Normal("z", x, 1, observed=pm.Minibatch(data, batch_size=10), total_size=[data.shape[0]])
-    step = sg.SGLD(step_size=1e-3, model=model)
+    step = sg.SGLD(step_size=1e-3, model=model, **UNTUNED)
     step.setup_chain(np.random.default_rng(0), 0, 2)
     step.step({"x": np.zeros(())})
     with model:

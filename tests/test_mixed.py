@@ -14,6 +14,8 @@ from scipy import integrate, stats
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.testing import UNTUNED
+
 
 def sample(model, step, draws=2500):
     with model:
@@ -62,7 +64,11 @@ def test_with_binary_metropolis():
     h = 0.2
     step = [
         sg.CoRVSGLD(
-            [beta], step_size=h, scale={"beta": precision**-0.5}, backend="jax", model=model
+            [beta],
+            step_size=h,
+            backend="jax",
+            model=model,
+            **{**UNTUNED, "scale": {"beta": precision**-0.5}},
         ),
         pm.BinaryMetropolis([z], model=model),
     ]
@@ -93,7 +99,7 @@ def test_with_slice():
 
     # "lm" is exact for the normal density of mu at every tau
     step = [
-        sg.CoRVSGLD([mu], step_size=0.2 * b / (k * a), backend="jax", model=model),
+        sg.CoRVSGLD([mu], step_size=0.2 * b / (k * a), backend="jax", model=model, **UNTUNED),
         pm.Slice([tau], model=model),
     ]
     posterior = sample(model, step)
@@ -119,7 +125,7 @@ def test_with_a_bound_that_another_step_moves():
 
     h = 0.1
     step = [
-        sg.CoRVSGLD([x], step_size=h, backend="jax", model=model),
+        sg.CoRVSGLD([x], step_size=h, backend="jax", model=model, **UNTUNED),
         pm.BinaryMetropolis([z], model=model),
     ]
     posterior = sample(model, step, draws=4000)
@@ -138,8 +144,8 @@ def test_two_of_ours_share_a_model():
         x = pm.Normal("x")
         y = pm.Normal("y", 0.6 * x, 0.8)
         steps = [
-            sg.CoRVSGLD([y], step_size=0.1, backend="jax"),
-            sg.MSGNHT([x], step_size=0.1, backend="jax"),
+            sg.CoRVSGLD([y], step_size=0.1, backend="jax", **UNTUNED),
+            sg.MSGNHT([x], step_size=0.1, backend="jax", **UNTUNED),
         ]
     posterior = sample(model, steps)
     for name in ("x", "y"):
@@ -240,7 +246,7 @@ def test_pymc_can_construct_ours_by_itself():
         pm.HalfNormal("s")
     _, chosen = assign_step_methods(model, methods=[sg.MSGNHT])
     step = pm.sampling.mcmc.instantiate_steppers(
-        model, [], chosen, step_kwargs={"msgnht": {"step_size": 0.1}}, compile_kwargs={}
+        model, [], chosen, step_kwargs={"msgnht": {"step_size": 0.1, **UNTUNED}}, compile_kwargs={}
     )
     assert isinstance(step, sg.MSGNHT)
     assert [value.name for value in step.vars] == ["x", "s_log__"]
@@ -250,7 +256,7 @@ def test_one_step_for_each_variable():
     with pm.Model() as model:
         pm.Normal("x")
         pm.HalfNormal("s")
-        step = sg.SGLD(step_size=0.1, blocked=False)
+        step = sg.SGLD(step_size=0.1, blocked=False, **UNTUNED)
     assert [[value.name for value in method.vars] for method in step.methods] == [
         ["x"],
         ["s_log__"],

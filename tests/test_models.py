@@ -16,6 +16,8 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.testing import UNTUNED
+
 QUIET = {"progressbar": False, "compute_convergence_checks": False}
 
 
@@ -311,7 +313,7 @@ def test_model_is_sampled(build, backend):
     # PyMC compiles what it records in the default mode: numba would take a minute over a dot
     with pm.Model() as model, pytensor.config.change_flags(mode=backend.upper()):
         scale, check = build(np.random.default_rng(20))
-        step = sg.CoRVSGLD(step_size=0.1, scale=scale, backend=backend)
+        step = sg.CoRVSGLD(step_size=0.1, backend=backend, **{**UNTUNED, "scale": scale})
         dt = sample(step)
     posterior = dt.posterior
     free = {rv.name for rv in model.free_RVs}
@@ -380,7 +382,7 @@ def censored_gamma():
 def test_operation_without_jax_is_named_with_the_cure():
     model, _ = censored_gamma()
     with model, pytest.raises(NotImplementedError, match="ScalarLoop") as info:
-        sample(sg.SGLD(step_size=0.01, backend="jax"))
+        sample(sg.SGLD(step_size=0.01, backend="jax", **UNTUNED))
     assert info.match(r"Pass backend='numba'")
     assert len(str(info.value)) < 450
 
@@ -389,6 +391,6 @@ def test_operation_without_jax_is_named_with_the_cure():
 def test_numba_samples_what_jax_lacks(caplog):
     model, exact = censored_gamma()
     with model, caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
-        dt = sample(sg.SGLD(step_size=0.01))
+        dt = sample(sg.SGLD(step_size=0.01, **UNTUNED))
     assert "ScalarLoop" in caplog.text
     near(dt.posterior["shape"], *exact)

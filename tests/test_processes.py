@@ -20,6 +20,8 @@ import pymc as pm
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.testing import UNTUNED
+
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
 
@@ -37,7 +39,7 @@ def model():
 def run(backend, options):
     began = time.perf_counter()
     with model():
-        step = sg.CoRVSGLD(step_size=options.pop("step_size", 1e-4), backend=backend)
+        step = sg.CoRVSGLD(step_size=options.pop("step_size", 1e-4), backend=backend, **UNTUNED)
         try:
             result = pm.sample(
                 step=step, draws=20, tune=5, chains=2, random_seed=1, progressbar=False,

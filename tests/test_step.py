@@ -18,6 +18,8 @@ from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.testing import UNTUNED
+
 SAMPLERS = {
     "CoRVSGLD": (sg.CoRVSGLD, {"step_size": 1e-4}),
     "FLA": (sg.FLA, {"step_size": 1e-4, "alpha": 1.7}),
@@ -62,12 +64,12 @@ def normal_and_scale():
 
 def step_for(name, model, **options):
     method, own = SAMPLERS[name]
-    return method(model=model, **{"backend": "jax", **own, **options})
+    return method(model=model, **{"backend": "jax", **UNTUNED, **own, **options})
 
 
 def twin(step, **options):
     """A new step that is spared the compilation: what is compiled has no state."""
-    new = type(step)(model=step.model, **options)
+    new = type(step)(model=step.model, **{**UNTUNED, **options})
     new._engine = step._engine
     return new
 
@@ -189,10 +191,12 @@ def test_chains_differ_in_start_noise_and_batches(jax_step):
 
 def test_every_update_has_new_noise_and_a_new_batch(jax_step):
     start(jax_step)
-    engine = jax_step._ready(jax_step.model.initial_point())
-    noise = [engine.transition.noise.draw(jax_step.noise_rng, 20)[0].copy() for _ in range(2)]
+    engine = jax_step._engine_at(jax_step.model.initial_point())
+    jax_step._runner_at(jax_step.model.initial_point(), [])
+    transition = jax_step._runner._transition
+    noise = [transition.noise.draw(jax_step.noise_rng, 20)[0].copy() for _ in range(2)]
     assert len(np.unique(noise)) == np.size(noise)
-    offsets = [engine.draw_batches(jax_step.batch_rng, 200)[0] for _ in range(2)]
+    offsets = [engine.draw_batches(jax_step.batch_rng, transition, 198)[0] for _ in range(2)]
     # 400 offsets of 400 rows: 1 - 1/e of them are different ones
     assert 220 < len(np.unique(offsets)) < 290
 
@@ -331,7 +335,7 @@ def faulty():
 def test_rejected_updates_are_counted_and_reported(caplog):
     with faulty(), caplog.at_level(logging.WARNING):
         result = pm.sample(
-            step=sg.SGLD(step_size=1e-3, batch="random", backend="jax"),
+            step=sg.SGLD(step_size=1e-3, batch="random", backend="jax", **UNTUNED),
             draws=100,
             tune=10,
             chains=1,
@@ -390,7 +394,7 @@ def wide_terminal(monkeypatch):
 def test_progress_bar_renders(capsys, wide_terminal):
     with normal_and_scale():
         pm.sample(
-            step=sg.CoRVSGLD(step_size=0.01, backend="jax"),
+            step=sg.CoRVSGLD(step_size=0.01, backend="jax", **UNTUNED),
             draws=5,
             tune=2,
             chains=2,
@@ -409,7 +413,7 @@ def test_progress_bar_renders_with_steps_of_pymc(capsys, wide_terminal):
         pm.Normal("y")
         pm.sample(
             step=[
-                sg.CoRVSGLD([model["x"]], step_size=0.01, backend="jax"),
+                sg.CoRVSGLD([model["x"]], step_size=0.01, backend="jax", **UNTUNED),
                 pm.NUTS([model["s"]]),
                 pm.Slice([model["y"]]),
             ],
@@ -520,7 +524,7 @@ def test_new_data_are_read():
     with pm.Model() as model:
         y = pm.Data("data", np.zeros(100))
         pm.Normal("y", pm.Normal("mu", 0, 10), 0.1, observed=y)
-        step = sg.CoRVSGLD(step_size=2e-5, backend="jax")
+        step = sg.CoRVSGLD(step_size=2e-5, backend="jax", **UNTUNED)
     assert abs(float(sample(step, tune=10).posterior["mu"].mean())) < 0.1
     pm.set_data({"data": np.full(70, 5.0)}, model=model)
     assert abs(float(sample(step, tune=10).posterior["mu"].mean()) - 5) < 0.1
@@ -532,7 +536,7 @@ def test_numba_takes_over_what_jax_cannot_run(caplog):
         mask = pm.Data("mask", np.arange(100) % 2 == 0)
         x = pm.Normal("x", shape=100)
         pm.Normal("y", x[mask].sum(), observed=1.0)
-        step = sg.SGLD(step_size=0.01)
+        step = sg.SGLD(step_size=0.01, **UNTUNED)
     with caplog.at_level(logging.INFO):
         result = sample(step, tune=0)
     assert np.all(np.isfinite(result.posterior["x"]))

@@ -11,6 +11,7 @@ from scipy import stats
 import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.testing import (
+    UNTUNED,
     Moment,
     Target,
     check,
@@ -107,8 +108,10 @@ def test_tamed_fla_survives_where_the_untamed_diverges():
         x = pm.Flat("x", shape=50, initval=np.zeros(50))
         pm.Potential("quartic", -(x**4).sum() / 4)
     with model:
-        tamed = sg.FLA(step_size=0.05, alpha=1.5)
-        untamed = sg.FLA(step_size=0.05, alpha=1.5, largest_drift=None, largest_jump=None)
+        tamed = sg.FLA(step_size=0.05, alpha=1.5, **UNTUNED)
+        untamed = sg.FLA(
+            step_size=0.05, alpha=1.5, largest_drift=None, largest_jump=None, **UNTUNED
+        )
     draws = run_chain(model, tamed, burn=10, draws=100, seed=1)["x"]
     assert np.all(np.isfinite(draws))
     with pytest.raises(AssertionError, match="not finite"):
@@ -127,7 +130,7 @@ def mixed_model():
 
 def draws_of(model, make_step, **options):
     with model:
-        step = make_step(step_size=1e-3, backend="jax", **options)
+        step = make_step(step_size=1e-3, backend="jax", **UNTUNED, **options)
     return run_chain(model, step, burn=0, draws=20, seed=5)
 
 
@@ -184,7 +187,7 @@ def test_dirichlet_multinomial_with_minibatches():
         x = pm.Dirichlet("x", alpha)
         batch = pm.Minibatch(counts.astype("int32"), batch_size=100)
         pm.Multinomial("y", n=1, p=x, observed=batch, total_size=rows)
-        step = sg.SMLD(step_size=2e-4, thin=50)
+        step = sg.SMLD(step_size=2e-4, **{**UNTUNED, "thin": 50})
     draws = run_chain(model, step, burn=200, draws=3000, seed=0)["x"]
     mean = posterior / posterior.sum()
     sd = np.sqrt(mean * (1 - mean) / (posterior.sum() + 1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Callable
 from typing import Any
 
 import pytensor.tensor as pt
@@ -15,7 +14,8 @@ from pymc_sgmcmc.arguments import positive, within
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra
+from pymc_sgmcmc.transition import Extra, Gradient
+from pymc_sgmcmc.tuning.policy import Policy
 
 __all__ = ["FLA"]
 
@@ -77,6 +77,15 @@ class FLA(SGMCMCStep):
         self.largest_jump = _optional("largest_jump", largest_jump, usual=100.0)
         super().__init__(vars, **options)
 
+    def policy(self) -> Policy:
+        """Return that of a first-order method; at α < 2 there are no temperatures to check."""
+        return Policy(step_size=0.04, adapted=False, second_moments=self.alpha == 2)
+
+    def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
+        r""":math:`h c_\alpha \sigma^2 / (2 - h c_\alpha)`, of the Gaussian part."""
+        rate = step_size * self.drift_constant(self.alpha)
+        return rate * variance / (2 - rate)
+
     @staticmethod
     def drift_constant(alpha: float) -> float:
         r"""Return :math:`c_\alpha = \Gamma(\alpha - 1) / \Gamma(\alpha/2)^2`."""
@@ -86,7 +95,7 @@ class FLA(SGMCMCStep):
         self,
         position: Blocks,
         extra: Extra,
-        gradient: Callable[[Blocks], Blocks],
+        gradient: Gradient,
         step_size: TensorVariable,
         noise: Noise,
     ) -> tuple[Blocks, Extra]:

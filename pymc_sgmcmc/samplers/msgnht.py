@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from pymc_sgmcmc.arguments import one_of, positive
 from pymc_sgmcmc.blocks import Blocks, exp, sqrt
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra
+from pymc_sgmcmc.transition import Extra, Gradient
+from pymc_sgmcmc.tuning.policy import Policy
 
 __all__ = ["MSGNHT"]
 
@@ -80,6 +81,15 @@ class MSGNHT(SGMCMCStep):
         self.thermostat_mass = positive("thermostat_mass", thermostat_mass, usual=10.0)
         super().__init__(vars, **options)
 
+    def policy(self) -> Policy:
+        """Return one step size for all coordinates: the thermostat absorbs the noise."""
+        h = 0.2 if self.integrator == "ssi" else 0.05
+        return Policy(step_size=h, noise=4.0, widening=None, adapted=False, power=1)
+
+    def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
+        """Return hσ²/(2D), the relative excess of the thermostat; positions widen far less."""
+        return step_size * variance / (2 * self.diffusion)
+
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator
     ) -> dict[str, list[np.ndarray]]:
@@ -93,7 +103,7 @@ class MSGNHT(SGMCMCStep):
         self,
         position: Blocks,
         extra: Extra,
-        gradient: Callable[[Blocks], Blocks],
+        gradient: Gradient,
         step_size: TensorVariable,
         noise: Noise,
     ) -> tuple[Blocks, Extra]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.blocks import Blocks, sqrt
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra
+from pymc_sgmcmc.transition import Extra, Gradient
 
 __all__ = ["SGLD"]
 
@@ -48,7 +46,7 @@ class SGLD(SGMCMCStep):
         self,
         position: Blocks,
         extra: Extra,
-        gradient: Callable[[Blocks], Blocks],
+        gradient: Gradient,
         step_size: TensorVariable,
         noise: Noise,
     ) -> tuple[Blocks, Extra]:

@@ -108,8 +108,8 @@ def as_schedule(step_size: float | str | Schedule) -> Schedule:
         return step_size
     if isinstance(step_size, str):
         raise ValueError(
-            f"step_size must be a number or a schedule, got {step_size!r}: there is no automatic "
-            "choice yet. Pass a positive number such as 1e-3."
+            f"step_size must be 'auto', a number or a schedule, got {step_size!r}. Pass a "
+            "positive number such as 0.1, or leave it out."
         )
     return constant(step_size)
 

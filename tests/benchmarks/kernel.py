@@ -63,9 +63,11 @@ def package_updates(
     """Return a run of the compiled transition, noise and batches included, and its updates."""
     import pymc_sgmcmc as sg
 
+    from pymc_sgmcmc.testing import UNTUNED
+
     model = logistic_model(batch_size, dtype)
     with model:
-        step = sg.SGLD(step_size=1e-6, thin=thin, backend=backend)
+        step = sg.SGLD(step_size=1e-6, backend=backend, **{**UNTUNED, "thin": thin})
     step.setup_chain(np.random.default_rng(0), 0, 10**9)
     step.step(model.initial_point())
     draws = max(5, 4000 // max(batch_size, 50) * THIN // thin)
@@ -142,12 +144,14 @@ def sample() -> None:
 
     import pymc_sgmcmc as sg
 
+    from pymc_sgmcmc.testing import UNTUNED
+
     draws = 4000
     print(f"\npm.sample over the bare transition, batch 500, thin {THIN}, one process")
     for backend in ("numba", "jax"):
         model = logistic_model(500, "float64")
         with model:
-            step = sg.SGLD(step_size=1e-6, thin=THIN, backend=backend)
+            step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
             settings = {"cores": 1, "chains": 1, "progressbar": False, "quiet": True}
             settings |= {"compute_convergence_checks": False, "step": step, "tune": 0}
             pm.sample(draws=10, **settings)
@@ -165,16 +169,9 @@ def sample() -> None:
 
 def bare_transition(step: Any, draws: int) -> None:
     """Call the compiled transition for ``draws`` draws, with the noise and batches it needs."""
-    engine = step._engine
-    transition = engine.transition
-    rng = np.random.default_rng(0)
-    position, extra = step._position, step._extra
-    fixed = [*step._before, *step._after]
-    h = np.full(transition.updates, 1e-6, dtype=step._position[0].dtype)
+    runner = step._runner
     for _ in range(draws):
-        noise = transition.noise.draw(rng, transition.updates)
-        batches = engine.draw_batches(rng, transition.updates)
-        position, extra, _, _ = transition(position, extra, h, batches, noise, fixed)
+        runner.advance(1e-6, runner.adaptation.thin, [])
 
 
 def large() -> None:
@@ -183,6 +180,8 @@ def large() -> None:
     import pytensor
 
     import pymc_sgmcmc as sg
+
+    from pymc_sgmcmc.testing import UNTUNED
 
     pytensor.config.floatX = "float32"
     rng = np.random.default_rng(0)
@@ -195,7 +194,7 @@ def large() -> None:
         u = pm.Normal("u", 0, 1, shape=(users, rank))
         v = pm.Normal("v", 0, 1, shape=(items, rank))
         pm.Normal("y", (u[ib] * v[jb]).sum(axis=-1), 1, observed=yb, total_size=rows)
-        step = sg.SGLD(step_size=1e-5, thin=THIN, backend="numba")
+        step = sg.SGLD(step_size=1e-5, backend="numba", **UNTUNED)
     step.setup_chain(np.random.default_rng(0), 0, 100)
     point = model.initial_point()
     point, _ = step.step(point)
@@ -216,6 +215,8 @@ def first_draw(backend: str) -> None:
 
     import pymc_sgmcmc as sg
 
+    from pymc_sgmcmc.testing import UNTUNED
+
     model = logistic_model(500, "float64")
     times: list[float] = []
 
@@ -223,7 +224,7 @@ def first_draw(backend: str) -> None:
         times.append(time.perf_counter())
 
     with model:
-        step = sg.SGLD(step_size=1e-6, backend=backend)
+        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
         start = time.perf_counter()
         pm.sample(
             draws=2, tune=0, step=step, cores=1, chains=1, progressbar=False, quiet=True,

@@ -1,0 +1,131 @@
+"""The posterior as a function of a position and of which rows make up a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.graphs import substitute
+from pymc_sgmcmc.posterior import Posterior
+from pymc_sgmcmc.row_block import RowBlock
+
+__all__ = ["BatchDensity"]
+
+
+class BatchDensity:
+    """Graphs of the posterior with the rows of a batch read from tables.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+    contiguous : bool
+        Whether a batch is given by an offset or by row indices.
+    backend : {"numba", "jax"}
+        The backend.
+
+    Attributes
+    ----------
+    tables : list of list of TensorVariable
+        For each minibatch the arrays from which it takes its rows.
+    fixed : list of TensorVariable
+        What a batch's density reads beside the position and the rows, in the order scales,
+        others, data, tables.
+    """
+
+    def __init__(self, posterior: Posterior, *, contiguous: bool, backend: str) -> None:
+        self.posterior = posterior
+        self.contiguous = contiguous
+        self._backend = backend
+        self.tables = [
+            [
+                pt.tensor(f"table_{i}_{j}", dtype=str(a.dtype), shape=(None, *a.shape[1:]))
+                for j, a in enumerate(arrays)
+            ]
+            for i, arrays in enumerate(posterior.arrays)
+        ]
+        self.fixed = [
+            *posterior.scales,
+            *posterior.others,
+            *posterior.data,
+            *(table for group in self.tables for table in group),
+        ]
+        # Before an update multiplies it: PyTensor would expand h * (x + likelihood's part),
+        # several passes over all parameters
+        self._gradient = canonical(posterior.gradient)
+
+    def rows(self, name: str = "rows") -> list[TensorVariable]:
+        """Return new symbols for one batch of each minibatch: its offset or row indices."""
+        return [
+            pt.tensor(
+                f"{name}_{i}", dtype="int32", shape=() if self.contiguous else (b.batch_size,)
+            )
+            for i, b in enumerate(self.posterior.minibatches)
+        ]
+
+    def at(
+        self,
+        graphs: list[TensorVariable],
+        phi: Sequence[TensorVariable],
+        rows: Sequence[TensorVariable],
+    ) -> list[TensorVariable]:
+        """Return graphs of the posterior at φ, for a batch of these rows."""
+        posterior = self.posterior
+        replacements = dict(zip(posterior.phi, phi, strict=True))
+        for minibatch, targets, tables, batch in zip(
+            posterior.minibatches, posterior.rows, self.tables, rows, strict=True
+        ):
+            for target, table in zip(targets, tables, strict=True):
+                replacements[target] = self._take(table, batch, minibatch.batch_size)
+        return substitute(graphs, replacements)
+
+    def gradient(
+        self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
+    ) -> list[TensorVariable]:
+        """Return the estimate of ∇U with respect to φ from one batch."""
+        return self.at(self._gradient, phi, rows)
+
+    def _take(self, table: TensorVariable, rows: TensorVariable, size: int) -> Any:
+        if not self.contiguous:
+            return table[rows]
+        if self._backend == "jax":
+            return RowBlock(size)(table, rows)
+        # In numba a slice is a view, and nothing is copied
+        block = table[rows : rows + size]
+        return pt.specify_shape(block, (size, *table.type.shape[1:]))
+
+
+def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
+    """Simplify a gradient before more is built on it."""
+    rewritten: Any = rewrite_graph(
+        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first)
+    )
+    return list(rewritten)
+
+
+@node_rewriter([Dot])
+def _matrix_first(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
+    matrix, other = node.inputs
+    transposed = (
+        matrix.owner is not None
+        and isinstance(matrix.owner.op, DimShuffle)
+        and tuple(matrix.owner.op.new_order) == (1, 0)
+    )
+    if not transposed:
+        return None
+    original = matrix.owner.inputs[0]
+    if other.ndim == 1:
+        return [pt.dot(other, original)]
+    if other.type.shape[1] == 1:
+        return [pt.dot(other[:, 0], original)[:, None]]
+    return None

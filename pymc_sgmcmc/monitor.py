@@ -1,0 +1,109 @@
+"""What is watched over the draws of a chain, and what it says at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from scipy.stats import t as student_t
+
+from pymc_sgmcmc.comparable import Comparable
+
+__all__ = ["Monitor"]
+
+_PARTS = 10
+_MOST_WATCHED = 1024
+# Relative error of a variance that nobody should miss
+_LARGEST_ERROR = 0.1
+
+
+@dataclass(eq=False)
+class Monitor(Comparable):
+    """Configurational temperatures and gradient noise, averaged over a chain.
+
+    In equilibrium the covariance of ψ_i and ∂_i U is 1 for every coordinate; gradient noise
+    does not bias it. R-hat sees nothing of a chain that samples a wider law.
+
+    Attributes
+    ----------
+    draws : int
+        Draws to come in all.
+    seen : int
+        Draws so far.
+    sums : ndarray or None
+        Of ψ_i ĝ_i, ψ_i and ĝ_i in ten consecutive parts, shape (10, 3, d), d at most 1024.
+    noise : float
+        Sum of the noise ratios.
+    """
+
+    draws: int
+    seen: int = 0
+    sums: np.ndarray | None = None
+    noise: float = 0.0
+
+    def add(self, psi: Sequence[Any], gradient: Sequence[Any], noise_ratio: float) -> None:
+        """Count a draw."""
+        x, g = watched(psi), watched(gradient)
+        if self.sums is None:
+            self.sums = np.zeros((_PARTS, 3, len(x)))
+        if not (np.all(np.isfinite(g)) and np.isfinite(noise_ratio)):
+            self.seen += 1  # next to a rejected update
+            return
+        part = self.sums[self.seen * _PARTS // max(self.draws, 1)]
+        part[0] += x * g
+        part[1] += x
+        part[2] += g
+        self.seen += 1
+        self.noise += noise_ratio
+
+    def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return each coordinate's temperature and its standard error."""
+        assert self.sums is not None
+        counts = np.bincount(np.arange(self.draws) * _PARTS // self.draws, minlength=_PARTS)
+        means = self.sums / counts[:, None, None]
+        # About the overall mean: far from the origin the parts' own means are noise
+        centre = means[:, 1].mean(axis=0)
+        parts = means[:, 0] - centre * means[:, 2]
+        return parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(_PARTS)
+
+    def warnings(self) -> list[str]:
+        """Return what is off and what to do, in sentences."""
+        found: list[str] = []
+        if self.sums is None or self.draws < 10 * _PARTS or self.seen < self.draws:
+            return found
+        mean, error = self.temperatures()
+        allowed = student_t.ppf(1 - 0.005 / len(mean), _PARTS - 1)
+        off = np.abs(mean - 1) > _LARGEST_ERROR + allowed * error
+        all_of_them = abs(mean.mean() - 1) > _LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
+        noise = self.noise / self.seen
+        if np.any(off) or all_of_them:
+            worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
+            shown = worst if np.any(off) else float(mean.mean())
+            found.append(
+                f"The configurational temperature is {shown:.2f} where it must be 1 (mean "
+                f"{mean.mean():.2f}): spreads are wrong by about as much as its root. R-hat does "
+                "not see it. " + (_LESS_NOISE if noise > 0.05 else _SMALLER_STEP)
+            )
+        elif noise > _LARGEST_ERROR:
+            found.append(
+                f"Gradient noise widens the variances by about {noise:.0%}. R-hat does not see "
+                "it. " + _LESS_NOISE
+            )
+        return found
+
+
+_LESS_NOISE = (
+    "Take a smaller step_size, a larger batch_size, gradient=sg.ControlVariates(), or MSGNHT."
+)
+_SMALLER_STEP = "Take a smaller step_size, or write the model non-centred."
+
+
+def watched(parts: Sequence[Any]) -> np.ndarray:
+    """Return up to 1024 elements, evenly spread over the blocks."""
+    flats = [np.asarray(part).reshape(-1) for part in parts]
+    size = sum(flat.size for flat in flats)
+    stride = max(1, -(-size // _MOST_WATCHED))
+    return np.concatenate([flat[::stride] for flat in flats]).astype(float)

@@ -1,0 +1,286 @@
+"""The potential of the full data and of batches, at many points in one compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.compile.io import In, Out
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc import jax_backend
+from pymc_sgmcmc.batch_density import BatchDensity, canonical
+from pymc_sgmcmc.coordinates import INTERPRETER
+from pymc_sgmcmc.graphs import gradient_of, substitute
+from pymc_sgmcmc.posterior import Posterior
+
+__all__ = ["Potential"]
+
+_MODES = {"jax": "JAX", "numba": "NUMBA", "interpreter": INTERPRETER}
+
+# Evaluations in one call: enough to outweigh its cost, few enough that one point wastes little
+_LENGTH = 16
+_LARGEST_OUTPUT = 2**22
+
+
+class Potential:
+    """U and ∇U at flat positions φ, of the full data or of single batches.
+
+    The one compiled function evaluates a list of (position, block of rows) pairs. The full
+    potential is the sum over blocks of B rows; the last one starts early enough to be full,
+    and its rows that an earlier block has counted weigh nothing.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+    backend : {"jax", "numba", "interpreter"}
+        "interpreter" compiles nothing, for few calls.
+    compile_kwargs : dict, optional
+        For :func:`pymc.compile`.
+
+    Attributes
+    ----------
+    dimension : int
+        Elements of φ.
+    n_blocks : int
+        Blocks in a pass over the full data; 1 without minibatches.
+    batch_size : int
+        Rows of a batch, summed over minibatches; 0 without any.
+    evaluations : int
+        Blocks evaluated so far.
+    precision : float
+        Relative rounding error of the model's floats.
+
+    Raises
+    ------
+    NotImplementedError
+        If a term on a minibatch is not a sum over rows, as for some potentials.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        backend: str,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if backend == "jax":
+            jax_backend.prepare()
+        self.posterior = posterior
+        self.evaluations = 0
+        self._shapes = [x.type.shape for x in posterior.phi]
+        self._ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes]).tolist()
+        self.dimension = self._ends[-1]
+        self._sizes = [
+            (len(arrays[0]), batch.batch_size)
+            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+        ]
+        self.batch_size = sum(size for _, size in self._sizes)
+        self.n_blocks = max([-(-rows // size) for rows, size in self._sizes], default=1)
+        self._length = int(np.clip(_LARGEST_OUTPUT // self.dimension, 1, _LENGTH))
+        self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
+        self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
+        # Only JAX needs to know how many
+        self._padded = backend == "jax"
+        self._function = self._compile(backend, dict(compile_kwargs or {}))
+        self._fixed: list[Any] = []
+
+    def _compile(self, backend: str, kwargs: dict[str, Any]) -> Any:
+        posterior, floatX = self.posterior, pytensor.config.floatX
+        density = BatchDensity(posterior, contiguous=True, backend=backend)
+        log_density, base, weights = posterior.weighted()
+        gradient = canonical(gradient_of(-log_density, posterior.phi))
+        point = pt.vector("point", dtype=self._dtype, shape=(self.dimension,))
+        rows = density.rows()
+        counted = [pt.scalar(f"counted_{i}", dtype="int32") for i in range(len(rows))]
+        of_row = [pt.scalar(f"weight_{i}", dtype=floatX) for i in range(len(rows))]
+        replacements = {
+            weight: pt.switch(pt.arange(size) < count, w, 0.0).astype(floatX)
+            for weight, count, w, (_, size) in zip(
+                weights, counted, of_row, self._sizes, strict=True
+            )
+        }
+        parts = [
+            point[end - int(np.prod(x.type.shape)) : end].reshape(x.type.shape).astype(x.dtype)
+            for end, x in zip(self._ends, posterior.phi, strict=True)
+        ]
+        outputs = substitute(density.at([log_density, *gradient], parts, rows), replacements)
+        flat = pt.concatenate([g.reshape((-1,)) for g in outputs[1:]])
+        results = [-outputs[0], flat.astype(self._dtype)]
+        steps: list[TensorVariable] = [point, base, *rows, *counted, *of_row]
+        length = self._length if self._padded else None
+        sequences = [
+            pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
+            for s in steps
+        ]
+        placeholders = [*steps, *density.fixed]
+        evaluated = pytensor.scan(
+            lambda *inner: substitute(results, dict(zip(placeholders, inner, strict=True))),
+            sequences=sequences,
+            outputs_info=[None, None],
+            non_sequences=density.fixed,
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        kwargs = {"mode": _MODES[backend], "on_unused_input": "ignore", **kwargs}
+        inputs = [*sequences, *density.fixed]
+        function = pm.compile([In(x, borrow=True) for x in inputs],
+                              [Out(x, borrow=True) for x in evaluated], **kwargs)  # fmt: skip
+        function.trust_input = True
+        return function
+
+    def set_fixed(self, fixed: Sequence[Any]) -> None:
+        """Set the scales, others, data and tables, placed for the backend.
+
+        The tables hold the rows in the order of batches, wrapped round, as
+        ``Shuffled.arrange`` lays them out.
+        """
+        self._fixed = list(fixed)
+
+    def split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Return the variables' parts of a flat position."""
+        starts = [0, *self._ends[:-1]]
+        return [
+            flat[start:end].reshape(shape).astype(x.dtype)
+            for start, end, shape, x in zip(
+                starts, self._ends, self._shapes, self.posterior.phi, strict=True
+            )
+        ]
+
+    @staticmethod
+    def join(parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the flat position of the variables' parts."""
+        return np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])
+
+    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draw ``count`` batches: offsets, shape (count, minibatches)."""
+        rows = [rng.integers(0, n, size=count) for n, _ in self._sizes]
+        return np.stack(rows, axis=1) if rows else np.zeros((count, 0), dtype=int)
+
+    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate on the full data.
+
+        Parameters
+        ----------
+        points : ndarray
+            Shape (P, d).
+
+        Returns
+        -------
+        U : ndarray
+            Shape (P,).
+        gradient : ndarray
+            ∇U, shape (P, d).
+        """
+        total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        # Positions in portions: the blocks' gradients of all together may not fit
+        portion = max(1, _LARGEST_OUTPUT // (self.n_blocks * self.dimension))
+        for start in range(0, len(points), portion):
+            part = points[start : start + portion]
+            if self.n_blocks * self.dimension > _LARGEST_OUTPUT:
+                for k in range(self.n_blocks):
+                    u, g = self.block(part, k)
+                    total[start] += u[0]
+                    gradient[start] += g[0]
+                continue
+            u, g = self.block(
+                np.repeat(part, self.n_blocks, axis=0),
+                np.tile(np.arange(self.n_blocks), len(part)),
+            )
+            total[start : start + portion] = u.reshape(len(part), -1).sum(axis=1)
+            gradient[start : start + portion] = g.reshape(len(part), self.n_blocks, -1).sum(axis=1)
+        return total, gradient
+
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate one block's share of the full U and ∇U for each position.
+
+        Parameters
+        ----------
+        points : ndarray
+            Shape (P, d).
+        which : int or ndarray
+            Number of the block, or shape (P,).
+
+        Returns
+        -------
+        U, gradient : ndarray
+            Shapes (P,) and (P, d).
+        """
+        which = np.broadcast_to(which, len(points))
+        potential, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        starts, counted, weights = self._layout()
+        for start in range(0, len(points), self._length):
+            part = slice(start, start + self._length)
+            k = which[part]
+            potential[part], gradient[part] = self._run(
+                points[part], k == 0, [s[k] for s in starts], [c[k] for c in counted], weights
+            )
+        return potential, gradient
+
+    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate the unbiased estimates of U and ∇U from one batch for each position.
+
+        Parameters
+        ----------
+        points : ndarray
+            Shape (P, d).
+        rows : ndarray
+            Offsets, shape (P, minibatches).
+
+        Returns
+        -------
+        U, gradient : ndarray
+            Shapes (P,) and (P, d).
+        """
+        potential, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        for start in range(0, len(points), self._length):
+            part = slice(start, start + self._length)
+            count = len(points[part])
+            potential[part], gradient[part] = self._run(
+                points[part], np.ones(count), list(rows[part].T),
+                [np.full(count, size) for _, size in self._sizes], [1.0] * len(self._sizes),
+            )  # fmt: skip
+        return potential, gradient
+
+    def _layout(self) -> tuple[list[np.ndarray], list[np.ndarray], list[float]]:
+        """Offsets of the blocks, how many of their rows count, and the weight of a row."""
+        blocks = np.arange(self.n_blocks)
+        # Rows beyond the last are the first ones again, and come last in their block
+        counted = [np.clip(n - blocks * size, 0, size) for n, size in self._sizes]
+        starts = [
+            np.where(c > 0, blocks * size, 0)
+            for c, (_, size) in zip(counted, self._sizes, strict=True)
+        ]
+        return starts, counted, [size / n for n, size in self._sizes]
+
+    def _run(
+        self,
+        points: np.ndarray,
+        base: np.ndarray,
+        rows: Sequence[np.ndarray],
+        counted: Sequence[np.ndarray],
+        weights: Sequence[float],
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate up to ``_length`` pairs."""
+        count = len(points)
+        self.evaluations += count
+        index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
+        floatX = pytensor.config.floatX
+        potential, gradient = self._function(
+            points[index].astype(self._dtype),
+            base[index].astype(floatX),
+            *(x[index].astype(np.int32) for x in rows),
+            *(x[index].astype(np.int32) for x in counted),
+            *(np.full(len(index), w, dtype=floatX) for w in weights),
+            *self._fixed,
+        )
+        return (
+            np.asarray(potential, dtype=float)[:count],
+            np.asarray(gradient, dtype=float)[:count],
+        )

@@ -1,0 +1,100 @@
+"""Step 2 of tuning: a rough centre by saddle-free, damped Newton steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step, mean_hessian
+
+__all__ = ["newton"]
+
+_MOST_STEPS = 60
+_MOST_DAMPING = 1e12
+
+
+def newton(
+    surface: Surface, start: np.ndarray, rows: np.ndarray | None, *, most_steps: int = _MOST_STEPS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Descend to where the gradient is small in units of the curvature.
+
+    The Hessian's eigenvalues are taken by magnitude, so that saddles repel [1]_, in
+    coordinates scaled by its diagonal, and damped as by Levenberg and Marquardt.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    start : ndarray
+        φ, shape (d,).
+    rows : ndarray or None
+        A fixed subsample of batches, or None for the full data.
+    most_steps : int
+        0 only measures the curvature at the start.
+
+    Returns
+    -------
+    centre : ndarray
+        Shape (d,).
+    hessian : ndarray
+        There, shape (d, d).
+
+    References
+    ----------
+    .. [1] Dauphin et al. (2014). Identifying and attacking the saddle point problem in
+       high-dimensional non-convex optimization. NeurIPS 27.
+    """
+    x, d = start, len(start)
+    step = difference_step(surface)
+    scale, first = np.full(d, 0.1), True
+    damping, (u, g) = 1e-3, _mean(surface, x[None], rows)
+    for k in range(most_steps + 1):
+        for _ in range(3):
+            # Until the differences are of the size of the curvature that they find
+            hessian = mean_hessian(lambda y, _: _mean(surface, y, rows)[1], x[None], scale, step)
+            if not np.all(np.isfinite(hessian)):
+                scale = scale / 100
+                continue
+            diagonal = np.abs(np.diag(hessian))
+            found = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * diagonal.max() + 1e-300))
+            change = np.max(np.abs(np.log(found / scale)))
+            scale, settled = found, change < np.log(30.0)
+            if settled or not first:
+                break
+        first = False
+        if not np.all(np.isfinite(hessian)):
+            raise TuningError(
+                "the search for a centre met a non-finite curvature. Pass initvals= to pm.sample "
+                "near the posterior, or tighter priors"
+            )
+        if k == most_steps:
+            break
+        w, v = np.linalg.eigh(hessian * np.outer(scale, scale))
+        slope = v.T @ (scale * g[0])
+        largest = np.abs(w).max()
+        decrement = float(np.sum(slope**2 / np.maximum(np.abs(w), 1e-8 * largest)))
+        while damping < _MOST_DAMPING:
+            move = -scale * (v @ (slope / (np.abs(w) + damping * largest)))
+            u_new, g_new = _mean(surface, (x + move)[None], rows)
+            if np.all(np.isfinite(g_new)) and u_new[0] <= u[0]:
+                break
+            damping *= 6
+        else:
+            return x, hessian
+        fell = float(u[0] - u_new[0])
+        x, u, g = x + move, u_new, g_new
+        damping = max(damping / 6, 1e-8)
+        if decrement < d if rows is not None else (fell < 0.01 and decrement < 0.1 * d):
+            break
+    return x, hessian
+
+
+def _mean(
+    surface: Surface, points: np.ndarray, rows: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """U and ∇U, on the full data or averaged over fixed batches."""
+    if rows is None:
+        return surface.full(points)
+    u, g = surface.batch(np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1)))
+    return u.reshape(len(points), -1).mean(axis=1), g.reshape(len(points), len(rows), -1).mean(
+        axis=1
+    )

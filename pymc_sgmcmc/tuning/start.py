@@ -1,0 +1,45 @@
+"""Step 1 of tuning: a jittered start, so that chains do not share one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+__all__ = ["jittered"]
+
+# Halvings of the jitter before the unjittered start is the only one left
+_MOST_HALVINGS = 10
+
+
+def jittered(
+    start: np.ndarray, rng: np.random.Generator, potential: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray | None:
+    """Move a start by up to one in each coordinate.
+
+    The jitter is halved until the potential and its gradient are finite and the potential is
+    not absurdly higher than at the start itself.
+
+    Parameters
+    ----------
+    start : ndarray
+        φ, shape (d,).
+    rng : numpy.random.Generator
+        The chain's.
+    potential : callable
+        Maps positions (P, d) to potentials (P,), infinite where a gradient is not finite.
+
+    Returns
+    -------
+    ndarray or None
+        The moved start, or None if the potential is not finite at the start itself.
+    """
+    jitter = rng.uniform(-1, 1, size=start.shape)
+    at_start = potential(start[None])[0]
+    if not np.isfinite(at_start):
+        return None
+    for k in range(_MOST_HALVINGS):
+        moved = start + jitter * 2.0**-k
+        if potential(moved[None])[0] <= 2 * abs(at_start) + 1000:
+            return moved
+    return start

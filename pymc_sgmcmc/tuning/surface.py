@@ -1,0 +1,89 @@
+"""What tuning asks of a posterior: its potential on the full data and on batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+
+__all__ = ["Gradients", "Surface", "TuningError", "antithetic", "mean_hessian"]
+
+Gradients = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Maps positions (P, d) to potentials (P,) and gradients (P, d)."""
+
+
+class TuningError(RuntimeError):
+    """A step of tuning failed; the message names it and what to try."""
+
+
+class Surface(Protocol):
+    """The potential at flat positions φ, as :class:`~pymc_sgmcmc.potential.Potential`."""
+
+    dimension: int
+    n_blocks: int
+    batch_size: int
+    precision: float
+    """Relative rounding error of the model's floats."""
+
+    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """U and ∇U of the full data."""
+
+    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Unbiased estimates of U and ∇U from one batch for each position."""
+
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Share of the full U and ∇U of one block of the data for each position."""
+
+    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draw batches."""
+
+
+def antithetic(rng: np.random.Generator, pairs: int, dimension: int) -> np.ndarray:
+    """Return standard normal vectors e and −e, shape (2 pairs, d), neighbours opposite."""
+    e = rng.standard_normal((pairs, dimension))
+    return np.stack([e, -e], axis=1).reshape(2 * pairs, dimension)
+
+
+def difference_step(surface: Surface) -> float:
+    """Step of central differences in units of a posterior sd: the cube root of rounding."""
+    return max(1e-3, 3 * surface.precision ** (1 / 3))
+
+
+def mean_hessian(
+    gradients: Callable[[np.ndarray, int], np.ndarray],
+    points: np.ndarray,
+    scale: np.ndarray,
+    step: float,
+) -> np.ndarray:
+    """Mean Hessian of U over positions, by central differences of gradients.
+
+    Parameters
+    ----------
+    gradients : callable
+        ``gradients(x, p)``: ∇U at positions x near ``points[p]``, shape (2d, d).
+    points : ndarray
+        Shape (P, d).
+    scale : ndarray
+        About one posterior sd of each coordinate, shape (d,).
+    step : float
+        Step of the differences in units of ``scale``.
+
+    Returns
+    -------
+    ndarray
+        Shape (d, d), symmetric; of the positions whose differences are all finite, and NaN
+        if there are none.
+    """
+    d = len(scale)
+    moves = np.diag(step * scale)
+    total, count = np.zeros((d, d)), 0
+    for p, x in enumerate(points):
+        g = gradients(np.concatenate([x + moves, x - moves]), p)
+        hessian = (g[:d] - g[d:]) / (2 * step * scale)[:, None]
+        if np.all(np.isfinite(hessian)):
+            total += hessian
+            count += 1
+    if not count:
+        return np.full((d, d), np.nan)
+    return (total + total.T) / (2 * count)

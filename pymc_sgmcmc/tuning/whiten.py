@@ -1,0 +1,186 @@
+"""Step 3 of tuning: centre and whitening from Hessians averaged over the bulk."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.surface import (
+    Surface,
+    TuningError,
+    antithetic,
+    difference_step,
+    mean_hessian,
+)
+
+__all__ = ["bulk_of_full_data", "bulk_of_minibatches", "inverse_root", "refined"]
+
+_LEAST_EIGENVALUE = 1e-8
+_STEP = 0.7
+_MOST_PASSES = 15
+_LEAST_ROUNDS = 3
+_SETTLED = 1.5
+
+# Rows times gradients for one mean Hessian; a gradient costs as much as some more rows
+_WORK = 1e7
+_ROWS_OF_OVERHEAD = 200
+
+
+def inverse_root(hessian: np.ndarray) -> np.ndarray:
+    """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude."""
+    d = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
+    w, v = np.linalg.eigh(hessian / np.outer(d, d))
+    w = np.maximum(np.abs(w), _LEAST_EIGENVALUE * np.abs(w).max())
+    root: np.ndarray = (v / np.sqrt(w)) / d[:, None]
+    return root
+
+
+def refined(root: np.ndarray, hessian: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return L with LL' = H⁻¹, no direction longer than twice its old length.
+
+    Where the Hessian averaged over the old L is near zero or negative, that L reached too far
+    for it to mean anything; all of it at once would reach farther still.
+
+    Returns
+    -------
+    root : ndarray
+        The new L.
+    change : float
+        Largest factor by which a direction's length changed.
+    """
+    w, v = np.linalg.eigh(root.T @ hessian @ root)
+    lengths = 1 / np.sqrt(np.maximum(w, 0.25))
+    change = float(np.max(np.maximum(lengths, 1 / lengths)))
+    return (root @ v) * lengths, change
+
+
+def bulk_of_full_data(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    points: int = 32,
+    rounds: int = 8,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Move centre and whitening from the mode to the bulk, each gradient on the full data.
+
+    The curvature at a mode says little of a skewed or hierarchical posterior; averaged over
+    m + Le it is that of the best Gaussian approximation.
+
+    Returns
+    -------
+    centre : ndarray
+        m, shape (d,).
+    root : ndarray
+        L, shape (d, d).
+    """
+    d, step = len(centre), difference_step(surface)
+    for k in range(rounds):
+        x = centre + antithetic(rng, points // 2, d) @ root.T
+        gradients = surface.full(x)[1]
+        x = x[np.all(np.isfinite(gradients), axis=1)]
+        found = mean_hessian(lambda y, _: surface.full(y)[1], x, _sds(root), step)
+        if not np.all(np.isfinite(found)):
+            # The bulk is narrower than the curvature at the centre says
+            root = root / 2
+            continue
+        root, change = refined(root, found)
+        slope = np.clip(root.T @ _finite_mean(gradients), -3, 3)
+        centre = centre - _STEP * root @ slope
+        if k >= _LEAST_ROUNDS - 1 and change < _SETTLED and slope @ slope < 0.1 * d:
+            break
+    return centre, root
+
+
+def bulk_of_minibatches(
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Move centre and whitening to the bulk, each gradient on one batch.
+
+    Returns
+    -------
+    centre : ndarray
+        m, shape (d,).
+    root : ndarray
+        L, shape (d, d).
+    """
+    root = _whiten(surface, centre, root, rng, _WORK)
+    for _ in range(3):
+        centre, form = _descend(surface, centre, root, rng)
+        if form <= 3:
+            break
+        root = _whiten(surface, centre, root, rng, _WORK)
+    root = _whiten(surface, centre, root, rng, 3 * _WORK)
+    centre, _ = _descend(surface, centre, root, rng)
+    return centre, root
+
+
+def _whiten(
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator, work: float
+) -> np.ndarray:
+    """Average Hessians of batches or, where it costs little more, of all blocks of the data.
+
+    A feature that few rows have is in few batches, and in each of them counts too much.
+    """
+    d, step = len(centre), difference_step(surface)
+    count = max(8, int(work / (2 * d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
+    if surface.n_blocks <= 2 * count:
+        count = surface.n_blocks
+
+        def gradients(x: np.ndarray, p: int) -> np.ndarray:
+            # Shares of the blocks add up; mean_hessian averages
+            return count * surface.block(x, p)[1]
+    else:
+        rows = surface.draw_rows(rng, count)
+
+        def gradients(x: np.ndarray, p: int) -> np.ndarray:
+            return surface.batch(x, np.repeat(rows[p : p + 1], len(x), axis=0))[1]
+
+    x = centre + antithetic(rng, (count + 1) // 2, d)[:count] @ root.T
+    hessian = mean_hessian(gradients, x, _sds(root), step)
+    if not np.all(np.isfinite(hessian)):
+        raise TuningError(
+            "the whitening met non-finite gradients all around the centre. Pass "
+            "scale='diagonal' or scale=None, or tighter priors"
+        )
+    return refined(root, hessian)[0]
+
+
+def _descend(
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """Step once for each pass over the data; return also the mean curvature along L."""
+    d, form, rate = len(centre), 1.0, _STEP
+    at, last, move = centre, np.inf, np.zeros(d)
+    for _ in range(_MOST_PASSES):
+        e = antithetic(rng, surface.n_blocks, d)
+        which = np.repeat(np.arange(surface.n_blocks), 2)
+        whitened = surface.block(at + e @ root.T, which)[1] @ root
+        whitened = np.where(np.isfinite(whitened), whitened, 0.0)
+        slope = whitened.reshape(-1, 2, d).mean(axis=1).sum(axis=0)
+        form = float(np.sum((whitened[::2] - whitened[1::2]) * e[::2]) / (2 * d))
+        size = float(slope @ slope)
+        if size > 2 * last:
+            # Along some direction the curvature is far larger than L says
+            rate /= 4
+            at = at - move + move / 4
+            move = move / 4
+            continue
+        last = size
+        if size < 0.02 * d:
+            break
+        move = -rate * root @ np.clip(slope, -10, 10)
+        at = at + move
+    return at, form
+
+
+def _sds(root: np.ndarray) -> np.ndarray:
+    """Conditional sds of N(0, LL'): along them a difference stays where the density is."""
+    inverse = np.linalg.pinv(root)
+    return np.asarray(1 / np.sqrt(np.sum(inverse**2, axis=0)))
+
+
+def _finite_mean(gradients: np.ndarray) -> np.ndarray:
+    finite = gradients[np.all(np.isfinite(gradients), axis=1)]
+    mean: np.ndarray = finite.mean(axis=0) if len(finite) else np.zeros(gradients.shape[1])
+    return mean
