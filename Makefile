@@ -56,9 +56,8 @@ notebooks: $(RUN)
 	done
 
 benchmarks: $(DEV)
-	@set -e; for script in benchmarks/*.py; do \
-	    echo "== $$script"; $(HEADLESS) $(BIN)/python "$$script"; \
-	done
+	$(BIN)/python tests/benchmarks/kernel.py
+	$(BIN)/python tests/benchmarks/accuracy.py
 
 clean:
 	rm -rf build dist docs/_build docs/_notebooks .mypy_cache .pytest_cache .ruff_cache

@@ -1,8 +1,9 @@
 """Stochastic-gradient MCMC for PyMC models, as step methods."""
 
-from pymc_sgmcmc import transforms
+from pymc_sgmcmc import diagnostics, transforms
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.blocks import Blocks, exp, sqrt
+from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.registry import register
 from pymc_sgmcmc.samplers.corvsgld import CoRVSGLD
@@ -11,19 +12,26 @@ from pymc_sgmcmc.samplers.msgnht import MSGNHT
 from pymc_sgmcmc.samplers.sgld import SGLD
 from pymc_sgmcmc.samplers.smld import SMLD
 from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.tuning.schedules import constant, polynomial
+from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.tuning.schedules import constant, cyclical, polynomial
 
 __all__ = [
     "FLA",
     "MSGNHT",
     "SGLD",
     "SMLD",
+    "SVRG",
     "Blocks",
     "CoRVSGLD",
+    "ControlVariates",
     "Noise",
+    "Plain",
+    "Policy",
     "SGMCMCStep",
     "__version__",
     "constant",
+    "cyclical",
+    "diagnostics",
     "exp",
     "polynomial",
     "sqrt",

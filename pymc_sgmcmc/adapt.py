@@ -7,6 +7,7 @@ import time
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,13 @@ from pymc_sgmcmc.engine import Engine
 from pymc_sgmcmc.gradients import SVRG, Plain
 from pymc_sgmcmc.potential import Potential
 from pymc_sgmcmc.runner import Runner
-from pymc_sgmcmc.tuning.check import Trial, settle
-from pymc_sgmcmc.tuning.plan import Estimator, Plan, Wishes, make_plan
+from pymc_sgmcmc.tuning.check import Trial, burn_in, settle
+from pymc_sgmcmc.tuning.plan import Estimator, Plan, Wishes, find_bulk, make_plan
 from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.tuning.schedules import constant
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Requested", "adapt", "anchor_gradient"]
 
@@ -34,6 +37,10 @@ _LONG = 5.0
 
 # Gradients in units of whitened coordinates and of their noise that no sane position has
 _FARTHEST = 10.0
+
+# Mean of the burn-in, in whitened coordinates, at which the centre was no centre
+_OFF_CENTRE = 2.5
+_MOST_CENTRES = 4
 
 # Coordinates of which the trials keep every draw
 _MOST_WATCHED = 1024
@@ -82,6 +89,7 @@ def adapt(
     scales: Sequence[np.ndarray],
     others: Sequence[np.ndarray],
     rng: np.random.Generator,
+    row_order: int,
     make_runner: Callable[[Adaptation, list[np.ndarray], list[np.ndarray]], Runner],
 ) -> Runner:
     """Tune a chain.
@@ -96,6 +104,8 @@ def adapt(
         The start, the scales of its coordinates, the values of what is not sampled.
     rng : numpy.random.Generator
         The chain's.
+    row_order : int
+        Seed of the order of the rows in the chain's batches.
     make_runner : callable
         Makes the runner of an adaptation, a position ψ and scales.
 
@@ -104,7 +114,7 @@ def adapt(
     SamplingError
         If the density is not finite at the start, or if a step of tuning fails.
     """
-    tuning = _Tuning(engine, requested, scales, others, rng)
+    tuning = _Tuning(engine, requested, scales, others, rng, row_order)
     try:
         return tuning.run(phi, make_runner)
     except TuningError as error:
@@ -121,15 +131,17 @@ class _Tuning:
         scales: Sequence[np.ndarray],
         others: Sequence[np.ndarray],
         rng: np.random.Generator,
+        row_order: int,
     ) -> None:
         self._engine = engine
         self._requested = requested
         self._scales = list(scales)
         self._others = list(others)
         self._rng = rng
-        self._row_order = int(rng.integers(2**31))
+        self._row_order = row_order
         self._began = time.perf_counter()
         self._surface: Potential | None = None
+        self._tables: list[Any] | None = None
 
     def run(
         self,
@@ -144,43 +156,70 @@ class _Tuning:
         start = jittered(flat, rng, self._potential)
         if start is None:
             raise SamplingError(engine.why_not_finite(phi, self._scales, self._others))
-        plan = make_plan(
-            surface, start, self._rescale, requested.policy, self._wishes(phi), rng,
-            self._report,
-        )  # fmt: skip
-        adaptation, psi = self._adaptation(surface, plan)
-        runner: Runner = engine.attempt(lambda: make_runner(adaptation, psi, self._scales))
-        chain = _TrialChain(runner, plan, rng, self._others, requested.step_size)
-        found = settle(
-            chain,
-            requested.policy,
-            plan.step_size,
-            thin=requested.thin or adaptation.thin,
-            fixed_step=requested.step_size is not None,
-            fixed_thin=requested.thin is not None,
-            report=self._report,
-        )
+        wishes, policy = self._wishes(phi), requested.policy
+        centre, root = find_bulk(surface, start, self._rescale, wishes.scale, rng, self._report)
+        schedule = requested.step_size
+        fixed = isinstance(schedule, constant)
+        warnings: list[str] = []
+        for attempt in range(_MOST_CENTRES):
+            plan = make_plan(
+                surface, centre, root, policy, wishes, rng, self._report,
+                without_replacement=engine.scheme.contiguous,
+            )  # fmt: skip
+            adaptation, psi = self._adaptation(surface, plan)
+            runner: Runner = engine.attempt(partial(make_runner, adaptation, psi, self._scales))
+            if schedule is not None and not fixed:
+                break
+            chain = _TrialChain(runner, plan, rng, self._others)
+            h = plan.step_size if schedule is None else schedule.h
+            self._report("burn-in")
+            h, seen = burn_in(chain, h, adaptation.thin, fixed_step=fixed)
+            offset = seen.mean(axis=0)
+            if (
+                np.abs(offset).max() < _OFF_CENTRE
+                or attempt == _MOST_CENTRES - 1
+                or plan.root is None
+                or len(offset) < surface.dimension
+            ):
+                break
+            # The chain has found where the density is: look again from there
+            self._report("a better centre")
+            moved = offset * plan.root if plan.root.ndim == 1 else plan.root @ offset
+            centre = plan.centre + moved
+            if root.ndim == 2:
+                centre, root = rewhitened(surface, centre, root, rng)
+        thin = adaptation.thin
+        if schedule is None or fixed:
+            found = settle(
+                chain,
+                policy,
+                h,
+                thin=thin,
+                fixed_step=fixed,
+                fixed_thin=requested.thin is not None,
+                report=self._report,
+            )
+            adaptation.step_size, thin = found.step_size, found.thin
+            warnings = found.warnings
+        adaptation.warnings = warnings
+        # A step size that moves cannot be checked by trials at one place of its schedule
+        adaptation.thin = thin
         runner.updates = 0
-        adaptation.thin = found.thin
-        adaptation.warnings = [*plan.warnings, *found.warnings]
-        if requested.step_size is None:
-            adaptation.step_size = found.step_size
         self._log(plan, adaptation)
         return runner
 
     def _make_surface(self, flat: np.ndarray) -> None:
-        self._surface = self._engine.potential()
+        self._surface, self._tables = self._engine.potential(), None
         self._fix()
         self._surface.full(flat[None])
 
     def _fix(self) -> None:
         engine = self._engine
         assert self._surface is not None
-        if not hasattr(self, "_tables"):
-            self._data = engine.data()
-            self._tables = engine.tables(self._row_order, "shuffled")
+        if self._tables is None:
+            self._tables = [*engine.data(), *engine.tables(self._row_order, "shuffled")]
         variable = engine.place([np.asarray(x) for x in [*self._scales, *self._others]])
-        self._surface.set_fixed([*variable, *self._data, *self._tables])
+        self._surface.set_fixed([*variable, *self._tables])
 
     def _potential(self, points: np.ndarray) -> np.ndarray:
         assert self._surface is not None
@@ -213,6 +252,7 @@ class _Tuning:
             root=root,
             step_size=plan.step_size,
             batches=plan.batches,
+            thin=self._requested.thin or 20,
             refresh=plan.gradient.refresh if isinstance(plan.gradient, SVRG) else None,
         )
         whitening = adaptation.whitening()
@@ -263,13 +303,11 @@ class _TrialChain:
         plan: Plan,
         rng: np.random.Generator,
         others: list[np.ndarray],
-        schedule: Any,
     ) -> None:
         self._runner = runner
         self._plan = plan
         self._rng = rng
         self._others = others
-        self._schedule = schedule
         self._start = [np.asarray(x) for x in runner.psi]
         size = sum(x.size for x in self._start)
         self._watched = np.linspace(0, size - 1, min(size, _MOST_WATCHED)).astype(int)
@@ -282,10 +320,9 @@ class _TrialChain:
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
         runner, unit = self._runner, self._plan.unit
         start = self._flat(self._start)
-        h = step_size if self._schedule is None else self._schedule
         psi, gradient, rejected = [], [], 0
         for _ in range(draws):
-            draw = runner.advance(h, thin, self._others)
+            draw = runner.advance(step_size, thin, self._others)
             psi.append((self._flat(runner.psi) - start) / unit)
             gradient.append(self._flat(draw.gradient) * unit)
             rejected += draw.rejected

@@ -82,6 +82,7 @@ class Engine:
         self.dimension = sum(x.size for x in phi)
         self._transitions: dict[Any, Transition] = {}
         self._potential: Potential | None = None
+        self._laid_out: tuple[Any, list[Any]] | None = None
 
     def is_stale(self) -> bool:
         """Whether the model's data were set anew since they were read."""
@@ -193,8 +194,18 @@ class Engine:
         return self.place(list(self.posterior.data.values()))
 
     def tables(self, row_order: int, scheme: str | None = None) -> list[Any]:
-        """Return the rows as a batch scheme lays them out, placed."""
-        arrange = (BATCH_SCHEMES[scheme] if scheme else self.scheme).arrange
+        """Return the rows as a batch scheme lays them out, placed.
+
+        What was laid out last is kept: tuning and sampling read the same copy of the data.
+        """
+        used = BATCH_SCHEMES[scheme] if scheme else self.scheme
+        key = self.backend, row_order, used.contiguous
+        if self._laid_out is None or self._laid_out[0] != key:
+            self._laid_out = None
+            self._laid_out = key, self._lay_out(row_order, used.arrange)
+        return self._laid_out[1]
+
+    def _lay_out(self, row_order: int, arrange: Callable[..., np.ndarray]) -> list[Any]:
         return self.place([
             arrange(array, np.random.default_rng([row_order, i]), batch.batch_size)
             for i, (batch, arrays) in enumerate(
@@ -208,13 +219,10 @@ class Engine:
     ) -> list[np.ndarray]:
         """Draw the batches of a call, for each minibatch."""
         count = updates + transition.fresh
-        draws = [
-            self.scheme.draw(rng, len(arrays[0]), batch.batch_size, count * transition.batches)
+        return [
+            self.scheme.draw(rng, len(arrays[0]), batch.batch_size, count, transition.batches)
             for batch, arrays in zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
         ]
-        if transition.batches == 1:
-            return draws
-        return [x.reshape(count, transition.batches, *x.shape[1:]) for x in draws]
 
     # ------------------------------------------------------------------ errors
 

@@ -197,9 +197,12 @@ class BatchScheme(Protocol):
         """Lay the rows out for the draws to come; the same ``rng`` gives the same order."""
 
     def draw(
-        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
-        """Draw the batches of ``updates`` updates."""
+        """Draw the batches of ``updates`` updates, ``batches`` for each.
+
+        The second dimension, that of ``batches``, is left out where it is 1.
+        """
 
 
 class Shuffled:
@@ -216,10 +219,18 @@ class Shuffled:
         return array[np.concatenate([order, order[: batch_size - 1]])]
 
     def draw(
-        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
-        """Return offsets, shape (updates,)."""
-        return _row_numbers(rng, rows, updates)
+        """Return offsets, shape (updates,) or (updates, batches).
+
+        Several batches are neighbours, which share no rows until they have all: together
+        they are as quiet as one batch of their joint size.
+        """
+        first = _row_numbers(rng, rows, updates)
+        if batches == 1:
+            return first
+        steps = np.arange(batches, dtype=np.int64) * batch_size
+        return ((first[:, None] + steps) % rows).astype(np.int32)
 
 
 class Random:
@@ -232,10 +243,11 @@ class Random:
         return array
 
     def draw(
-        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
-        """Return row indices, shape (updates, batch_size)."""
-        return _row_numbers(rng, rows, (updates, batch_size))
+        """Return row indices, shape (updates, batch_size) or (updates, batches, batch_size)."""
+        drawn = _row_numbers(rng, rows, (updates * batches, batch_size))
+        return drawn if batches == 1 else drawn.reshape(updates, batches, batch_size)
 
 
 BATCH_SCHEMES: dict[str, BatchScheme] = {"shuffled": Shuffled(), "random": Random()}

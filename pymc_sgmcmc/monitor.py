@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -33,14 +33,17 @@ class Monitor(Comparable):
         Draws to come in all.
     seen : int
         Draws so far.
+    counts : ndarray
+        Finite draws in each of ten consecutive parts.
     sums : ndarray or None
-        Of ψ_i ĝ_i, ψ_i and ĝ_i in ten consecutive parts, shape (10, 3, d), d at most 1024.
+        Of ψ_i ĝ_i, ψ_i and ĝ_i in these parts, shape (10, 3, d), d at most 1024.
     noise : float
         Sum of the noise ratios.
     """
 
     draws: int
     seen: int = 0
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(_PARTS, dtype=int))
     sums: np.ndarray | None = None
     noise: float = 0.0
 
@@ -49,21 +52,21 @@ class Monitor(Comparable):
         x, g = watched(psi), watched(gradient)
         if self.sums is None:
             self.sums = np.zeros((_PARTS, 3, len(x)))
+        k = min(self.seen * _PARTS // max(self.draws, 1), _PARTS - 1)
+        self.seen += 1
         if not (np.all(np.isfinite(g)) and np.isfinite(noise_ratio)):
-            self.seen += 1  # next to a rejected update
-            return
-        part = self.sums[self.seen * _PARTS // max(self.draws, 1)]
+            return  # next to a rejected update
+        self.counts[k] += 1
+        part = self.sums[k]
         part[0] += x * g
         part[1] += x
         part[2] += g
-        self.seen += 1
         self.noise += noise_ratio
 
     def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each coordinate's temperature and its standard error."""
         assert self.sums is not None
-        counts = np.bincount(np.arange(self.draws) * _PARTS // self.draws, minlength=_PARTS)
-        means = self.sums / counts[:, None, None]
+        means = self.sums / self.counts[:, None, None]
         # About the overall mean: far from the origin the parts' own means are noise
         centre = means[:, 1].mean(axis=0)
         parts = means[:, 0] - centre * means[:, 2]
@@ -72,13 +75,15 @@ class Monitor(Comparable):
     def warnings(self) -> list[str]:
         """Return what is off and what to do, in sentences."""
         found: list[str] = []
-        if self.sums is None or self.draws < 10 * _PARTS or self.seen < self.draws:
+        if self.sums is None or self.seen < max(self.draws, 10 * _PARTS):
+            return found
+        if self.counts.min() < 5:
             return found
         mean, error = self.temperatures()
         allowed = student_t.ppf(1 - 0.005 / len(mean), _PARTS - 1)
         off = np.abs(mean - 1) > _LARGEST_ERROR + allowed * error
         all_of_them = abs(mean.mean() - 1) > _LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
-        noise = self.noise / self.seen
+        noise = self.noise / self.counts.sum()
         if np.any(off) or all_of_them:
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
             shown = worst if np.any(off) else float(mean.mean())

@@ -40,6 +40,8 @@ class Noise:
         self._dtypes = dtypes
         self._sizes = [int(np.prod(shape)) for shape in shapes]
         self._dtype = str(np.result_type(*dtypes))
+        self._filled = 0
+        self._kinds: list[str] = []
         self._buffers: list[np.ndarray] = []
         self.requests: dict[str, list[TensorVariable]] = {}
 
@@ -47,6 +49,7 @@ class Noise:
         # One flat vector for all blocks: a single call of the generator fills it
         flat = pt.tensor(kind, dtype=self._dtype, shape=(sum(self._sizes),))
         self.requests.setdefault(kind, []).append(flat)
+        self._filled = 0
         ends = np.cumsum(self._sizes)
         return Blocks(
             flat[end - size : end].reshape(shape).astype(dtype)
@@ -104,11 +107,12 @@ class Noise:
         The arrays are filled anew by the next call: fresh memory for millions of numbers
         would cost as much as the numbers.
         """
-        size = (updates, sum(self._sizes))
-        kinds = [kind for kind, _ in self.flat_requests()]
-        if [buffer.shape for buffer in self._buffers] != [size] * len(kinds):
-            self._buffers = [np.empty(size, dtype=self._dtype) for _ in kinds]
-        for kind, buffer in zip(kinds, self._buffers, strict=True):
+        if self._filled != updates:
+            self._filled = updates
+            self._kinds = [kind for kind, _ in self.flat_requests()]
+            size = (updates, sum(self._sizes))
+            self._buffers = [np.empty(size, dtype=self._dtype) for _ in self._kinds]
+        for kind, buffer in zip(self._kinds, self._buffers, strict=True):
             _FILL[kind](rng, buffer)
         return self._buffers
 

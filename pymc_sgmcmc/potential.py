@@ -193,8 +193,10 @@ class Potential:
                 np.repeat(part, self.n_blocks, axis=0),
                 np.tile(np.arange(self.n_blocks), len(part)),
             )
-            total[start : start + portion] = u.reshape(len(part), -1).sum(axis=1)
-            gradient[start : start + portion] = g.reshape(len(part), self.n_blocks, -1).sum(axis=1)
+            blocks = len(part), self.n_blocks
+            with np.errstate(invalid="ignore", over="ignore"):
+                total[start : start + portion] = u.reshape(blocks).sum(axis=1)
+                gradient[start : start + portion] = g.reshape(*blocks, -1).sum(axis=1)
         return total, gradient
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -165,11 +165,12 @@ class Runner:
             h, total, last = self._step_sizes(step_size, each)
             batches = engine.draw_batches(self.batch_rng, transition, each)
             noise = transition.noise.draw(self.noise_rng, each)
-            self.psi, self.extra, values, gradient, statistics = transition(
+            self.psi, self.extra, values, gradient, measured = transition(
                 self.psi, self.extra, h, batches, noise, fixed
             )
-            rejected += int(statistics["rejected_updates"])
+            rejected += int(measured[-1])
             weight += total
+        statistics = dict(zip(transition.statistic_names, measured, strict=True))
         statistics["step_size"] = last
         return Draw(values, gradient, statistics, rejected, weight)
 

@@ -36,7 +36,7 @@ from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.runner import Draw, Runner
 from pymc_sgmcmc.transition import Extra, Gradient
 from pymc_sgmcmc.tuning.policy import Policy
-from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule, constant, step_sizes
+from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule, constant, explores, step_sizes
 from pymc_sgmcmc.tuning.start import jittered
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
@@ -332,6 +332,8 @@ class SGMCMCStep(BlockedStep):
         h: Any = adaptation.step_size if schedule is None else schedule
         if isinstance(h, constant):
             h = h.h
+        while explores(schedule, runner.updates):
+            runner.advance(h, adaptation.thin, others)
         draw = runner.advance(h, adaptation.thin, others)
         self.values = [np.array(value) for value in draw.values]
         self.draw += 1
@@ -525,7 +527,16 @@ class SGMCMCStep(BlockedStep):
         """Start a chain: tuned where the user left anything to tuning."""
         phi, scales = engine.express(point)
         if not self.requested.is_complete():
-            return adapt(engine, self.requested, phi, scales, others, self.rng, self._make_runner)
+            return adapt(
+                engine,
+                self.requested,
+                phi,
+                scales,
+                others,
+                self.rng,
+                self.row_order,
+                self._make_runner,
+            )
         assert self.requested.thin is not None and self.requested.batches != "auto"
         scale, adaptation = (
             self.requested.scale,

@@ -197,7 +197,8 @@ class Transition:
         )
         statistics["rejected_updates"] = pt.sum(rejected.astype(step_size.dtype))
         self.statistic_names = list(statistics)
-        self._counts = len(psi), len(old) - len(psi), len(values), len(gradient)
+        counts = len(psi), len(old) - len(psi), len(values), len(gradient)
+        self._ends = np.cumsum(counts).tolist()
         # One output: a scalar of JAX costs as much to fetch as a vector
         joined = pt.stack([scalar.astype(step_size.dtype) for scalar in statistics.values()])
         self._function = _compile(
@@ -284,7 +285,7 @@ class Transition:
         batches: list[np.ndarray],
         noise: list[np.ndarray],
         fixed: list[Any],
-    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], list[Any], dict[str, float]]:
+    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], list[Any], list[float]]:
         """Run the updates.
 
         Parameters
@@ -309,21 +310,18 @@ class Transition:
             PyMC's value variables at the new position, in arrays of the backend.
         gradient : list
             An estimate of ∇U at the new position, independent of how it was reached.
-        statistics : dict of float
-            Statistics of the draw.
+        statistics : list of float
+            Statistics of the draw, as in ``statistic_names``; the last are the rejected updates.
         """
         further = [part for parts in extra.values() for part in parts]
         outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fixed)
-        n_psi, n_further, n_values, n_gradient = self._counts
-        n_state = n_psi + n_further
-        n_point = n_state + n_values
-        statistics = np.asarray(outputs[-1]).tolist()
+        a, b, c, d = self._ends
         return (
-            outputs[:n_psi],
-            {name: list(parts) for name, parts in self._split(outputs[n_psi:n_state])},
-            outputs[n_state:n_point],
-            outputs[n_point : n_point + n_gradient],
-            dict(zip(self.statistic_names, statistics, strict=True)),
+            outputs[:a],
+            {name: list(parts) for name, parts in self._split(outputs[a:b])},
+            outputs[b:c],
+            outputs[c:d],
+            np.asarray(outputs[-1]).tolist(),
         )
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -392,4 +390,5 @@ def _compile(
         **kwargs,
     )
     function.trust_input = True
-    return function
+    # What PyTensor wraps around JAX's function costs as much as several updates
+    return getattr(function.vm, "jit_fn", function) if backend == "jax" else function

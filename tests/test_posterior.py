@@ -17,6 +17,7 @@ import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
 from pymc_sgmcmc.posterior import Posterior
+from pymc_sgmcmc.testing import UNTUNED
 
 # The same numbers, added in another order
 RTOL = 1e-12
@@ -235,7 +236,7 @@ def test_data_set_anew_are_seen_by_the_next_run(container):
     with pm.Model():
         data = container(np.full(80, 1.0))
         pm.Normal("y", pm.Normal("mean", 0.0, 10.0), 1.0, observed=data)
-        step = sg.CoRVSGLD(step_size=1e-2, **{**sg.testing.UNTUNED, "thin": 50})
+        step = sg.CoRVSGLD(step_size=1e-2, **{**UNTUNED, "thin": 50})
         means = []
         for new in [np.full(80, 1.0), np.full(80, -3.0), np.full(90, 7.0)]:
             data.set_value(new)

@@ -79,7 +79,7 @@ class FLA(SGMCMCStep):
 
     def policy(self) -> Policy:
         """Return that of a first-order method; at α < 2 there are no temperatures to check."""
-        return Policy(step_size=0.04, adapted=False, second_moments=self.alpha == 2)
+        return Policy(step_size=0.04, second_moments=self.alpha == 2)
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         r""":math:`h c_\alpha \sigma^2 / (2 - h c_\alpha)`, of the Gaussian part."""

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import math
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
-from pymc_sgmcmc.tuning.gradient_noise import measured_noise
+from pymc_sgmcmc.tuning.gradient_noise import GradientNoise, measured_noise
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 
-__all__ = ["Plan", "Wishes", "make_plan"]
+__all__ = ["Plan", "Wishes", "find_bulk", "make_plan"]
 
 LARGEST_DENSE = 512
 _LARGEST_NEWTON = 128
-_MOST_ROWS = 20_000
 
 Estimator = Plain | ControlVariates | SVRG
 
@@ -67,8 +64,6 @@ class Plan:
         The coordinates' step sizes over the largest, shape (d,).
     unit : float
         Scale of the narrowest direction in the chain's coordinates, 1 where they are whitened.
-    warnings : list of str
-        What looked wrong.
     """
 
     centre: np.ndarray
@@ -79,29 +74,27 @@ class Plan:
     step_size: float
     relative: np.ndarray
     unit: float
-    warnings: list[str]
 
 
 def make_plan(
     surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
+    centre: np.ndarray,
+    root: np.ndarray,
     policy: Policy,
     wishes: Wishes,
     rng: np.random.Generator,
     report: Callable[[str], None],
+    *,
+    without_replacement: bool = True,
 ) -> Plan:
-    """Find centre, whitening, estimator, number of batches and step size.
+    """Choose estimator, number of batches and step size.
 
     Parameters
     ----------
     surface : Surface
         The potential.
-    start : ndarray
-        φ, shape (d,).
-    rescale : callable
-        Maps positions (P, d) to the coordinates whose scales fit the first of them, in which
-        the surface is from then on.
+    centre, root : ndarray
+        m and L of the bulk; of L the diagonal where that is all.
     policy : Policy
         Of the algorithm.
     wishes : Wishes
@@ -110,10 +103,9 @@ def make_plan(
         The chain's.
     report : callable
         Is told the name of each step.
+    without_replacement : bool
+        Whether the batches that are averaged share no rows.
     """
-    warnings: list[str] = []
-    batch_size = surface.batch_size
-    centre, root = _bulk(surface, start, rescale, wishes.scale, rng, report, warnings)
     unit = 1.0
     if wishes.scale is None:
         # Coordinates stay as they are, and steps are those that the narrowest direction needs
@@ -124,16 +116,14 @@ def make_plan(
     d = len(centre)
     gradient: Estimator = Plain()
     batches, variance = 1, np.zeros(d)
-    if batch_size:
+    if surface.batch_size:
         report("gradient noise")
         noise = measured_noise(surface, centre, root, rng)
         if noise.rotation is not None:
             root = root @ noise.rotation
-        gradient, variance = _estimator(wishes.gradient, noise.plain, noise.controlled)
-        batches = wishes.batches if isinstance(wishes.batches, int) else _enough(
-            variance.max() * unit**2 / policy.noise, surface.n_blocks, batch_size
-        )  # fmt: skip
-        variance = variance / batches
+        gradient, batches, variance = _estimator(
+            wishes, noise, policy, unit, surface.n_blocks, without_replacement
+        )
     h = np.full(d, policy.step_size)
     if policy.widening is not None:
         h = np.minimum(h, policy.widening / np.maximum(variance * unit**2, 1e-300))
@@ -149,20 +139,42 @@ def make_plan(
         step_size=float(h.max()),
         relative=h / h.max(),
         unit=unit,
-        warnings=warnings,
     )
 
 
-def _bulk(
+def find_bulk(
     surface: Surface,
     start: np.ndarray,
     rescale: Callable[[np.ndarray], np.ndarray],
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
-    warnings: list[str],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Centre and whitening of the bulk, the latter a matrix or a diagonal."""
+    """Find centre and whitening of the bulk.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    start : ndarray
+        φ, shape (d,).
+    rescale : callable
+        Maps positions (P, d) to the coordinates whose scales fit the first of them, in which
+        the surface is from then on.
+    scale : str, ndarray or None
+        The user's wish.
+    rng : numpy.random.Generator
+        The chain's.
+    report : callable
+        Is told the name of each step.
+
+    Returns
+    -------
+    centre : ndarray
+        m, shape (d,).
+    root : ndarray
+        L, shape (d, d), or its diagonal, shape (d,).
+    """
     d, batch_size = len(start), surface.batch_size
     dense = d <= LARGEST_DENSE
     report("rough centre")
@@ -176,13 +188,7 @@ def _bulk(
         _, hessian = newton(surface, centre, rows, most_steps=0)
         root = inverse_root(hessian)
     else:
-        centre, sd, last = diagonal_gaussian(surface, start, rng)
-        if last > 1:
-            warnings.append(
-                "the search for a centre did not settle (last step "
-                f"{last:.1f} squared sds): the posterior may have no centre, as centred "
-                "hierarchies and funnels have none. Write them non-centred, or use NUTS"
-            )
+        centre, sd = diagonal_gaussian(surface, start, rng)
         centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
         root = np.abs(above - below) / 2
         if not dense:
@@ -199,21 +205,37 @@ def _bulk(
 
 
 def _estimator(
-    wish: str | Estimator, plain: np.ndarray, controlled: np.ndarray
-) -> tuple[Estimator, np.ndarray]:
-    if isinstance(wish, Plain):
-        return wish, plain
-    if isinstance(wish, ControlVariates):
-        return wish, controlled
+    wishes: Wishes,
+    noise: GradientNoise,
+    policy: Policy,
+    unit: float,
+    n_blocks: int,
+    without_replacement: bool,
+) -> tuple[Estimator, int, np.ndarray]:
+    """Return the estimator and the K for which an effective draw costs least."""
+    wish = wishes.gradient
+    # An anchor of SVRG is a draw itself: two independent distances in place of one
+    choices: list[tuple[Estimator, np.ndarray, int]] = []
+    if wish == "auto" or isinstance(wish, Plain):
+        choices.append((Plain(), noise.plain, 1))
+    if wish == "auto" or isinstance(wish, ControlVariates):
+        choices.append((ControlVariates(), noise.controlled, 2))
     if isinstance(wish, SVRG):
-        # The anchor is a draw itself: two independent distances in place of one
-        return wish, 2 * controlled
-    if controlled.max() < plain.max() / 2:
-        return ControlVariates(), controlled
-    return Plain(), plain
-
-
-def _enough(ratio: float, n_blocks: int, batch_size: int) -> int:
-    """K batches for a variance that is ``ratio`` times too large."""
-    most = max(1, min(n_blocks // 4, _MOST_ROWS // batch_size))
-    return int(min(max(1, math.ceil(ratio)), most)) if math.isfinite(ratio) else most
+        choices.append((wish, 2 * noise.controlled, 2))
+    counts = np.unique(np.geomspace(1, n_blocks, 40).round().astype(int))
+    if isinstance(wishes.batches, int):
+        counts = np.array([wishes.batches])
+    # K blocks without common rows are quieter than K independent ones, all of them exact
+    left = np.maximum(1 - counts / n_blocks, 0) / (1 - 1 / n_blocks) if n_blocks > 1 else 0.0
+    factor = (left if without_replacement else 1.0) / counts
+    best: tuple[float, Estimator, int, np.ndarray] | None = None
+    for estimator, variance, gradients in choices:
+        largest = variance.max() * unit**2 * factor
+        slowest = np.minimum(1.0, policy.noise / np.maximum(largest, 1e-300))
+        # Noise above the bound costs time, where it lowers the step size, and accuracy
+        cost = gradients * counts / slowest**2
+        k = int(np.argmin(cost))
+        if best is None or cost[k] < best[0]:
+            best = cost[k], estimator, int(counts[k]), variance * factor[k]
+    assert best is not None
+    return best[1:]

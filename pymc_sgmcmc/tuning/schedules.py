@@ -7,9 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_sgmcmc.arguments import positive
+from pymc_sgmcmc.arguments import positive, positive_int
 
-__all__ = ["Schedule", "as_schedule", "constant", "polynomial", "step_sizes"]
+__all__ = [
+    "Schedule",
+    "as_schedule",
+    "constant",
+    "cyclical",
+    "explores",
+    "polynomial",
+    "step_sizes",
+]
 
 Schedule = Callable[[np.ndarray], np.ndarray]
 """Maps the numbers of updates t = 0, 1, ... of a chain to their step sizes."""
@@ -94,6 +102,66 @@ class polynomial:
     def __call__(self, t: np.ndarray) -> np.ndarray:
         """Step sizes of the updates number ``t``."""
         return np.asarray(self.a * (self.b + t) ** -self.gamma)
+
+
+@dataclass(frozen=True)
+class cyclical:
+    r"""The step size :math:`h_t = h_0 (1 + \cos \pi r) / 2`, r = (t mod P) / P.
+
+    Each cycle begins with long steps that find another mode and ends with short ones that
+    sample it [1]_. Draws are recorded in the second part of a cycle only; they count with
+    their ``weight``.
+
+    Parameters
+    ----------
+    h0 : float
+        Largest step size; positive.
+    period : int
+        P, updates in a cycle; several times ``thin``.
+    exploration : float
+        Share of a cycle that is not recorded, 0 ≤ exploration < 1.
+
+    Raises
+    ------
+    ValueError
+        If an argument is outside its range.
+
+    References
+    ----------
+    .. [1] Zhang, Li, Zhang, Chen, Wilson (2020). Cyclical stochastic gradient MCMC for
+       Bayesian deep learning. ICLR.
+
+    Examples
+    --------
+    >>> cyclical(h0=0.5, period=4)(np.arange(5)).round(3)
+    array([0.5  , 0.427, 0.25 , 0.073, 0.5  ])
+    """
+
+    h0: float
+    period: int
+    exploration: float = 0.8
+
+    def __post_init__(self) -> None:
+        positive("cyclical's h0", self.h0, usual=0.5)
+        positive_int("cyclical's period", self.period, usual=2000)
+        if not 0 <= self.exploration < 1:
+            raise ValueError(
+                "cyclical's exploration must lie in 0 <= exploration < 1, such as 0.8, got "
+                f"{self.exploration!r}."
+            )
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Step sizes of the updates number ``t``."""
+        return np.asarray(self.h0 * (1 + np.cos(np.pi * (t % self.period) / self.period)) / 2)
+
+    def explores(self, t: int) -> bool:
+        """Whether the draw that begins with update ``t`` is not to be recorded."""
+        return t % self.period < self.exploration * self.period
+
+
+def explores(schedule: Schedule | None, t: int) -> bool:
+    """Whether a schedule lets update ``t`` explore, which no draw shall record."""
+    return isinstance(schedule, cyclical) and schedule.explores(t)
 
 
 def as_schedule(step_size: float | str | Schedule) -> Schedule:

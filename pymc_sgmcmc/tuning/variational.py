@@ -12,10 +12,14 @@ _PAIRS = 8
 _EPOCHS = 30
 _LEAST_STEPS = 200
 
+# Moves of the first steps in sds: the curvature at a start may say little
+_FIRST = 50
+_FIRST_MOVES = 30
+
 
 def diagonal_gaussian(
     surface: Surface, start: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, float]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Fit mean and precision of an independent Gaussian by natural gradients.
 
     Each step takes antithetic pairs x ± σe, each pair with a batch of its own: the mean of
@@ -34,35 +38,35 @@ def diagonal_gaussian(
     -------
     mean, sd : ndarray
         Shape (d,).
-    last : float
-        Mean squared last step in units of the sds: well below 1 where it has settled.
     """
     d = len(start)
     x, v = start.copy(), np.zeros(d)
-    sd, precision, last = np.full(d, 1e-3), np.zeros(d), np.inf
+    sd, precision = np.full(d, 1e-3), np.zeros(d)
     pairs = _PAIRS if surface.n_blocks > 1 or d < 5000 else 1
     steps = max(_LEAST_STEPS, _EPOCHS * surface.n_blocks // pairs)
-    settled = 0
+    settled, total, count = 0, np.zeros(d), 0
     for k in range(steps):
         e = antithetic(rng, pairs, d)
         rows = np.repeat(surface.draw_rows(rng, pairs), 2, axis=0)
         _, g = surface.batch(x + sd * e, rows)
         if not np.all(np.isfinite(g)):
             sd, v = sd / 2, np.zeros(d)
-            x = x if k else start
             continue
         mean = g.mean(axis=0)
         curvature = ((g[::2] - g[1::2]) * e[::2]).mean(axis=0) / (2 * sd)
         weight = 0.3 if k else 1.0
         precision = (1 - weight) * precision + weight * np.maximum(curvature, 0)
-        floor = 1e-12 * precision.max() + 1e-300
-        sd = np.minimum(1 / np.sqrt(np.maximum(precision, floor)), 3 * sd)
-        move = mean * sd**2
-        # At first sd is far below the posterior's: such steps are short, not wrong
-        v = 0.7 * v - 0.18 * np.clip(move, -3 * sd, 3 * sd) if k < 50 else 0.7 * v - 0.18 * move
+        bounded = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
+        sd = np.minimum(1 / np.sqrt(bounded), 3 * sd)
+        # While sd is still far below the posterior's, steps are short, not wrong
+        move, most = mean * sd**2, _FIRST_MOVES * sd if k < _FIRST else np.inf
+        v = 0.7 * v - 0.18 * np.clip(move, -most, most)
         x = x + v
-        last = float(np.mean((mean * sd) ** 2))
-        settled = settled + 1 if last < 0.01 else 0
+        if k >= steps // 2:
+            total, count = total + x, count + 1
+        # Not in units of sd, with which a step would always look short at first
+        settled = settled + 1 if np.mean(mean**2 / bounded) < 0.01 else 0
         if settled >= 3:
-            break
-    return x, sd, last
+            return x, sd
+    # Gradient noise keeps x on the move, about the centre
+    return (total / count if count else x), sd

@@ -12,16 +12,24 @@ from pymc_sgmcmc.tuning.surface import (
     mean_hessian,
 )
 
-__all__ = ["bulk_of_full_data", "bulk_of_minibatches", "inverse_root", "refined"]
+__all__ = ["bulk_of_full_data", "bulk_of_minibatches", "inverse_root", "refined", "rewhitened"]
 
 _LEAST_EIGENVALUE = 1e-8
 _STEP = 0.7
-_MOST_PASSES = 15
-_LEAST_ROUNDS = 3
+_MOST_PASSES = 30
+_MOST_MOVES = 3
+_MOST_WHITENINGS = 2
+
+# A centre off by more in some direction costs noise of control variates, in sds
+_NEAR = 0.3
+
+# Largest factor by which a length may still change, and for how many rounds
 _SETTLED = 1.5
+_SETTLED_ROUNDS = 3
 
 # Rows times gradients for one mean Hessian; a gradient costs as much as some more rows
-_WORK = 1e7
+_WORK = 4e6
+_LAST_WORK = 3e7
 _ROWS_OF_OVERHEAD = 200
 
 
@@ -60,7 +68,7 @@ def bulk_of_full_data(
     rng: np.random.Generator,
     *,
     points: int = 32,
-    rounds: int = 8,
+    rounds: int = 10,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Move centre and whitening from the mode to the bulk, each gradient on the full data.
 
@@ -75,8 +83,11 @@ def bulk_of_full_data(
         L, shape (d, d).
     """
     d, step = len(centre), difference_step(surface)
-    for k in range(rounds):
-        x = centre + antithetic(rng, points // 2, d) @ root.T
+    settled = 0
+    for _ in range(rounds):
+        # Few points while the whitening is still on its way
+        count = points if settled else points // 4
+        x = centre + antithetic(rng, count // 2, d) @ root.T
         gradients = surface.full(x)[1]
         x = x[np.all(np.isfinite(gradients), axis=1)]
         found = mean_hessian(lambda y, _: surface.full(y)[1], x, _sds(root), step)
@@ -87,7 +98,9 @@ def bulk_of_full_data(
         root, change = refined(root, found)
         slope = np.clip(root.T @ _finite_mean(gradients), -3, 3)
         centre = centre - _STEP * root @ slope
-        if k >= _LEAST_ROUNDS - 1 and change < _SETTLED and slope @ slope < 0.1 * d:
+        near = change < (_SETTLED if settled else 2 * _SETTLED) and slope @ slope < 0.1 * d
+        settled = settled + 1 if near else 0
+        if settled == _SETTLED_ROUNDS:
             break
     return centre, root
 
@@ -104,27 +117,39 @@ def bulk_of_minibatches(
     root : ndarray
         L, shape (d, d).
     """
-    root = _whiten(surface, centre, root, rng, _WORK)
-    for _ in range(3):
+    for _ in range(_MOST_MOVES):
+        for _ in range(_MOST_WHITENINGS):
+            root, change = _whiten(surface, centre, root, rng, _WORK)
+            if change < 2:
+                break
+        before = centre
         centre, form = _descend(surface, centre, root, rng)
-        if form <= 3:
+        if form <= 3 and np.abs(np.linalg.solve(root, centre - before)).max() < 3:
             break
-        root = _whiten(surface, centre, root, rng, _WORK)
-    root = _whiten(surface, centre, root, rng, 3 * _WORK)
+    root, _ = _whiten(surface, centre, root, rng, _LAST_WORK)
     centre, _ = _descend(surface, centre, root, rng)
     return centre, root
 
 
+def rewhitened(
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return centre and whitening for a centre that the chain itself has found."""
+    if surface.batch_size:
+        return centre, _whiten(surface, centre, root, rng, _LAST_WORK)[0]
+    return bulk_of_full_data(surface, centre, root, rng, rounds=3)
+
+
 def _whiten(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator, work: float
-) -> np.ndarray:
+) -> tuple[np.ndarray, float]:
     """Average Hessians of batches or, where it costs little more, of all blocks of the data.
 
     A feature that few rows have is in few batches, and in each of them counts too much.
     """
     d, step = len(centre), difference_step(surface)
     count = max(8, int(work / (2 * d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
-    if surface.n_blocks <= 2 * count:
+    if surface.n_blocks <= 1.5 * count:
         count = surface.n_blocks
 
         def gradients(x: np.ndarray, p: int) -> np.ndarray:
@@ -143,7 +168,7 @@ def _whiten(
             "the whitening met non-finite gradients all around the centre. Pass "
             "scale='diagonal' or scale=None, or tighter priors"
         )
-    return refined(root, hessian)[0]
+    return refined(root, hessian)
 
 
 def _descend(
@@ -167,7 +192,7 @@ def _descend(
             move = move / 4
             continue
         last = size
-        if size < 0.02 * d:
+        if size < 0.02 * d and np.abs(slope).max() < _NEAR:
             break
         move = -rate * root @ np.clip(slope, -10, 10)
         at = at + move

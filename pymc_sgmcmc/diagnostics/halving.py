@@ -1,0 +1,307 @@
+"""Bias by step halving: the same time covered with half the step size."""
+
+from __future__ import annotations
+
+import warnings
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc.model import Model
+from scipy.stats import norm
+
+from pymc_sgmcmc.arguments import positive, positive_int
+from pymc_sgmcmc.diagnostics.labels import element_labels
+from pymc_sgmcmc.diagnostics.model_density import initial_point
+from pymc_sgmcmc.diagnostics.over_draws import constrained
+from pymc_sgmcmc.diagnostics.result import checked_model
+from pymc_sgmcmc.minibatch import find_minibatches
+from pymc_sgmcmc.step import SGMCMCStep
+from pymc_sgmcmc.tuning.schedules import constant
+
+__all__ = ["bias_report"]
+
+_STATISTICS = ["mean", "sd"]
+_SECOND_ORDER = ("lm", "ssi")
+# Share of reports on exact draws that flag anything
+_FALSE_ALARMS = 0.01
+_UNMIXED = 1.05
+
+
+def bias_report(
+    step: SGMCMCStep | Callable[..., SGMCMCStep],
+    model: Model | None = None,
+    *,
+    draws: int = 1000,
+    tune: int | None = None,
+    chains: int = 4,
+    order: int | None = None,
+    tolerance: float = 0.1,
+    random_seed: Any = None,
+    **options: Any,
+) -> xr.Dataset:
+    r"""Estimate the bias of means and sds from a second run with half the step size.
+
+    R-hat and ESS compare chains with each other and see no bias that all share. Where an
+    estimate m(h) has an error of order :math:`h^p`,
+
+    .. math:: \text{bias}(h) \approx \frac{m(h) - m(h/2)}{1 - 2^{-p}}.
+
+    Each chain is run with the step size h and then, from where it stands, over the same time
+    with h/2: with twice the draws, and everything else as it was. What tuning found for the
+    chain (whitening, anchor, batches, step size and thinning) is kept for the second run.
+
+    Parameters
+    ----------
+    step : SGMCMCStep or callable
+        A step method, its class, or a function that makes it, called in the model's context
+        with ``options``; it must sample all variables.
+    model : pymc.Model, optional
+        The model; taken from the context by default.
+    draws : int, default 1000
+        Draws of each chain with h; with h/2 there are twice as many.
+    tune : int, optional
+        Draws of burn-in with h, and twice as many with h/2; the step method's default of 100.
+        Without tuning (a fixed ``step_size``) give as many as it needs.
+    chains : int, default 4
+        Chains, run one after the other in this process.
+    order : {1, 2}, optional
+        p. By default 2 for ``integrator="lm"`` and ``"ssi"`` with full gradients, and 1 for
+        all others: noise of minibatch gradients makes an error of first order.
+    tolerance : float, default 0.1
+        Bias in posterior sds that matters.
+    random_seed : int or sequence of int, optional
+        One seed, one result.
+    **options
+        Arguments for the step method, such as ``step_size``.
+
+    Returns
+    -------
+    xarray.Dataset
+        With the dimensions ``statistic`` ("mean", "sd") and ``parameter`` (an element of a
+        variable): ``estimate``, m(h); ``half``, m(h/2); ``bias``; ``se``, its Monte-Carlo
+        standard error from both runs; ``z``, their ratio; ``relative``, the bias in units of
+        the sd of the second run; ``flagged``: larger than ``tolerance``, and by more standard
+        errors than one in a hundred reports shows anywhere by chance. Attributes:
+        ``step_size`` and ``thin`` of the chains' mean, ``order``, ``critical_z``,
+        ``rejected_updates``.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument is outside its range, if the step size is no constant, or if the step
+        method leaves variables out.
+    NotImplementedError
+        For a method without second moments, such as FLA with α < 2, whose error does not
+        vanish with the step size.
+
+    Warns
+    -----
+    UserWarning
+        If R-hat shows that chains have not mixed, so that standard errors are too small.
+
+    Notes
+    -----
+    What is not flagged is not proven right: a bias below ``critical_z * se`` stays unseen,
+    and so does a mode that no chain found. Raise ``draws`` to see more.
+    Where JAX runs the updates it is running in this process afterwards, and ``pm.sample`` on
+    several forked processes is refused: sample first, or pass ``backend="numba"``.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_sgmcmc as sg
+    >>> untuned = {"thin": 20, "scale": None, "gradient": "plain", "batches": 1}
+    >>> with pm.Model():
+    ...     x = pm.Normal("x")
+    ...     report = bias_report(sg.SGLD, step_size=0.5, random_seed=1, **untuned)
+    >>> report["flagged"].sel(parameter="x").values  # the mean is right, the sd is not
+    array([False,  True])
+    """
+    model = checked_model(model)
+    draws = positive_int("draws", draws, usual=1000)
+    chains = positive_int("chains", chains, usual=4)
+    if chains * draws < 100:
+        raise ValueError(
+            f"draws={draws} of chains={chains} chains are too few for a standard error: take 100 "
+            "or more in all."
+        )
+    tolerance = positive("tolerance", tolerance, usual=0.1)
+    if order is not None and order not in (1, 2):
+        raise ValueError(f"order must be 1 or 2, or left out, got {order!r}.")
+    made = _made(step, model, options)
+    tune = made.default_tune_steps if tune is None else positive_int("tune", tune, usual=100)
+    if order is None:
+        order = 2 if _is_second_order(made) else 1
+
+    requested = made.requested
+    runs: list[list[dict[str, np.ndarray]]] = [[], []]
+    found: list[tuple[float, int, int]] = []
+    try:
+        for rng in np.random.default_rng(random_seed).spawn(chains):
+            made.requested = requested
+            full, half = _one_chain(made, rng, tune, draws, found)
+            runs[0].append(full)
+            runs[1].append(half)
+    finally:
+        made.requested = requested
+    step_size, thin, _ = np.mean(found, axis=0)
+    return _report(model, runs, order, tolerance).assign_attrs(
+        step_size=float(step_size),
+        thin=float(thin),
+        order=order,
+        draws=draws,
+        chains=chains,
+        rejected_updates=int(sum(rejected for _, _, rejected in found)),
+    )
+
+
+def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
+    """Make the step method, and refuse what halving says nothing about."""
+    if isinstance(step, SGMCMCStep):
+        if options:
+            raise TypeError(
+                f"bias_report has no argument '{next(iter(options))}' where step is made already. "
+                f"Pass the class: bias_report(sg.{type(step).__name__}, step_size=...)."
+            )
+        if step.model is not model:
+            raise ValueError("step was made for another model than model. Make it for this one.")
+        made = step
+    elif callable(step):
+        with model:
+            made = step(**options)
+    else:
+        made = step
+    if not isinstance(made, SGMCMCStep):
+        raise TypeError(
+            "step must be a step method of this package, its class or a function that makes it, "
+            f"got {step!r:.80}."
+        )
+    method = type(made).__name__
+    if not made.requested.policy.second_moments:
+        raise NotImplementedError(
+            f"bias_report cannot judge {method} with alpha={getattr(made, 'alpha', '?')}: its "
+            "error does not vanish with the step size, so that halving does not see it, and it "
+            "has no sds. Compare medians and quantiles with a run of CoRVSGLD."
+        )
+    schedule = made.requested.step_size
+    if schedule is not None and not isinstance(schedule, constant):
+        raise ValueError(
+            f"step_size is the schedule {schedule!r}, which has no half. Pass a number or 'auto'."
+        )
+    left = [model.values_to_rvs[v].name for v in model.value_vars if v not in made.vars]
+    if left:
+        raise ValueError(
+            f"The step method leaves out the variable '{left[0]}', and bias_report runs it alone. "
+            "Leave vars out; discrete variables have to be summed out of the model."
+        )
+    return made
+
+
+def _is_second_order(step: SGMCMCStep) -> bool:
+    model = step.model
+    graphs = [*model.observed_RVs, *model.rvs_to_values.values(), *model.potentials]
+    exact = not find_minibatches(graphs)
+    return exact and getattr(step, "integrator", "euler") in _SECOND_ORDER
+
+
+def _one_chain(
+    step: SGMCMCStep,
+    rng: np.random.Generator,
+    tune: int,
+    draws: int,
+    found: list[tuple[float, int, int]],
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Run with h and, from there, with h/2; note h, thin and rejected updates."""
+    first, second = rng.spawn(2)
+    step.setup_chain(first, tune, draws)
+    point, full, rejected = _run(step, initial_point(step.model), tune, draws)
+    state = {n: getattr(step, n) for n in ("position", "extra", "scales", "origin", "adaptation")}
+    adaptation = state["adaptation"]
+    schedule = step.requested.step_size
+    h = float(adaptation.step_size if schedule is None else schedule.h)
+    state["adaptation"] = replace(adaptation, step_size=h / 2)
+    if schedule is not None:
+        step.requested = replace(step.requested, step_size=constant(h / 2))
+    step.setup_chain(second, 2 * tune, 2 * draws)
+    for name, value in state.items():
+        setattr(step, name, value)
+    _, half, rejected_too = _run(step, point, 2 * tune, 2 * draws)
+    found.append((h, adaptation.thin, rejected + rejected_too))
+    return full, half
+
+
+def _run(
+    step: SGMCMCStep, point: Any, tune: int, draws: int
+) -> tuple[Any, dict[str, np.ndarray], int]:
+    """Return the last point, the draws in PyMC's value variables, and rejected updates."""
+    kept: dict[str, list[np.ndarray]] = {name: [] for name in point}
+    rejected = 0
+    for i in range(tune + draws):
+        point, [stats] = step.step(point)
+        if i >= tune:
+            rejected += stats["rejected_updates"]
+            for name, value in point.items():
+                kept[name].append(value)
+    return point, {name: np.stack(values) for name, values in kept.items()}, rejected
+
+
+def _report(
+    model: Model, runs: list[list[dict[str, np.ndarray]]], order: int, tolerance: float
+) -> xr.Dataset:
+    # Here, for ArviZ imports JAX
+    from arviz_stats.base.array import array_stats
+
+    labels: list[str] = []
+    estimates, errors, rhat = [], [], 1.0
+    for run in runs:
+        chains = [constrained(model, draws) for draws in run]
+        flat = {
+            name: np.stack([chain[name].reshape(len(chain[name]), -1) for chain in chains])
+            for name in chains[0]
+        }
+        if not labels:
+            for name, x in chains[0].items():
+                labels += element_labels(model, name, x.shape[1:])
+        # (chain, draw, element)
+        x = np.concatenate(list(flat.values()), axis=2)
+        estimates.append(np.stack([x.mean(axis=(0, 1)), x.std(axis=(0, 1), ddof=1)]))
+        with np.errstate(all="ignore"):
+            axes = {"chain_axis": 0, "draw_axis": 1}
+            errors.append(
+                np.stack([
+                    array_stats.mcse(x, method=name, **axes)  # type: ignore[no-untyped-call]
+                    for name in _STATISTICS
+                ])
+            )  # fmt: skip
+            if len(run) > 1:
+                found: Any = array_stats.rhat(x, **axes)  # type: ignore[no-untyped-call]
+                rhat = max(rhat, float(np.nanmax(found, initial=1.0)))
+    if rhat > _UNMIXED:
+        warnings.warn(
+            f"R-hat is {rhat:.2f}: the chains have not mixed, and the standard errors of the bias "
+            "are too small. Raise tune, draws or thin.",
+            UserWarning,
+            stacklevel=3,
+        )
+    share = 1 - 2.0**-order
+    bias = (estimates[0] - estimates[1]) / share
+    error = np.hypot(*errors) / share
+    sd = estimates[1][1]
+    with np.errstate(all="ignore"):
+        z, relative = bias / error, bias / sd
+    critical = float(norm.ppf(1 - _FALSE_ALARMS / 2 / bias.size))
+    flagged = (np.abs(relative) > tolerance) & (np.abs(z) > critical)
+    arrays = {
+        "estimate": estimates[0], "half": estimates[1], "bias": bias, "se": error, "z": z,
+        "relative": relative, "flagged": flagged,
+    }  # fmt: skip
+    return xr.Dataset(
+        {name: (("statistic", "parameter"), array) for name, array in arrays.items()},
+        coords={"statistic": _STATISTICS, "parameter": labels},
+        attrs={"critical_z": critical, "tolerance": tolerance},
+    )

@@ -1,0 +1,226 @@
+"""A model's posterior density at many draws, in PyMC's unconstrained coordinates."""
+
+from __future__ import annotations
+
+import warnings
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+import pytensor
+
+from pymc.distributions.transforms import CircularTransform
+from pymc.model import Model
+from pymc.vartypes import continuous_types
+
+from pymc_sgmcmc.arguments import checked_backend, positive, sampled_values
+from pymc_sgmcmc.diagnostics.over_draws import unconstrained
+from pymc_sgmcmc.engine import Engine, Settings
+from pymc_sgmcmc.minibatch import check_minibatches
+from pymc_sgmcmc.potential import Potential
+from pymc_sgmcmc.transition import Sampler
+
+__all__ = ["ModelDensity", "density_of", "initial_point"]
+
+_latest: ModelDensity | None = None
+
+
+def density_of(model: Model, *, backend: str = "auto", temperature: float = 1.0) -> ModelDensity:
+    """Return the density of a model; that of the latest one is kept, compiled.
+
+    Several diagnostics of one result, or of several results of one model, compile once.
+    """
+    global _latest  # noqa: PLW0603
+    if _latest is None or not _latest.is_of(model, backend, temperature):
+        _latest = None
+        _latest = ModelDensity(model, backend=backend, temperature=temperature)
+    else:
+        _latest.restore_rows()
+    return _latest
+
+
+class ModelDensity:
+    r"""U(φ) = −log p(data, f(φ)) − log|det f′(φ)| of all the data, and of batches.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    backend : {"auto", "jax", "numba"}
+        Where gradients are computed.
+    temperature : float
+        T.
+
+    Attributes
+    ----------
+    dimension : int
+        Elements of φ, d.
+    batch_size : int
+        Rows of a batch, summed over minibatches; 0 for a model without any.
+    rows : int
+        Rows of the data, likewise.
+
+    Raises
+    ------
+    NotImplementedError
+        If the model has discrete variables, or of ``pymc.dims``.
+    """
+
+    def __init__(self, model: Model, *, backend: str = "auto", temperature: float = 1.0) -> None:
+        values = sampled_values(model, None)
+        discrete = [v for v in model.value_vars if v.dtype not in continuous_types]
+        if discrete:
+            raise NotImplementedError(
+                f"The variable '{model.values_to_rvs[discrete[0]].name}' is discrete and has no "
+                "gradient, which this diagnostic needs of all variables. Sum it out of the model."
+            )
+        with warnings.catch_warnings():
+            # Of what is worth a warning, the step method has warned
+            warnings.simplefilter("ignore", UserWarning)
+            check_minibatches(model)
+        self.model = model
+        self._made_for = _contents(model), backend, temperature
+        backend, kwargs = checked_backend(backend, None)
+        temperature = positive("temperature", temperature, usual=1.0)
+        self._names = [model.values_to_rvs[v].name for v in values]
+        self._value_names = [str(v.name) for v in values]
+        # Nothing is sampled here, and the engine asks for a sampler only to compile updates
+        self._engine = Engine(
+            model, values, cast(Sampler, None),
+            Settings("shuffled", "model", temperature, backend, kwargs), initial_point(model),
+        )  # fmt: skip
+        self.dimension = self._engine.dimension
+        self._potential: Potential = self._engine.attempt(self._start)
+        self.batch_size = self._potential.batch_size
+        self.rows = sum(len(arrays[0]) for arrays in self._engine.posterior.arrays)
+
+    def is_of(self, model: Model, backend: str, temperature: float) -> bool:
+        """Whether it was made for this model, as it is now, and these arguments."""
+        same = self._made_for == (_contents(model), backend, temperature)
+        return same and not self._engine.is_stale()
+
+    def _start(self) -> Potential:
+        potential = self._engine.potential()
+        self._set_rows(potential, 0)
+        # Only the first call lets JAX trace the graph
+        potential.block(np.zeros((1, self.dimension)), 0)
+        return potential
+
+    def _set_rows(self, potential: Potential, row_order: int) -> None:
+        engine = self._engine
+        potential.set_fixed([*engine.data(), *engine.tables(row_order)])
+        self._row_order = row_order
+
+    def shuffle(self, rng: np.random.Generator) -> None:
+        """Permute the rows anew: batches are blocks of consecutive ones."""
+        self._set_rows(self._potential, int(rng.integers(1, 2**31)))
+
+    def restore_rows(self) -> None:
+        """Undo all shuffling, so that nothing depends on what was computed before."""
+        if self._row_order != 0:
+            self._set_rows(self._potential, 0)
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """For each variable the shape of its unconstrained coordinates."""
+        return {
+            name: tuple(phi.type.shape)
+            for name, phi in zip(self._names, self._engine.posterior.phi, strict=True)
+        }
+
+    def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the variables' parts of a flat vector of length d."""
+        return dict(zip(self._names, self._potential.split(flat), strict=True))
+
+    def refuse_circular(self, diagnostic: str) -> None:
+        """Raise where a coordinate is a circle."""
+        for coordinate in self._engine.posterior.coordinates:
+            if isinstance(coordinate.transform, CircularTransform):
+                raise NotImplementedError(
+                    f"The variable '{coordinate.name}' is circular, and {diagnostic} is defined "
+                    "for unbounded coordinates only. Compare its draws with those of NUTS."
+                )
+
+    def positions(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Return φ of values in the variables' own space.
+
+        Parameters
+        ----------
+        draws : dict
+            For each variable's name its values, shape ``(n, *shape)``.
+
+        Returns
+        -------
+        ndarray
+            Shape (n, d).
+
+        Raises
+        ------
+        ValueError
+            If a value is not inside its variable's support.
+        """
+        with np.errstate(all="ignore"):
+            parts = unconstrained(self.model, draws)
+        flat = [parts[name].reshape(len(parts[name]), -1) for name in self._value_names]
+        for name, part in zip(self._names, flat, strict=True):
+            outside = int((~np.isfinite(part)).any(axis=1).sum())
+            if outside:
+                raise ValueError(
+                    f"{outside} of {len(part)} draws of '{name}' are not inside its support, or "
+                    "are rounded to its boundary, so that they have no unconstrained coordinates. "
+                    "Leave them out, or check that model is the one that was sampled."
+                )
+        return np.concatenate(flat, axis=1).astype(float)
+
+    def potential(self, positions: np.ndarray) -> np.ndarray:
+        """Return U, shape (n,), at positions of shape (n, d)."""
+        return self._potential.full(positions)[0]
+
+    def gradients(self, positions: np.ndarray) -> np.ndarray:
+        """Return ∇U of the full data at positions of shape (n, d).
+
+        Raises
+        ------
+        ValueError
+            If one is not finite.
+        """
+        return self._finite(self._potential.full(positions)[1])
+
+    def batch_gradients(
+        self, positions: np.ndarray, rng: np.random.Generator, anchor: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Return an estimate of ∇U from one batch for each position, shape (n, d).
+
+        With an anchor, shape (d,), the gradient of the same batch there is subtracted.
+        """
+        rows = self._potential.draw_rows(rng, len(positions))
+        gradients = self._finite(self._potential.batch(positions, rows)[1])
+        if anchor is None:
+            return gradients
+        there = np.broadcast_to(anchor, positions.shape)
+        return gradients - self._finite(self._potential.batch(there, rows)[1])
+
+    def _finite(self, gradients: np.ndarray) -> np.ndarray:
+        bad = (~np.isfinite(gradients)).any(axis=0)
+        if bad.any():
+            parts = self.split(bad.astype(float))
+            name = next(name for name, part in parts.items() if part.any())
+            count = int((~np.isfinite(gradients)).any(axis=1).sum())
+            raise ValueError(
+                f"The gradient of the log density for '{name}' is not finite at {count} of "
+                f"{len(gradients)} points. Leave such draws out, or check that model is the one "
+                "that was sampled."
+            )
+        return gradients
+
+
+def initial_point(model: Model) -> dict[str, np.ndarray]:
+    """Return PyMC's initial point, interpreted: it is needed once."""
+    with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""):
+        point: Any = model.initial_point()
+    return dict(point)
+
+
+def _contents(model: Model) -> tuple[Any, ...]:
+    return model, *model.basic_RVs, *model.potentials, *model.rvs_to_values.values()

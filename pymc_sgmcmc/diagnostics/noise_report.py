@@ -1,0 +1,245 @@
+"""The noise of minibatch gradients, for each variable, and how many batches it asks for."""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc.model import Model
+
+from pymc_sgmcmc.arguments import positive, positive_int
+from pymc_sgmcmc.diagnostics.labels import dims_of
+from pymc_sgmcmc.diagnostics.model_density import ModelDensity, density_of
+from pymc_sgmcmc.diagnostics.result import checked_model, draws_of, point_of
+from pymc_sgmcmc.diagnostics.standardised import Standard
+from pymc_sgmcmc.tuning.surface import mean_hessian
+from pymc_sgmcmc.tuning.whiten import inverse_root
+
+__all__ = ["gradient_noise"]
+
+_ROUNDS = 8
+# Of the noise of blocks of once-permuted rows, relative and over √(B/N), between permutations
+_OF_A_PERMUTATION = 1.15
+_LARGEST_DENSE = 512
+_LARGEST_ARRAY = 2**24
+_ESTIMATORS = ["plain", "control_variates"]
+
+
+def gradient_noise(
+    model: Model | None,
+    point: Any,
+    *,
+    centre: Mapping[str, Any] | None = None,
+    largest: float = 2.0,
+    batches: int = 1024,
+    backend: str = "auto",
+    random_seed: Any = None,
+) -> xr.Dataset:
+    r"""Variance of minibatch gradients, with and without control variates.
+
+    In whitened coordinates ψ, in which the posterior has unit scale, and for one batch of the
+    model's size:
+
+    .. math:: \sigma^2_{\text{plain}} = \operatorname{Var} \hat g(\psi), \qquad
+       \sigma^2_{\text{control}} =
+       \operatorname{Var}\,(\hat g(\psi) - \hat g(\bar\psi)),
+
+    both from the same rows [1]_, with the anchor :math:`\bar\psi` in the centre. A Langevin
+    method of step size h widens variances by the share hσ²/2.
+
+    Parameters
+    ----------
+    model : pymc.Model or None
+        A model with ``pm.Minibatch``; None for the one in context.
+    point : xarray.DataTree, xarray.Dataset or dict
+        A result, for the noise at eight of its draws, in units of their covariance; or
+        a value for each variable in its own space, such as
+        ``dt.posterior.mean(("chain", "draw"))``, in units of the curvature there.
+    centre : dict, optional
+        The anchor, a value for each variable. By default the mean of the draws; or ``point``,
+        and then the noise is taken at eight places about one posterior sd away from it.
+    largest : float, default 2.0
+        The variance that is wanted for the suggestions. Tuning allows Langevin methods 2 and
+        ``MSGNHT`` 4.
+    batches : int, default 1024
+        Batches that are drawn.
+    backend : {"auto", "jax", "numba"}, default "auto"
+        Where gradients are computed; see the notes of :func:`ksd`.
+    random_seed : int, sequence of int or numpy.random.Generator, optional
+        For batches and places.
+
+    Returns
+    -------
+    xarray.Dataset
+        For each variable σ² of its elements in units of their posterior sds, with the
+        dimension ``estimator`` ("plain", "control_variates") before its own (those of its
+        unconstrained coordinates, where their shape is another). Further
+        ``largest_variance``, the largest of any direction; ``suggested_batches``, the K for
+        which the mean of K batches has at most the variance ``largest``;
+        ``suggested_batch_size``, as many rows in one batch. Attributes: ``batch_size``,
+        ``rows``, ``gradient``, the quieter estimator ("control_variates" only below half the
+        variance, for it costs twice), and ``relative_error`` of an element's σ².
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the model has no minibatch, or an argument is outside its range or does not fit the
+        model.
+    NotImplementedError
+        If the model has discrete variables, or above 512 dimensions where ``point`` is no
+        result.
+
+    References
+    ----------
+    .. [1] Baker, Fearnhead, Fox, Nemeth (2019). Control variates for stochastic gradient
+       MCMC. Statistics and Computing 29, 599-615.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> data = np.random.default_rng(0).normal(size=1000)
+    >>> with pm.Model() as model:
+    ...     mu = pm.Normal("mu", 0, 10)
+    ...     y = pm.Minibatch(data, batch_size=100)
+    ...     likelihood = pm.Normal("y", mu, 1, observed=y, total_size=1000)
+    >>> noise = gradient_noise(model, {"mu": 0.0}, random_seed=1)
+    >>> bool(6 < noise["mu"].sel(estimator="plain") < 12)  # about N/B (1 − B/N) = 9
+    True
+    """
+    model = checked_model(model)
+    wanted = positive("largest", largest, usual=2.0)
+    if positive_int("batches", batches, usual=1024) < 2 * _ROUNDS:
+        raise ValueError(f"batches must be at least {2 * _ROUNDS}, got {batches}.")
+    drawn = _drawn(point)
+    values = (
+        draws_of(point, model, group="posterior", limit=None).values
+        if drawn
+        else point_of("point", point, model)
+    )
+    anchor_values = None if centre is None else point_of("centre", centre, model)
+    density = density_of(model, backend=backend)
+    if not density.batch_size:
+        raise ValueError(
+            "The model has no pm.Minibatch, so that its gradients are exact and there is no noise "
+            "to measure."
+        )
+    rng = np.random.default_rng(random_seed)
+    phi = density.positions(values)
+    anchor = None if anchor_values is None else density.positions(anchor_values)[0]
+    if drawn:
+        standard = Standard.of(phi)
+        kept = np.linspace(0, len(phi) - 1, _ROUNDS + 2).round().astype(int)
+        places = phi[kept[1:-1]]
+        anchor = standard.centre if anchor is None else anchor
+    else:
+        standard = Standard(phi[0], _curvature_root(density, phi[0]))
+        places = np.repeat(phi, _ROUNDS, axis=0)
+        if anchor is None:
+            anchor = phi[0]
+            places = places + rng.standard_normal(places.shape) @ standard.root.T
+    variances, top = _variances(density, places, anchor, standard, batches, rng)
+    return _dataset(density, model, variances, top, wanted, batches)
+
+
+def _drawn(point: Any) -> bool:
+    """Whether it is a result, not a single point."""
+    if isinstance(point, xr.DataTree):
+        return True
+    if isinstance(point, xr.Dataset):
+        return "draw" in point.dims
+    if not isinstance(point, Mapping):
+        raise TypeError(
+            "point must be a result of pm.sample or a dict of a value for each variable, got "
+            f"{type(point).__name__}."
+        )
+    return False
+
+
+def _curvature_root(density: ModelDensity, phi: np.ndarray) -> np.ndarray:
+    """L with LL' = |H|⁻¹ at a position, shape (d, d)."""
+    d = len(phi)
+    if d > _LARGEST_DENSE:
+        raise NotImplementedError(
+            f"The curvature at a point is computed up to {_LARGEST_DENSE} dimensions, and the "
+            f"model has {d}. Pass a result of pm.sample as point, whose draws give the scale."
+        )
+    # First in steps of a guess, then in steps of the sds that it found
+    root = 1e-2 * np.eye(d)
+    for _ in range(3):
+        scale = np.sqrt(np.sum(root**2, axis=1))
+        root = inverse_root(mean_hessian(lambda x, _: density.gradients(x), phi[None], scale, 1e-2))
+    return root
+
+
+def _variances(
+    density: ModelDensity,
+    places: np.ndarray,
+    anchor: np.ndarray,
+    standard: Standard,
+    batches: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Variances of the elements of ĝ, shape (2, d), and the largest of any direction."""
+    d, root = density.dimension, standard.root
+    each = int(np.clip(_LARGEST_ARRAY // d, 2, batches // len(places)))
+    both = []
+    for x in places:
+        # Batches are consecutive rows of one order: of several orders, their mean is exact
+        density.shuffle(rng)
+        at = np.broadcast_to(x, (each, d))
+        state = rng.bit_generator.state
+        plain = density.batch_gradients(at, rng)
+        rng.bit_generator.state = state
+        both.append(np.stack([plain, density.batch_gradients(at, rng, anchor)]))
+    samples = np.stack(both)
+    samples = samples - samples.mean(axis=2, keepdims=True)
+    # (2, places · each, d)
+    noise = samples.transpose(1, 0, 2, 3).reshape(2, -1, d)
+    freedom = len(places) * (each - 1)
+    sds = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+    variances = sds**2 * np.sum(noise**2, axis=1) / freedom
+    if root.ndim == 1:
+        return variances, variances.max(axis=1)
+    top = np.empty(2)
+    for i, whitened in enumerate(noise @ root):
+        # Axes from every other batch, variances from the rest: along axes chosen to fit them
+        # they would be too large
+        _, axes = np.linalg.eigh(whitened[::2].T @ whitened[::2])
+        top[i] = np.sum((whitened[1::2] @ axes) ** 2, axis=0).max() / (freedom / 2)
+    return variances, top
+
+
+def _dataset(
+    density: ModelDensity,
+    model: Model,
+    variances: np.ndarray,
+    top: np.ndarray,
+    wanted: float,
+    batches: int,
+) -> xr.Dataset:
+    split = [density.split(row) for row in variances]
+    found: dict[str, Any] = {}
+    coords: dict[str, Any] = {}
+    for name, shape in density.shapes.items():
+        dims, labels = dims_of(model, name, shape)
+        found[name] = (("estimator", *dims), np.stack([parts[name] for parts in split]))
+        coords.update(labels)
+    k = [math.ceil(max(t / wanted, 1.0) - 1e-9) for t in top]
+    size, rows = density.batch_size, density.rows
+    found["largest_variance"] = ("estimator", top)
+    found["suggested_batches"] = ("estimator", k)
+    found["suggested_batch_size"] = ("estimator", [min(x * size, rows) for x in k])
+    return xr.Dataset(found, coords={"estimator": _ESTIMATORS, **coords}).assign_attrs(
+        batch_size=size,
+        rows=rows,
+        gradient=_ESTIMATORS[int(top[1] < top[0] / 2)],
+        relative_error=math.hypot(
+            math.sqrt(2 / (batches - _ROUNDS)), _OF_A_PERMUTATION * math.sqrt(size / rows / _ROUNDS)
+        ),
+    )

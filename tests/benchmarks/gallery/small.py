@@ -1,0 +1,337 @@
+"""Twenty small models of the kinds that are written every day, on simulated data.
+
+Each is in the form in which NUTS samples it well, non-centred where a user would need that.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from numpy.polynomial import Polynomial
+from pymc.distributions.transforms import ordered
+from pymc.exceptions import ImputationWarning
+from scipy.interpolate import BSpline
+
+from .registry import Registry
+
+SMALL = Registry()
+
+
+@SMALL.add
+def varying_intercepts() -> pm.Model:
+    """Linear regression in 12 groups with varying intercepts."""
+    rng = np.random.default_rng(1)
+    group = rng.integers(0, 12, 180)
+    x = rng.normal(size=180)
+    y = rng.normal(1, 0.7, 12)[group] - 0.5 * x + rng.normal(0, 1, 180)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        tau = pm.HalfNormal("tau", 1)
+        z = pm.Normal("z", 0, 1, shape=12)
+        slope = pm.Normal("slope", 0, 1)
+        sigma = pm.HalfNormal("sigma", 2)
+        pm.Normal("y", mu + tau * z[group] + slope * x, sigma, observed=y)
+    return model
+
+
+@SMALL.add
+def varying_slopes() -> pm.Model:
+    """Intercepts and slopes of 15 groups, correlated, with an LKJ prior."""
+    rng = np.random.default_rng(2)
+    group = rng.integers(0, 15, 240)
+    x = rng.normal(size=240)
+    effects = rng.multivariate_normal([0.5, -1], [[0.6, -0.25], [-0.25, 0.3]], 15)[group]
+    y = effects[:, 0] + effects[:, 1] * x + rng.normal(0, 0.8, 240)
+    with pm.Model() as model:
+        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=2, sd_dist=pm.Exponential.dist(1, size=2))
+        beta = pm.Normal("beta", 0, 2, shape=2)
+        z = pm.Normal("z", 0, 1, shape=(15, 2))
+        sigma = pm.Exponential("sigma", 1)
+        of_group = beta + z @ chol.T
+        pm.Normal("y", of_group[group, 0] + of_group[group, 1] * x, sigma, observed=y)
+    return model
+
+
+@SMALL.add
+def crossed_effects() -> pm.Model:
+    """Answers of 20 persons to 10 questions, right or wrong: two crossed varying intercepts."""
+    rng = np.random.default_rng(3)
+    person, item = np.divmod(np.arange(200), 10)
+    logit = 0.4 + rng.normal(0, 1, 20)[person] + rng.normal(0, 0.8, 10)[item]
+    right = rng.random(200) < 1 / (1 + np.exp(-logit))
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 1.5)
+        sd_person = pm.HalfNormal("sd_person", 1)
+        sd_item = pm.HalfNormal("sd_item", 1)
+        z_person = pm.Normal("z_person", 0, 1, shape=20)
+        z_item = pm.Normal("z_item", 0, 1, shape=10)
+        logit = mu + sd_person * z_person[person] + sd_item * z_item[item]
+        pm.Bernoulli("right", logit_p=logit, observed=right)
+    return model
+
+
+@SMALL.add
+def ordinal_regression() -> pm.Model:
+    """Ratings from 0 to 4 on three predictors."""
+    rng = np.random.default_rng(4)
+    x = rng.normal(size=(250, 3))
+    latent = x @ [0.8, -0.5, 0.2] + rng.logistic(size=250)
+    rating = np.searchsorted([-1.5, -0.3, 0.6, 2], latent)
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        cuts = pm.Normal("cuts", 0, 2, shape=4, transform=ordered, initval=[-1.5, -0.5, 0.5, 1.5])
+        pm.OrderedLogistic("rating", eta=x @ beta, cutpoints=cuts, observed=rating)
+    return model
+
+
+@SMALL.add
+def weibull_survival() -> pm.Model:
+    """Times of survival, a third of them censored, on two predictors."""
+    rng = np.random.default_rng(5)
+    x = np.column_stack([rng.integers(0, 2, 150), rng.normal(size=150)])
+    time = np.exp(1 + x @ [0.5, -0.3]) * rng.weibull(1.4, 150)
+    end = rng.uniform(1, 8, 150)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0, 2)
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        shape = pm.Gamma("shape", 2, 1)
+        survival = pm.Weibull.dist(shape, pt.exp(intercept + x @ beta))
+        pm.Censored("time", survival, lower=None, upper=end, observed=np.minimum(time, end))
+    return model
+
+
+@SMALL.add
+def normal_mixture() -> pm.Model:
+    """Mixture of two overlapping normals with ordered means."""
+    rng = np.random.default_rng(6)
+    y = np.where(rng.random(300) < 0.35, rng.normal(-1.5, 0.8, 300), rng.normal(1.5, 1, 300))
+    with pm.Model() as model:
+        weights = pm.Dirichlet("weights", [2, 2])
+        mu = pm.Normal("mu", 0, 3, shape=2, transform=ordered, initval=[-1, 1])
+        sigma = pm.Gamma("sigma", 3, 3, shape=2)
+        pm.NormalMixture("y", weights, mu, sigma, observed=y)
+    return model
+
+
+@SMALL.add
+def zero_inflated_poisson() -> pm.Model:
+    """Counts with too many zeros on one predictor."""
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=250)
+    counts = rng.poisson(np.exp(0.8 + 0.4 * x)) * (rng.random(250) < 0.7)
+    with pm.Model() as model:
+        psi = pm.Beta("psi", 1, 1)
+        intercept = pm.Normal("intercept", 0, 1.5)
+        slope = pm.Normal("slope", 0, 1)
+        rate = pt.exp(intercept + slope * x)
+        pm.ZeroInflatedPoisson("counts", psi, rate, observed=counts)
+    return model
+
+
+@SMALL.add
+def latent_gp() -> pm.Model:
+    """Successes and failures whose log-odds are a Gaussian process in time."""
+    rng = np.random.default_rng(8)
+    time = np.linspace(0, 10, 50)
+    success = rng.random(50) < 1 / (1 + np.exp(-1.5 * np.sin(time)))
+    with pm.Model() as model:
+        length = pm.InverseGamma("length", 5, 8)
+        scale = pm.HalfNormal("scale", 1)
+        mean = pm.Normal("mean", 0, 1)
+        gp = pm.gp.Latent(cov_func=scale**2 * pm.gp.cov.Matern52(1, length))
+        logit = mean + gp.prior("logit", time[:, None])
+        pm.Bernoulli("success", logit_p=logit, observed=success)
+    return model
+
+
+@SMALL.add
+def ar2() -> pm.Model:
+    """Autoregression of order two."""
+    rng = np.random.default_rng(9)
+    y = np.zeros(250)
+    for t in range(2, 250):
+        y[t] = 0.3 + 0.6 * y[t - 1] + 0.2 * y[t - 2] + rng.normal(0, 0.5)
+    with pm.Model() as model:
+        # The constant, then the two lags
+        rho = pm.Normal("rho", 0, 0.5, shape=3)
+        sigma = pm.HalfNormal("sigma", 1)
+        first = pm.Normal.dist(0, 2, shape=2)
+        pm.AR("y", rho, sigma, constant=True, init_dist=first, observed=y[50:])
+    return model
+
+
+@SMALL.add
+def student_t_regression() -> pm.Model:
+    """Linear regression with outliers."""
+    rng = np.random.default_rng(10)
+    x = rng.normal(size=(200, 3))
+    y = 1 + x @ [0.5, -1, 0] + 0.7 * rng.standard_t(3, 200)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0, 5)
+        beta = pm.Normal("beta", 0, 2, shape=3)
+        sigma = pm.HalfNormal("sigma", 2)
+        nu = pm.Gamma("nu", 2, 0.1)
+        pm.StudentT("y", nu=nu, mu=intercept + x @ beta, sigma=sigma, observed=y)
+    return model
+
+
+@SMALL.add
+def multivariate_normal() -> pm.Model:
+    """Mean and covariance of four-dimensional data, the correlations with an LKJ prior."""
+    rng = np.random.default_rng(11)
+    factor = np.tril(rng.normal(0, 0.5, (4, 4)), -1) + np.diag([1, 0.8, 1.2, 0.5])
+    y = [1, 0, -1, 2] + rng.normal(size=(120, 4)) @ factor.T
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 3, shape=4)
+        sd = pm.HalfNormal.dist(2, size=4)
+        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=4, sd_dist=sd)
+        pm.MvNormal("y", mu, chol=chol, observed=y)
+    return model
+
+
+@SMALL.add
+def beta_binomial() -> pm.Model:
+    """Success rates of 25 hospitals, scattered around a common one."""
+    rng = np.random.default_rng(12)
+    trials = rng.integers(8, 60, 25)
+    successes = rng.binomial(trials, rng.beta(4, 8, 25))
+    with pm.Model() as model:
+        mean = pm.Beta("mean", 1, 1)
+        concentration = pm.LogNormal("concentration", 2, 1)
+        alpha, beta = mean * concentration, (1 - mean) * concentration
+        p = pm.Beta("p", alpha, beta, shape=25)
+        pm.Binomial("successes", trials, p, observed=successes)
+    return model
+
+
+@SMALL.add
+def dirichlet_multinomial() -> pm.Model:
+    """Counts of five species at 20 places, more scattered than multinomial ones."""
+    rng = np.random.default_rng(13)
+    total = rng.integers(20, 80, 20)
+    shares = rng.dirichlet(12 * np.array([0.4, 0.25, 0.2, 0.1, 0.05]), 20)
+    counts = np.array([rng.multinomial(n, p) for n, p in zip(total, shares, strict=True)])
+    with pm.Model() as model:
+        share = pm.Dirichlet("share", np.ones(5))
+        concentration = pm.LogNormal("concentration", 2, 1)
+        pm.DirichletMultinomial("counts", total, share * concentration, observed=counts)
+    return model
+
+
+@SMALL.add
+def missing_values() -> pm.Model:
+    """Linear regression in which 15 values of a predictor are missing and imputed."""
+    rng = np.random.default_rng(14)
+    x = rng.normal(0.5, 1.2, 120)
+    y = 1 + 0.8 * x + rng.normal(0, 0.7, 120)
+    missing = np.isin(np.arange(120), rng.choice(120, 15, replace=False))
+    with pm.Model() as model:
+        mean = pm.Normal("mean", 0, 2)
+        sd = pm.HalfNormal("sd", 2)
+        intercept = pm.Normal("intercept", 0, 2)
+        slope = pm.Normal("slope", 0, 1)
+        sigma = pm.HalfNormal("sigma", 1)
+        with warnings.catch_warnings(action="ignore", category=ImputationWarning):
+            whole = pm.Normal("x", mean, sd, observed=np.ma.masked_array(x, missing))
+        pm.Normal("y", intercept + slope * whole, sigma, observed=y)
+    return model
+
+
+@SMALL.add
+def negative_binomial_regression() -> pm.Model:
+    """Overdispersed counts on three predictors."""
+    rng = np.random.default_rng(15)
+    x = rng.normal(size=(250, 3))
+    mean = np.exp(1 + x @ [0.5, -0.3, 0])
+    counts = rng.negative_binomial(2, 2 / (2 + mean))
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0, 2)
+        beta = pm.Normal("beta", 0, 1, shape=3)
+        alpha = pm.Exponential("alpha", 0.5)
+        rate = pt.exp(intercept + x @ beta)
+        pm.NegativeBinomial("counts", mu=rate, alpha=alpha, observed=counts)
+    return model
+
+
+@SMALL.add
+def local_level() -> pm.Model:
+    """Wins and losses of a team whose form is a random walk, in terms of its steps."""
+    rng = np.random.default_rng(16)
+    form = np.cumsum(rng.normal(0, 0.4, 60))
+    win = rng.random(60) < 1 / (1 + np.exp(-form))
+    with pm.Model() as model:
+        start = pm.Normal("start", 0, 1)
+        step = pm.HalfNormal("step", 0.5)
+        z = pm.Normal("z", 0, 1, shape=60)
+        pm.Bernoulli("win", logit_p=start + step * pt.cumsum(z), observed=win)
+    return model
+
+
+@SMALL.add
+def spline_logistic() -> pm.Model:
+    """A binary outcome on a smooth curve of age, a cubic spline, and on sex."""
+    rng = np.random.default_rng(17)
+    age = np.sort(rng.uniform(20, 80, 300))
+    sex = rng.integers(0, 2, 300)
+    truth = Polynomial([-1, 0, 4, 1])((age - 50) / 30) + 0.6 * sex
+    ill = rng.random(300) < 1 / (1 + np.exp(-truth))
+    inner = np.quantile(age, [0.25, 0.5, 0.75])
+    knots = np.concatenate([np.repeat(20, 4), inner, np.repeat(80, 4)])
+    basis = BSpline.design_matrix(age, knots, 3).toarray()
+    with pm.Model() as model:
+        effect_of_sex = pm.Normal("effect_of_sex", 0, 1)
+        intercept = pm.Normal("intercept", 0, 2)
+        scale = pm.HalfNormal("scale", 2)
+        z = pm.Normal("z", 0, 1, shape=basis.shape[1])
+        logit = intercept + scale * (basis @ z) + effect_of_sex * sex
+        pm.Bernoulli("ill", logit_p=logit, observed=ill)
+    return model
+
+
+@SMALL.add
+def laplace_regression() -> pm.Model:
+    """Linear regression on 20 predictors, 4 of which matter, with Laplace priors."""
+    rng = np.random.default_rng(18)
+    x = rng.normal(size=(150, 20))
+    y = x @ np.r_[1.5, -1, 0.7, 0.4, np.zeros(16)] + rng.normal(0, 1, 150)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0, 2)
+        beta = pm.Laplace("beta", 0, 0.3, shape=20)
+        sigma = pm.HalfNormal("sigma", 2)
+        pm.Normal("y", intercept + x @ beta, sigma, observed=y)
+    return model
+
+
+@SMALL.add
+def gamma_glm() -> pm.Model:
+    """Costs, positive and skewed, on two predictors with a logarithmic link."""
+    rng = np.random.default_rng(19)
+    x = np.column_stack([rng.integers(0, 2, 200), rng.normal(size=200)])
+    mean = np.exp(2 + x @ [0.4, 0.25])
+    cost = rng.gamma(2.5, mean / 2.5)
+    with pm.Model() as model:
+        intercept = pm.Normal("intercept", 0, 3)
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        alpha = pm.Exponential("alpha", 0.3)
+        rate = alpha / pt.exp(intercept + x @ beta)
+        pm.Gamma("cost", alpha=alpha, beta=rate, observed=cost)
+    return model
+
+
+@SMALL.add
+def laboratories() -> pm.Model:
+    """Measurements of ten laboratories, with half-Cauchy and inverse-gamma scales."""
+    rng = np.random.default_rng(20)
+    laboratory = np.repeat(np.arange(10), 4)
+    y = rng.normal(20, 1, 10)[laboratory] + rng.normal(0, 2, 40)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 20, 5)
+        between = pm.HalfCauchy("between", 1)
+        within = pm.InverseGamma("within", 3, 8)
+        z = pm.Normal("z", 0, 1, shape=10)
+        pm.Normal("y", mu + between * z[laboratory], pt.sqrt(within), observed=y)
+    return model

@@ -1,0 +1,162 @@
+"""Posterior moments of the gallery's models by NUTS, stored in ``references/``.
+
+``python tests/benchmarks/make_references.py [names]`` samples these models, or all, on one core.
+NUTS is nutpie's: the same posterior as that of ``pm.sample``, in a fraction of the time. A model
+is sampled again, longer, until the Monte Carlo error of every mean is below the goal. Models of
+posteriordb have their references from there; here they are compared with them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+FOLDER = Path(__file__).parent / "references"
+CHAINS, SEED, RUNS = 4, 1, 4
+# Of a variable: Monte Carlo error of the mean over standard deviation
+GOAL = 0.02
+DEFAULT = {"tune": 1000, "draws": 10_000}
+# Where the default start, all coordinates within one of zero, means a rate of exp(1000)
+FIXED_START = {"poisson_scaled"}
+SETTINGS: dict[str, dict[str, Any]] = {
+    # As posteriordb did it
+    "eight_schools_noncentered": {"target_accept": 0.95},
+    "latent_gp": {"target_accept": 0.9},
+    "laboratories": {"target_accept": 0.9},
+    "local_level": {"target_accept": 0.95},
+    "spline_logistic": {"target_accept": 0.9},
+    "poisson_unit": {"draws": 2000},
+    "poisson_scaled": {"draws": 2000},
+    "a9a": {"draws": 2000, "adaptation": "low_rank"},
+    "hierarchical_logistic": {"draws": 2000},
+}
+
+
+def rounded(values: Any) -> Any:
+    """Return numbers, or nested lists of numbers, to six significant digits."""
+    if isinstance(values, list):
+        return [rounded(value) for value in values]
+    return float(f"{values:.6g}")
+
+
+def extreme(function: Any, draws: Any, which: Any, **kwargs: Any) -> float:
+    """Return the greatest or least value of a diagnostic over all elements."""
+    return float(which([which(x.values) for x in function(draws, **kwargs).values()]))
+
+
+def moments(draws: Any) -> dict[str, dict[str, Any]]:
+    """Return mean, standard deviation and Monte Carlo error of every element."""
+    import arviz as az
+
+    error = az.mcse(draws, method="mean")
+    return {
+        str(name): {
+            "mean": rounded(values.mean(("chain", "draw")).values.tolist()),
+            "sd": rounded(values.std(("chain", "draw"), ddof=1).values.tolist()),
+            "mcse_mean": rounded(error[name].values.tolist()),
+        }
+        for name, values in draws.items()
+    }
+
+
+def agreement(name: str, variables: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Compare with the reference of posteriordb."""
+    import gallery
+
+    errors, ratios = [], []
+    for variable, expected in gallery.reference(name).items():
+        found = variables[variable]
+        errors.append(np.abs((found["mean"] - expected.mean) / expected.sd).max())
+        ratios.append(np.abs(found["sd"] / expected.sd - 1).max())
+    return {"mean_error_over_sd": rounded(max(errors)), "sd_relative_error": rounded(max(ratios))}
+
+
+def sample(name: str, builder: Any) -> dict[str, Any]:
+    """Sample a model until its moments are good enough, and return what is stored."""
+    import arviz as az
+    import gallery
+    import nutpie
+
+    model = builder(None) if name in gallery.LARGE else builder()
+    names = [rv.name for rv in model.free_RVs]
+    if name in gallery.POSTERIORDB:
+        names = list(gallery.reference(name))
+    settings = DEFAULT | SETTINGS.get(name, {})
+    start = time.perf_counter()
+    jitter = set() if name in FIXED_START else None
+    compiled = nutpie.compile_pymc_model(model, var_names=names, jitter_rvs=jitter)
+    compile_seconds = time.perf_counter() - start
+    for _ in range(RUNS):
+        start, cpu_start = time.perf_counter(), time.process_time()
+        dt = nutpie.sample(
+            compiled, chains=CHAINS, cores=1, seed=SEED, progress_bar=False, **settings
+        )
+        seconds = time.perf_counter() - start
+        cpu_seconds = time.process_time() - cpu_start
+        draws = dt["posterior"].to_dataset()[names]
+        variables = moments(draws)
+        error = max(np.max(np.divide(v["mcse_mean"], v["sd"])) for v in variables.values())
+        r_hat = extreme(az.rhat, draws, np.max)
+        print(f"{name}: {settings}, {seconds:.0f} s, error {error:.4f}, r_hat {r_hat:.4f}")
+        if error <= GOAL and r_hat < 1.01:
+            break
+        # As the error falls with the root of the draws, and some more
+        longer = 1.2 * settings["draws"] * max(error / GOAL, 1.2) ** 2
+        settings |= {"draws": int(np.ceil(longer / 500)) * 500}
+    stats = dt["sample_stats"]
+    warmup = dt["warmup_sample_stats"]
+    return {
+        "command": f"python tests/benchmarks/make_references.py {name}",
+        "sampler": "NUTS of nutpie, one core",
+        "versions": {p: version(p) for p in ("pymc", "pytensor", "nutpie", "numba", "numpy")},
+        "seed": SEED,
+        "chains": CHAINS,
+        **settings,
+        "compile_seconds": round(compile_seconds, 1),
+        "seconds": round(seconds, 1),
+        # What the wall time is on a machine that does nothing else
+        "cpu_seconds": round(cpu_seconds, 1),
+        "gradients": int(stats["n_steps"].sum() + warmup["n_steps"].sum()),
+        "divergences": int(stats["diverging"].sum()),
+        "r_hat_max": round(r_hat, 4),
+        "ess_min": round(extreme(az.ess, draws, np.min)),
+        "ess_tail_min": round(extreme(az.ess, draws, np.min, method="tail")),
+        "mcse_over_sd_max": rounded(error),
+        **({"agreement": agreement(name, variables)} if name in gallery.POSTERIORDB else {}),
+        "variables": variables,
+    }
+
+
+def written(content: dict[str, Any]) -> str:
+    """Return JSON with a line for every entry and every variable."""
+    variables = content["variables"].items()
+    lines = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in variables]
+    rest = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in content.items() if k != "variables"]
+    joined = ",\n".join(lines)
+    return "{\n" + ",\n".join([*rest, f' "variables": {{\n{joined}\n }}']) + "\n}\n"
+
+
+def main(names: list[str]) -> None:
+    """Make the references of the models named, or of all."""
+    import gallery
+
+    from threadpoolctl import threadpool_limits
+
+    builders = gallery.SMALL | gallery.POSTERIORDB | gallery.LARGE
+    FOLDER.mkdir(exist_ok=True)
+    for name in names or builders:
+        with threadpool_limits(1):
+            content = sample(name, builders[name])
+        (FOLDER / f"{name}.json").write_text(written(content))
+        print({k: v for k, v in content.items() if k not in ("variables", "versions")}, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,298 @@
+"""Gradient estimators: unbiased, as noisy as they should be, with every sampler and scheme."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from scipy import stats
+
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.adaptation import Adaptation
+from pymc_sgmcmc.engine import Engine
+from pymc_sgmcmc.testing import UNTUNED
+
+ROWS, BATCH, UPDATES = 60, 7, 120
+QUIET = {"progressbar": False, "compute_convergence_checks": False}
+STANDARD_ERRORS = 4.0
+
+
+def regression():
+    """Gradients of it are not linear in the position, so that a batch's noise varies with it."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
+    with pm.Model() as model:
+        x, y = pm.Minibatch(X, y, batch_size=BATCH)
+        slopes = pm.Normal("slopes", 0.0, 1.0, shape=2)
+        sd = pm.HalfNormal("sd", 1.0)
+        pm.Normal("y", x @ slopes, sd, observed=y, total_size=ROWS)
+    return model
+
+
+# φ of (slopes, log sd), and where the anchor is; m and L of the whitening
+HERE = [np.array([0.3, -0.4]), np.array(-0.2)]
+ANCHOR = [np.array([0.1, -0.2]), np.array(0.1)]
+CENTRE = [np.array([0.2, 0.1]), np.array(0.3)]
+ROOT = np.array([[0.5, 0.0, 0.1], [0.2, 0.8, 0.0], [-0.1, 0.3, 0.4]])
+
+
+class Recorder(sg.SGMCMCStep):
+    """Stay where you are and write down the gradient of every update."""
+
+    def initial_extra(self, position, rng):
+        return {"trace": [np.zeros((UPDATES, *x.shape)) for x in position]}
+
+    def update(self, position, extra, gradient, step_size, noise):
+        def shifted(trace, g):
+            return pt.concatenate([trace[1:], g[None]])
+
+        return position, {"trace": extra["trace"].map(shifted, gradient(position))}
+
+    def begin(self, seed, anchored, refresh=None):
+        """Start a chain whose tuning is set by hand."""
+        self.setup_chain(np.random.default_rng(seed), 0, 100)
+        anchor, gradient = [], []
+        if anchored:
+            if not hasattr(self, "at_anchor"):
+                self.at_anchor = full_gradient(self, ANCHOR)
+            anchor, gradient = ANCHOR, [self.at_anchor]
+        self.adaptation = Adaptation(
+            CENTRE, ROOT, anchor=anchor, anchor_gradient=gradient, refresh=refresh,
+            thin=UPDATES, batches=self.requested.batches,
+        )  # fmt: skip
+
+    def record(self, phi):
+        """Return the gradients of the next updates at φ, shape (updates, dimension)."""
+        whitening = self.adaptation.whitening()
+        self.position = whitening.to_psi(phi, whitening.arrays)
+        self.extra = self.initial_extra(self.position, None)
+        self.step(self.model.initial_point())
+        return self.extra["trace"][0]
+
+    def run(self, seed, phi, anchored):
+        """Return the gradients of a new chain."""
+        self.begin(seed, anchored)
+        return self.record(phi)
+
+
+def full_gradient(step, phi):
+    """∇U of the full data with respect to ψ, as tuning has it."""
+    engine = step._engine_at(step.model.initial_point())
+    potential = engine.potential()
+    potential.set_fixed([*engine.data(), *engine.tables(0, "shuffled")])
+    return potential.full(potential.join(phi)[None])[1][0] @ ROOT
+
+
+def recorder(scheme, batches):
+    options = {**UNTUNED, "thin": UPDATES, "batches": batches, "transforms": "model"}
+    return Recorder(step_size=1.0, batch=scheme, backend="jax", model=regression(), **options)
+
+
+@pytest.fixture(scope="module", params=["shuffled", "random"])
+def recorders(request):
+    """Recorders of one batch and of three, which compile what they need once."""
+    return {batches: recorder(request.param, batches) for batches in (1, 3)}
+
+
+def z_score(samples, expected):
+    """Deviation of a mean of independent samples from its expectation, in standard errors."""
+    error = samples.std(axis=0, ddof=1) / np.sqrt(len(samples))
+    return (samples.mean(axis=0) - expected) / error
+
+
+# ---------------------------------------------------------------- unbiased
+
+
+def test_full_gradient_is_that_of_pymc():
+    step = recorder("shuffled", 1)
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
+    with pm.Model() as model:
+        slopes = pm.Normal("slopes", 0.0, 1.0, shape=2)
+        sd = pm.HalfNormal("sd", 1.0)
+        pm.Normal("y", X @ slopes, sd, observed=y)
+    point = {"slopes": HERE[0], "sd_log__": HERE[1]}
+    expected = -model.compile_dlogp(mode="FAST_COMPILE")(point)
+    np.testing.assert_allclose(full_gradient(step, HERE), expected @ ROOT, rtol=1e-10)
+
+
+def every_offset_equally_often(engine, rng, transition, updates):
+    """Batches from each of the rows' offsets, each as often in each of the K places."""
+    count, batches = updates + transition.fresh, transition.batches
+    offsets = np.arange(count)[:, None] + 11 * np.arange(batches)
+    if not engine.scheme.contiguous:
+        offsets = offsets[..., None] + np.arange(BATCH)
+    drawn = (offsets % ROWS).astype(np.int32)
+    return [drawn[:, 0] if batches == 1 else drawn]
+
+
+@pytest.mark.parametrize("anchored", [False, True], ids=["plain", "anchored"])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_average_over_all_batches_is_the_full_gradient(recorders, batches, anchored, monkeypatch):
+    step = recorders[batches]
+    monkeypatch.setattr(Engine, "draw_batches", every_offset_equally_often)
+    found = step.run(1, HERE, anchored)
+    expected = full_gradient(step, HERE)
+    np.testing.assert_allclose(found.mean(axis=0), expected, rtol=1e-11)
+    assert np.all(found.std(axis=0) > 0.01 * abs(expected).max())
+
+
+@pytest.mark.parametrize("anchored", [False, True], ids=["plain", "anchored"])
+@pytest.mark.parametrize("batches", [1, 3])
+def test_drawn_batches_are_unbiased(recorders, batches, anchored):
+    # Chains are independent: each has an order of the rows of its own
+    step = recorders[batches]
+    means = np.array([step.run(seed, HERE, anchored).mean(axis=0) for seed in range(60)])
+    assert abs(z_score(means, full_gradient(step, HERE))).max() < STANDARD_ERRORS
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_svrg_is_unbiased_between_refreshes(recorders, batches):
+    step = recorders[batches]
+    means = []
+    for seed in range(60):
+        # The anchor is taken where the chain is at first, and stays for two draws
+        step.begin(seed, anchored=True, refresh=2 * UPDATES)
+        at_anchor = step.record(CENTRE)
+        away = step.record(HERE)
+        means.append(away.mean(axis=0))
+        for found, expected in zip(step.adaptation.anchor, CENTRE, strict=True):
+            np.testing.assert_allclose(found, expected, atol=1e-12)
+    expected = full_gradient(step, CENTRE)
+    np.testing.assert_allclose(at_anchor, np.broadcast_to(expected, at_anchor.shape), rtol=1e-10)
+    assert np.all(away.std(axis=0) > 0)
+    assert abs(z_score(np.array(means), full_gradient(step, HERE))).max() < STANDARD_ERRORS
+
+
+# ---------------------------------------------------------------- noise
+
+
+def test_no_noise_at_the_anchor(recorders):
+    for batches, step in recorders.items():
+        found = step.run(3, ANCHOR, anchored=True)
+        expected = full_gradient(step, ANCHOR)
+        assert np.all(found.std(axis=0) < 1e-12 * abs(expected).max()), batches
+        np.testing.assert_allclose(found.mean(axis=0), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("anchored", [False, True], ids=["plain", "anchored"])
+def test_averaging_batches_divides_the_variance(recorders, anchored):
+    """By K where batches are independent, by more where together they share no rows."""
+    share = 1 / 3
+    if recorders[1].settings.batch == "shuffled":
+        # Sampling without replacement: the variance of n of N rows' mean falls as (N - n) / n
+        share = (ROWS - 3 * BATCH) / (3 * (ROWS - BATCH))
+    excess = []
+    for seed in range(100):
+        one, three = (recorders[k].run(seed, HERE, anchored).var(axis=0, ddof=1) for k in (1, 3))
+        excess.append(three - share * one)
+    assert abs(z_score(np.array(excess), 0.0)).max() < STANDARD_ERRORS
+
+
+def test_control_variates_are_quieter_near_the_anchor(recorders):
+    step = recorders[1]
+    near = [x + 0.05 for x in ANCHOR]
+    plain, anchored = (step.run(4, near, a).var(axis=0) for a in (False, True))
+    # The noise grows as the squared distance: 0.05 from the anchor it is a few hundredths
+    assert np.all(anchored < 0.1 * plain)
+
+
+# ---------------------------------------------------------------- with every sampler
+
+SAMPLERS = {
+    "CoRVSGLD": (sg.CoRVSGLD, 1e-2),
+    "FLA": (sg.FLA, 1e-2),
+    "MSGNHT": (sg.MSGNHT, 5e-2),
+    "SMLD": (sg.SMLD, 1e-2),
+    "SGLD": (sg.SGLD, 1e-2),
+}
+
+
+def means():
+    """Two means of normal data, and nothing that is not Gaussian; posterior N(m, sd²)."""
+    data = np.random.default_rng(1).normal([1.0, -2.0], 3.0, size=(900, 2))
+    with pm.Model() as model:
+        batch = pm.Minibatch(data, batch_size=90)
+        mu = pm.Normal("mu", 0.0, 10.0, shape=2)
+        pm.Normal("y", mu, 3.0, observed=batch, total_size=900)
+    precision = 1 / 100 + 900 / 9
+    return model, data.sum(axis=0) / 9 / precision, precision**-0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"),
+    [
+        *((name, "shuffled") for name in SAMPLERS),
+        ("CoRVSGLD", "random"),
+        *(
+            pytest.param(name, "random", marks=pytest.mark.slow)
+            for name in SAMPLERS
+            if name != "CoRVSGLD"
+        ),
+    ],
+)
+def test_every_sampler_takes_every_estimator(name, scheme):
+    method, h = SAMPLERS[name]
+    model, mean, sd = means()
+    noise, engine = {}, None
+    for estimator in ("plain", sg.ControlVariates(), sg.SVRG(refresh=40)):
+        step = method(
+            model=model, step_size=h, batch=scheme, backend="jax",
+            **{**UNTUNED, "gradient": estimator, "scale": {"mu": sd}},
+        )  # fmt: skip
+        step._engine = engine
+        step.setup_chain(np.random.default_rng(2), 0, 50)
+        point, draws, ratios = model.initial_point(), [], []
+        for _ in range(50):
+            point, [stats_of_draw] = step.step(point)
+            draws.append(point["mu"])
+            ratios.append(stats_of_draw["noise_ratio"])
+            assert stats_of_draw["rejected_updates"] == 0
+        engine = step._engine
+        noise[type(step.requested.gradient).__name__] = np.mean(ratios)
+        assert np.all(np.abs(np.array(draws[25:]) - mean) < 10 * sd)
+    # Gradients of a Gaussian differ between places by what no batch changes
+    assert noise["ControlVariates"] < 1e-12
+    assert noise["SVRG"] < 1e-12
+    assert noise["Plain"] > 1e-3
+
+
+def conjugate():
+    """Slopes and the noise's variance of a regression, whose exact posterior is known."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(1000, 2))
+    y = X @ [1.0, -0.5] + 0.8 * rng.normal(size=1000)
+    with pm.Model() as model:
+        x, batch = pm.Minibatch(X, y, batch_size=50)
+        precision = pm.Gamma("precision", 2.0, 1.0)
+        slopes = pm.Normal("slopes", 0.0, tau=0.1 * precision, shape=2)
+        pm.Normal("y", x @ slopes, tau=precision, observed=batch, total_size=1000)
+    K = X.T @ X + 0.1 * np.eye(2)
+    m = np.linalg.solve(K, X.T @ y)
+    a, b = 2.0 + 500, 1.0 + (y @ y - m @ K @ m) / 2
+    of_slopes = stats.multivariate_t(m, b / a * np.linalg.inv(K), df=2 * a)
+    sds = np.sqrt(np.diag(of_slopes.shape) * a / (a - 1))
+    exact = {"slopes": (m, sds), "precision": (a / b, np.sqrt(a) / b)}
+    return model, exact
+
+
+@pytest.mark.parametrize("estimator", [sg.ControlVariates(), sg.SVRG(refresh=1000)], ids=repr)
+def test_both_anchors_give_the_exact_posterior(estimator):
+    model, exact = conjugate()
+    with model:
+        posterior = pm.sample(
+            step=sg.CoRVSGLD(gradient=estimator, backend="jax"),
+            draws=1500, chains=2, cores=1, random_seed=3, **QUIET,
+        ).posterior  # fmt: skip
+    for name, (mean, sd) in exact.items():
+        draws = posterior[name].values
+        # 30 consecutive batches of 50 draws in each chain: far longer than the chain remembers
+        for power, expected in ((1, 0.0), (2, 1.0)):
+            moments = ((draws - mean) / sd) ** power
+            parts = moments.reshape(60, 50, *moments.shape[2:]).mean(axis=1)
+            # LM's own bias is of second order, h² / 4 of a variance at h = 0.2
+            error = parts.std(axis=0, ddof=1) / np.sqrt(60)
+            assert np.all(
+                np.abs(parts.mean(axis=0) - expected) < STANDARD_ERRORS * error + 0.01 * (power - 1)
+            ), (name, power, parts.mean(axis=0), error)
