@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import re
 
 import numpy as np
 import pymc as pm
@@ -175,7 +176,7 @@ def sampled(model, step_of, caplog, draws=2000):
             draws=draws, chains=2, cores=1, random_seed=4, progressbar=False,
         )  # fmt: skip
     said = [r.getMessage() for r in caplog.records]
-    return result.posterior["mu"].values, [s for s in said if "configurational" in s]
+    return result.posterior["mu"].values, [s for s in said if "R-hat does not see it" in s]
 
 
 # Each makes the sds about 10 % too wide: 2 / (2 - h) = 1.21, and 1 + h σ² / 2 at σ² = N / B = 10
@@ -196,7 +197,7 @@ def test_a_run_that_is_too_wide_is_told(why, caplog):
     assert draws.std(axis=(0, 1)).mean() / sd == pytest.approx(1.1, abs=0.03)
     assert len(said) == 2  # once a chain
     for text in said:
-        noise = "Gradient noise widens the variances by about 2" in text
+        noise = bool(re.search(r"Gradient noise widens the variances by about (19|2\d)%", text))
         assert "The configurational temperature is 1." in text or (minibatched and noise)
         assert "R-hat does not see it" in text
         assert "Take a smaller step_size" in text

@@ -589,9 +589,8 @@ def test_plan_takes_plain_gradients_where_control_variates_are_not_quieter():
 
 
 def cost(batches, variance, policy):
-    """Batches for an effective draw, where noise shortens steps beyond what a policy allows."""
-    allowed = policy.noise if policy.widening is None else policy.widening / policy.step_size
-    return batches * max(1.0, variance / allowed)
+    """Batches for an effective draw, and what accuracy is lost beyond the bound on noise."""
+    return batches * max(1.0, variance / policy.noise) ** 2
 
 
 @EVERY_POLICY
