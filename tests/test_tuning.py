@@ -948,7 +948,7 @@ WISHES = {
 }
 
 
-QUICK = ("thin", "step_size", "diagonal", "plain")
+QUICK = ("thin",)
 
 
 @pytest.mark.parametrize(
