@@ -72,8 +72,15 @@ class Monitor(Comparable):
         parts = means[:, 0] - centre * means[:, 2]
         return parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(_PARTS)
 
-    def warnings(self) -> list[str]:
-        """Return what is off and what to do, in sentences."""
+    def warnings(self, *, absorbed: bool = False) -> list[str]:
+        """Return what is off and what to do, in sentences.
+
+        Parameters
+        ----------
+        absorbed : bool
+            Whether the method's own variables take up gradient noise, so that a noise ratio is
+            no widening.
+        """
         found: list[str] = []
         if self.sums is None or self.seen < max(self.draws, 10 * _PARTS):
             return found
@@ -90,9 +97,9 @@ class Monitor(Comparable):
             found.append(
                 f"The configurational temperature is {shown:.2f} where it must be 1 (mean "
                 f"{mean.mean():.2f}): spreads are wrong by about as much as its root. R-hat does "
-                "not see it. " + (_LESS_NOISE if noise > 0.05 else _SMALLER_STEP)
+                "not see it. " + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
             )
-        elif noise > _LARGEST_ERROR:
+        elif noise > _LARGEST_ERROR and not absorbed:
             found.append(
                 f"Gradient noise widens the variances by about {noise:.0%}. R-hat does not see "
                 "it. " + _LESS_NOISE

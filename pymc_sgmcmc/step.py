@@ -625,8 +625,9 @@ class SGMCMCStep(BlockedStep):
                 f"{self.rejected} updates ({self.rejected / updates:.2%}) were not finite and were "
                 "rejected. The draws are biased near where that happened: pass a smaller step_size."
             )
-        if self.requested.policy.second_moments:
-            texts += self.monitor.warnings()
+        policy = self.requested.policy
+        if policy.second_moments:
+            texts += self.monitor.warnings(absorbed=policy.widening is None)
         if not texts:
             return None
         kind = WarningType.DIVERGENCES if self.rejected else WarningType.BAD_PARAMS

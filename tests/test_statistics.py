@@ -267,6 +267,9 @@ def test_monitor_names_the_noise():
     [text] = watch(2000, 5, noise_ratio=0.2).warnings()
     assert text.startswith("Gradient noise widens the variances by about 20%")
     assert watch(2000, 5, noise_ratio=0.09).warnings() == []
+    # A thermostat takes the noise up; the temperature tells if it does not
+    assert watch(2000, 5, noise_ratio=0.2).warnings(absorbed=True) == []
+    assert len(watch(2000, 5, variance=1.25, noise_ratio=0.2).warnings(absorbed=True)) == 1
 
 
 def test_monitor_far_from_the_origin():
