@@ -314,6 +314,7 @@ class _TrialChain:
 
     def restart(self) -> None:
         runner, unit = self._runner, self._plan.unit
+        runner.settle()
         psi = [(x + unit * self._rng.standard_normal(x.shape)).astype(x.dtype) for x in self._start]
         runner.restart(psi, runner.engine.sampler.initial_extra(psi, runner.noise_rng))
 

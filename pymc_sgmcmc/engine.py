@@ -30,6 +30,11 @@ __all__ = ["Engine", "Settings"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
+# Draws in one compiled call, and elements of data and position that it works through: calls of
+# some ten milliseconds
+_MOST_DRAWS = 16
+_LARGEST_CALL = 2**22
+
 # What a backend raises, at the first call only, for a graph that it cannot trace
 _UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
 
@@ -110,8 +115,10 @@ class Engine:
     ) -> Transition:
         """Return the compiled updates for adaptations of this kind."""
         updates = updates_per_call(thin, self.dimension)
-        # Numba's function runs any number of updates
-        key = (self.backend, *adaptation.kind(), updates if self.backend == "jax" else None)
+        draws = self.draws_per_call(adaptation, updates) if updates == thin else 1
+        # Numba's function makes any number of updates and, if more than one, of draws
+        size = (updates, draws) if self.backend == "jax" else draws > 1
+        key = (self.backend, *adaptation.kind(), size)
         if key not in self._transitions:
             self._transitions[key] = Transition(
                 self.posterior,
@@ -125,10 +132,30 @@ class Engine:
                 adapted=bool(adaptation.relative),
                 tamed=adaptation.largest_gradient is not None,
                 updates=updates,
+                draws=draws,
                 backend=self.backend,
                 compile_kwargs=self.settings.compile_kwargs,
             )
         return self._transitions[key]
+
+    def draws_per_call(self, adaptation: Adaptation, updates: int) -> int:
+        """How many draws a call makes, so that it costs little and does not take long.
+
+        One where they depend on what happens between draws: on variables that other step
+        methods move, or on an anchor that is taken anew.
+        """
+        posterior = self.posterior
+        if posterior.others or adaptation.refresh is not None:
+            return 1
+        rows = sum(
+            batch.batch_size * (array.size // len(array))
+            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+            for array in arrays
+        )
+        whole = sum(np.size(array) for array in posterior.data.values())
+        gradients = adaptation.batches * (2 if adaptation.anchor else 1)
+        elements = updates * (self.dimension + gradients * (rows + whole))
+        return int(np.clip(_LARGEST_CALL // max(elements, 1), 1, _MOST_DRAWS))
 
     def potential(self) -> Potential:
         """Return the compiled potential of the full data and of batches."""

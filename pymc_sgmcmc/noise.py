@@ -40,7 +40,7 @@ class Noise:
         self._dtypes = dtypes
         self._sizes = [int(np.prod(shape)) for shape in shapes]
         self._dtype = str(np.result_type(*dtypes))
-        self._filled = 0
+        self._filled: tuple[int, int] | None = None
         self._kinds: list[str] = []
         self._buffers: list[np.ndarray] = []
         self.requests: dict[str, list[TensorVariable]] = {}
@@ -49,7 +49,7 @@ class Noise:
         # One flat vector for all blocks: a single call of the generator fills it
         flat = pt.tensor(kind, dtype=self._dtype, shape=(sum(self._sizes),))
         self.requests.setdefault(kind, []).append(flat)
-        self._filled = 0
+        self._filled = None
         ends = np.cumsum(self._sizes)
         return Blocks(
             flat[end - size : end].reshape(shape).astype(dtype)
@@ -101,19 +101,21 @@ class Noise:
 
         return self.uniform().map(chambers_mallows_stuck, self.exponential())
 
-    def draw(self, rng: np.random.Generator, updates: int) -> list[np.ndarray]:
-        """Draw the numbers of ``updates`` updates: one array for each request, in order.
+    def draw(self, rng: np.random.Generator, updates: int, draws: int = 1) -> list[np.ndarray]:
+        """Draw the numbers of ``draws`` times ``updates`` updates.
 
-        The arrays are filled anew by the next call: fresh memory for millions of numbers
-        would cost as much as the numbers.
+        One array for each request, in order, of shape (draws, updates, numbers). What a draw
+        gets does not depend on how many are drawn with it. The arrays are filled anew by the
+        next call: fresh memory for millions of numbers would cost as much as the numbers.
         """
-        if self._filled != updates:
-            self._filled = updates
+        if self._filled != (draws, updates):
+            self._filled = draws, updates
             self._kinds = [kind for kind, _ in self.flat_requests()]
-            size = (updates, sum(self._sizes))
+            size = (draws, updates, sum(self._sizes))
             self._buffers = [np.empty(size, dtype=self._dtype) for _ in self._kinds]
-        for kind, buffer in zip(self._kinds, self._buffers, strict=True):
-            _FILL[kind](rng, buffer)
+        for k in range(draws):
+            for kind, buffer in zip(self._kinds, self._buffers, strict=True):
+                _FILL[kind](rng, buffer[k])
         return self._buffers
 
     def flat_requests(self) -> list[tuple[str, TensorVariable]]:

@@ -382,8 +382,22 @@ class SGMCMCStep(BlockedStep):
 
         return (update_stats,)
 
+    @property
+    def sampling_state(self) -> SGMCMCState:
+        """All that a chain needs to go on, bit for bit."""
+        if self._runner is not None:
+            self._runner.settle()
+        state: SGMCMCState = super().sampling_state
+        return state
+
+    @sampling_state.setter
+    def sampling_state(self, state: SGMCMCState) -> None:
+        BlockedStep.sampling_state.fset(self, state)
+
     def __getstate__(self) -> dict[str, Any]:
         # Compiled functions and data are made anew where the step is sampled
+        if self._runner is not None:
+            self._runner.settle()
         stored = {name: getattr(self, name) for name in self._stored}
         return {**self.__dict__, "_engine": None, "_runner": None, "_stored": stored}
 
@@ -471,6 +485,7 @@ class SGMCMCStep(BlockedStep):
     def _store(self, name: str, value: Any) -> None:
         """Set a part of the state: the next draw goes on from there."""
         if self._runner is not None:
+            self._runner.settle()
             self._stored = {key: getattr(self, key) for key in self._stored}
             self._runner = None
         self._stored[name] = value
@@ -502,7 +517,7 @@ class SGMCMCStep(BlockedStep):
             phi = engine.expressed(point, self._runner.scales)
             whitening = self._runner.adaptation.whitening()
             psi = whitening.to_psi(phi, whitening.arrays)
-            self._runner.restart(psi, self.extra)
+            self._runner.restart(psi, self._runner.extra)
         return self._runner
 
     def _make_runner(

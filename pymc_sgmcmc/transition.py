@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any, Protocol
 
@@ -25,7 +26,7 @@ from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.posterior import Posterior
 from pymc_sgmcmc.whitening import Whitening
 
-__all__ = ["Gradient", "Sampler", "Transition"]
+__all__ = ["Draws", "Gradient", "Sampler", "Transition"]
 
 Extra = dict[str, Blocks]
 
@@ -88,11 +89,37 @@ def updates_per_call(thin: int, dimension: int) -> int:
     return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
 
 
+@dataclass
+class Draws:
+    """What one call gave.
+
+    Attributes
+    ----------
+    psi : list of ndarray
+        Positions, of each draw along the first dimension as all that follows.
+    extra : dict of list of ndarray
+        The algorithm's further state.
+    values : list of ndarray
+        PyMC's value variables.
+    gradient : list of ndarray
+        Estimates of ∇U, independent of how the positions were reached.
+    statistics : list of list of float
+        As in ``statistic_names``; the last are the rejected updates.
+    """
+
+    psi: Sequence[np.ndarray]
+    extra: Mapping[str, Sequence[np.ndarray]]
+    values: Sequence[np.ndarray]
+    gradient: Sequence[np.ndarray]
+    statistics: list[list[float]]
+
+
 class Transition:
-    """``updates`` updates of a sampler, compiled as one scan.
+    """Some draws of a sampler, ``updates`` updates each, compiled as one scan.
 
     A deterministic map: noise, batches, step sizes and data are inputs. Chains differ in
-    what they put in, never in the compiled function.
+    what they put in, never in the compiled function. Several draws in one call share what
+    the call itself costs.
 
     Parameters
     ----------
@@ -117,7 +144,9 @@ class Transition:
     tamed : bool
         Whether there is a bound on the elements of a gradient estimate.
     updates : int
-        Updates in a call. Numba's function runs any number, JAX's this one.
+        Updates of a draw. Numba's function makes any number, JAX's this one.
+    draws : int
+        Draws in a call. Numba's function makes any number unless this is 1.
     backend : {"numba", "jax"}
         The backend.
     compile_kwargs : dict
@@ -126,7 +155,7 @@ class Transition:
     Attributes
     ----------
     fresh : int
-        How many times K batches a call takes beyond those of its updates, for what is
+        How many times K batches a draw takes beyond those of its updates, for what is
         measured at its end.
     """
 
@@ -144,12 +173,14 @@ class Transition:
         adapted: bool,
         tamed: bool,
         updates: int,
+        draws: int,
         backend: str,
         compile_kwargs: Mapping[str, Any],
     ) -> None:
         if backend == "jax":
             jax_backend.prepare()
         self.updates = updates
+        self.draws = draws
         self.batches = batches
         self.fresh = _FRESH if posterior.minibatches else 0
         self.backend = backend
@@ -167,43 +198,54 @@ class Transition:
         step_size = pt.scalar("step_size", dtype=pytensor.config.floatX)
 
         state = self._one_update(sampler, old, len(psi), step_size)
-        steps = [step_size, *self._estimate.rows]
-        steps += [flat for _, flat in self.noise.flat_requests()]
-        fresh = [0, *[_FRESH] * len(self._estimate.rows)]
-        fresh += [0] * (len(steps) - len(fresh))
+        rows = self._estimate.rows
+        steps = [step_size, *rows, *(flat for _, flat in self.noise.flat_requests())]
+        # A sequence of a draw is that of its updates
+        sizes = (draws, updates) if backend == "jax" else (None, None)
         sequences = [
-            pt.tensor(
-                f"{s.name}_sequence",
-                dtype=s.dtype,
-                shape=(updates + more if backend == "jax" else None, *s.type.shape),
-            )
-            for s, more in zip(steps, fresh, strict=True)
+            pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(*sizes, *s.type.shape))
+            for s in steps
         ]
+        count = sizes if backend == "jax" else (sequences[0].shape[0], sequences[0].shape[1])
         placeholders = [*steps, *old, *fixed]
         *states, rejected = pytensor.scan(
             lambda *inner: substitute(state, dict(zip(placeholders, inner, strict=True))),
-            sequences=[s[more:] if more else s for s, more in zip(sequences, fresh, strict=True)],
+            sequences=[_of_updates(s, count) for s in sequences],
             outputs_info=[*old, None],
             non_sequences=fixed,
             return_list=True,
             return_updates=False,
             strict=True,
         )
-        last = [states_of_one[-1] for states_of_one in states]
-        last[: len(psi)] = _wrapped(posterior, whitening, last[: len(psi)])
-        rows = sequences[1 : 1 + len(self._estimate.rows)]
+        ends = [_of_draws(x, count, draws) for x in states]
+        fresh = [pt.tensor(x.name, dtype=x.dtype, shape=(_FRESH, *x.type.shape)) for x in rows]
+        wrapped = _wrapped(posterior, whitening, old[: len(psi)])
+        at = [*wrapped, *old[len(psi) :]]
         values, gradient, statistics = self._measured(
-            sampler, posterior, last, origin, sequences[0][-1], [[r[0], r[1]] for r in rows]
+            sampler, posterior, at, origin, step_size, [[r[0], r[1]] for r in fresh]
         )
-        statistics["rejected_updates"] = pt.sum(rejected.astype(step_size.dtype))
-        self.statistic_names = list(statistics)
-        counts = len(psi), len(old) - len(psi), len(values), len(gradient)
-        self._ends = np.cumsum(counts).tolist()
-        # One output: a scalar of JAX costs as much to fetch as a vector
+        self.statistic_names = [*statistics, "rejected_updates"]
         joined = pt.stack([scalar.astype(step_size.dtype) for scalar in statistics.values()])
+        fresh_sequences = [
+            pt.tensor(f"fresh_{x.name}", dtype=x.dtype, shape=(sizes[0], *x.type.shape))
+            for x in fresh
+        ]
+        measured = _of_each_draw(
+            [*wrapped, *values, *gradient, joined],
+            [step_size, *fresh, *old],
+            [sequences[0][:, -1], *fresh_sequences, *ends],
+            [*origin, *fixed],
+            draws,
+        )
+        counted = pt.sum(_reshaped(rejected, count).astype(step_size.dtype), axis=1)
+        # One output: a scalar of JAX costs as much to fetch as a vector
+        measured[-1] = pt.concatenate([measured[-1], counted[:, None]], axis=1)
+        ends[: len(psi)] = measured[: len(psi)]
+        numbers = len(old), len(psi), len(old) - len(psi), len(values), len(gradient)
+        self._ends = np.cumsum(numbers).tolist()
         self._function = _compile(
-            [*old, *sequences, *origin, *fixed],
-            [*last, *values, *gradient, joined],
+            [*old, *sequences, *fresh_sequences, *origin, *fixed],
+            [*(x[-1] for x in ends), *(ends if draws > 1 else []), *measured[len(psi) :]],
             backend,
             dict(compile_kwargs),
         )
@@ -245,18 +287,18 @@ class Transition:
         self,
         sampler: Sampler,
         posterior: Posterior,
-        last: list[TensorVariable],
+        state: list[TensorVariable],
         origin: list[TensorVariable],
         step_size: TensorVariable,
         rows: list[list[TensorVariable]],
     ) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
-        """Graphs of the values at the last state, and of a gradient and statistics there.
+        """Graphs of the values at a state, and of a gradient and statistics there.
 
         Two fresh estimates at one place: half their squared difference is the variance of
         the noise, whatever the sampler.
         """
         n_psi = len(origin)
-        psi, extra = last[:n_psi], self._unflatten(last[n_psi:])
+        psi, extra = state[:n_psi], self._unflatten(state[n_psi:])
         first, second = ([pair[k] for pair in rows] for k in (0, 1))
         *values, log_density = self._estimate.at(
             [*posterior.values, posterior.log_density], psi, first
@@ -283,19 +325,21 @@ class Transition:
         extra: dict[str, list[Any]],
         step_sizes: np.ndarray,
         batches: list[np.ndarray],
+        fresh: list[np.ndarray],
         noise: list[np.ndarray],
         fixed: list[Any],
-    ) -> tuple[list[Any], dict[str, list[Any]], list[Any], list[Any], list[float]]:
-        """Run the updates.
+    ) -> tuple[list[Any], dict[str, list[Any]], Draws]:
+        """Make the draws.
 
         Parameters
         ----------
         position, extra
             The state.
         step_sizes : ndarray
-            Shape (updates,).
-        batches : list of ndarray
-            For each minibatch the rows of K batches, (updates + fresh) times.
+            Shape (draws, updates).
+        batches, fresh : list of ndarray
+            For each minibatch the rows of K batches, shapes (draws, updates, ...) and
+            (draws, fresh, ...).
         noise : list of ndarray
             Of ``noise.draw``.
         fixed : list
@@ -305,23 +349,27 @@ class Transition:
         Returns
         -------
         position, extra
-            The new state, in arrays of the backend.
-        values : list
-            PyMC's value variables at the new position, in arrays of the backend.
-        gradient : list
-            An estimate of ∇U at the new position, independent of how it was reached.
-        statistics : list of float
-            Statistics of the draw, as in ``statistic_names``; the last are the rejected updates.
+            The state after the last draw, in arrays of the backend.
+        draws : Draws
         """
         further = [part for parts in extra.values() for part in parts]
-        outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fixed)
-        a, b, c, d = self._ends
+        outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)
+        a, b, c, d, e = self._ends
+        state, arrays = outputs[:a], [np.asarray(x) for x in outputs[a:]]
+        if self.draws == 1:
+            # Another output of the same would be copied
+            arrays[:0] = [np.asarray(x)[None] for x in state]
+        n_psi = b - a
         return (
-            outputs[:a],
-            {name: list(parts) for name, parts in self._split(outputs[a:b])},
-            outputs[b:c],
-            outputs[c:d],
-            np.asarray(outputs[-1]).tolist(),
+            state[:n_psi],
+            {name: list(parts) for name, parts in self._split(state[n_psi:])},
+            Draws(
+                psi=arrays[: b - a],
+                extra=dict(self._split(arrays[b - a : c - a])),
+                values=arrays[c - a : d - a],
+                gradient=arrays[d - a : e - a],
+                statistics=arrays[-1].tolist(),
+            ),
         )
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -337,6 +385,46 @@ class Transition:
 
     def _unflatten(self, flat: Sequence[Any]) -> Extra:
         return {name: Blocks(parts) for name, parts in self._split(flat)}
+
+
+def _reshaped(x: TensorVariable, count: tuple[Any, Any]) -> TensorVariable:
+    """Give the draws a dimension of their own."""
+    return x.reshape((*count, *(x.shape[k + 1] if n is None else n
+                                for k, n in enumerate(x.type.shape[1:]))))  # fmt: skip
+
+
+def _of_updates(x: TensorVariable, count: tuple[Any, Any]) -> TensorVariable:
+    """Join the updates of all draws."""
+    return x.reshape((count[0] * count[1], *x.type.shape[2:]))
+
+
+def _of_draws(x: TensorVariable, count: tuple[Any, Any], draws: int) -> TensorVariable:
+    """Return the last update's state of each draw."""
+    # Of one draw the others need not be kept
+    return x[-1][None] if draws == 1 else _reshaped(x, count)[:, -1]
+
+
+def _of_each_draw(
+    graphs: list[TensorVariable],
+    placeholders: list[TensorVariable],
+    sequences: list[TensorVariable],
+    fixed: list[TensorVariable],
+    draws: int,
+) -> list[TensorVariable]:
+    """Return graphs for every draw, along a new first dimension."""
+    if draws == 1:
+        one = substitute(graphs, dict(zip(placeholders, [s[0] for s in sequences], strict=True)))
+        return [x[None] for x in one]
+    found: list[TensorVariable] = pytensor.scan(
+        lambda *inner: substitute(graphs, dict(zip([*placeholders, *fixed], inner, strict=True))),
+        sequences=sequences,
+        outputs_info=[None] * len(graphs),
+        non_sequences=fixed,
+        return_list=True,
+        return_updates=False,
+        strict=True,
+    )
+    return found
 
 
 def place(arrays: Sequence[Any], backend: str) -> list[Any]:

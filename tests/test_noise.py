@@ -16,7 +16,7 @@ def draws(size, dtype, ask, updates=1, seed=1):
     inputs = [flat for _, flat in noise.flat_requests()]
     function = pytensor.function(inputs, graph, mode="FAST_COMPILE")
     arrays = noise.draw(np.random.Generator(np.random.SFC64(seed)), updates)
-    return np.concatenate([function(*rows) for rows in zip(*arrays, strict=True)])
+    return np.concatenate([function(*rows) for rows in zip(*(a[0] for a in arrays), strict=True)])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -57,6 +57,21 @@ def test_blocks_share_one_stream_and_every_request_is_fresh():
     first, second = noise.normal(), noise.normal()
     assert [part.type.shape for part in first] == [(3,), (2, 2)]
     arrays = noise.draw(np.random.default_rng(0), 4)
-    assert [a.shape for a in arrays] == [(4, 7), (4, 7)]
+    assert [a.shape for a in arrays] == [(1, 4, 7), (1, 4, 7)]
     assert len(np.unique(np.concatenate(arrays))) == 56
     assert len(second) == 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [3, 99_999])
+def test_a_draw_gets_the_same_numbers_alone_and_with_others(dtype, size):
+    noise = Noise([(size,)], [dtype])
+    noise.stable(1.5)
+    noise.normal()
+    rng = np.random.default_rng(0)
+    together = [a.copy() for a in noise.draw(rng, 2, 3)]
+    again = np.random.default_rng(0)
+    for k in range(3):
+        for many, one in zip(together, noise.draw(again, 2), strict=True):
+            np.testing.assert_array_equal(many[k], one[0])
+    assert again.bit_generator.state == rng.bit_generator.state

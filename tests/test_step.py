@@ -194,7 +194,7 @@ def test_every_update_has_new_noise_and_a_new_batch(jax_step):
     engine = jax_step._engine_at(jax_step.model.initial_point())
     jax_step._runner_at(jax_step.model.initial_point(), [])
     transition = jax_step._runner._transition
-    noise = [transition.noise.draw(jax_step.noise_rng, 20)[0].copy() for _ in range(2)]
+    noise = [transition.noise.draw(jax_step.noise_rng, 20, 3)[0].copy() for _ in range(2)]
     assert len(np.unique(noise)) == np.size(noise)
     offsets = [engine.draw_batches(jax_step.batch_rng, transition, 198)[0] for _ in range(2)]
     # 400 offsets of 400 rows: 1 - 1/e of them are different ones
@@ -230,6 +230,25 @@ def test_restored_state_continues_bit_for_bit(name, batch):
     assert take(fresh, point)[1] == expected
     # Nothing of the state that was handed over is changed by sampling on
     assert equal_dataclass_values(state, pickle.loads(stored)[0])
+
+
+@pytest.mark.parametrize("name", ["FLA", "MSGNHT"])
+def test_draws_made_ahead_are_those_made_one_by_one(name):
+    options = {"batch": "random"} if name == "FLA" else {}
+    step = step_for(name, location(), **options)
+    _, ahead = take(step, start(step), draws=20)
+    calls = step._runner._ahead
+    assert calls.count == 16
+    assert calls.taken == 4
+    point, one_by_one = start(step), []
+    for k in range(20):
+        if k % 3:
+            step._store("updates", step.updates)  # drops the runner
+        elif k:
+            step._runner.settle()
+        point, [line] = take(step, point, draws=1)
+        one_by_one.append(line)
+    assert one_by_one == ahead
 
 
 @pytest.mark.slow
