@@ -28,7 +28,7 @@ from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
-__all__ = ["Requested", "adapt", "anchor_gradient"]
+__all__ = ["Requested", "adapt", "at_anchor"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -161,11 +161,15 @@ class _Tuning:
         schedule = requested.step_size
         fixed = isinstance(schedule, constant)
         warnings: list[str] = []
+        compiled: int | None = None
         for attempt in range(_MOST_CENTRES):
             plan = make_plan(
                 surface, centre, root, policy, wishes, rng, self._report,
                 without_replacement=engine.scheme.contiguous,
+                remembered=engine.remembers_blocks,
+                compiled=compiled,
             )  # fmt: skip
+            compiled = plan.batches
             adaptation, psi = self._adaptation(surface, plan)
             runner: Runner = engine.attempt(partial(make_runner, adaptation, psi, self._scales))
             if schedule is not None and not fixed:
@@ -272,7 +276,9 @@ class _Tuning:
             adaptation.largest_gradient = _FARTHEST * float(np.sqrt(1 + plan.variance.max()))
         if not isinstance(plan.gradient, Plain):
             adaptation.anchor = centre
-            adaptation.anchor_gradient = anchor_gradient(surface, adaptation, centre)
+            adaptation.anchor_gradient, adaptation.anchor_blocks = at_anchor(
+                surface, adaptation, centre, blocks=self._engine.remembers_blocks
+            )
         return adaptation, psi
 
     def _report(self, step: str) -> None:
@@ -335,11 +341,20 @@ class _TrialChain:
         return Potential.join(parts)[self._watched]
 
 
-def anchor_gradient(
-    surface: Potential, adaptation: Adaptation, phi: Sequence[np.ndarray]
-) -> list[np.ndarray]:
-    """∇U of the full data at an anchor, with respect to ψ."""
-    _, gradient = surface.full(Potential.join(phi)[None])
-    whitening = adaptation.whitening()
-    pulled = whitening.pull_back(surface.split(gradient[0]), whitening.arrays)
-    return [np.asarray(g) for g in pulled]
+def at_anchor(
+    surface: Potential, adaptation: Adaptation, phi: Sequence[np.ndarray], *, blocks: bool
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return ∇U of the full data with respect to ψ, and of the blocks with respect to φ.
+
+    Of ``blocks``, each estimates ∇U; without, the second list is empty.
+    """
+    point, whitening, known = Potential.join(phi), adaptation.whitening(), []
+    if blocks:
+        estimates = surface.blocks_as_batches(point)
+        parts = [surface.split(estimate) for estimate in estimates]
+        known = [np.stack(of_one) for of_one in zip(*parts, strict=True)]
+        gradient = estimates.mean(axis=0)
+    else:
+        [gradient] = surface.full(point[None])[1]
+    pulled = whitening.pull_back(surface.split(gradient), whitening.arrays)
+    return [np.asarray(g) for g in pulled], known

@@ -34,6 +34,9 @@ class Adaptation(Comparable):
         φ̄, empty for plain gradients.
     anchor_gradient : list of ndarray
         ∇U there, with respect to ψ.
+    anchor_blocks : list of ndarray
+        Estimates there with respect to φ from each block of the data, stacked; empty where they
+        are computed with each batch.
     batches : int
         K.
     thin : int
@@ -52,6 +55,7 @@ class Adaptation(Comparable):
     largest_gradient: float | None = None
     anchor: list[np.ndarray] = field(default_factory=list)
     anchor_gradient: list[np.ndarray] = field(default_factory=list)
+    anchor_blocks: list[np.ndarray] = field(default_factory=list)
     batches: int = 1
     thin: int = 20
     refresh: int | None = None
@@ -69,4 +73,5 @@ class Adaptation(Comparable):
         """Return all that decides the compiled function: adaptations of one kind share it."""
         kind = type(self.whitening())
         tamed = self.largest_gradient is not None
-        return kind, bool(self.anchor), bool(self.relative), tamed, self.batches
+        blocks = len(self.anchor_blocks[0]) if self.anchor_blocks else 0
+        return kind, bool(self.anchor), blocks, bool(self.relative), tamed, self.batches

@@ -14,7 +14,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.graphs import substitute
+from pymc_sgmcmc.graphs import gradient_of, substitute
 from pymc_sgmcmc.posterior import Posterior
 from pymc_sgmcmc.row_block import RowBlock
 
@@ -32,9 +32,14 @@ class BatchDensity:
         Whether a batch is given by an offset or by row indices.
     backend : {"numba", "jax"}
         The backend.
+    in_blocks : bool
+        Whether a batch is one of the blocks of B rows into which the data are cut, given by its
+        number. The last block has the rows that are left; each counts as often as in the others.
 
     Attributes
     ----------
+    log_density : TensorVariable
+        The estimate from one batch, in the posterior's symbols.
     tables : list of list of TensorVariable
         For each minibatch the arrays from which it takes its rows.
     fixed : list of TensorVariable
@@ -42,9 +47,12 @@ class BatchDensity:
         others, data, tables.
     """
 
-    def __init__(self, posterior: Posterior, *, contiguous: bool, backend: str) -> None:
+    def __init__(
+        self, posterior: Posterior, *, contiguous: bool, backend: str, in_blocks: bool = False
+    ) -> None:
         self.posterior = posterior
         self.contiguous = contiguous
+        self._in_blocks = in_blocks
         self._backend = backend
         self.tables = [
             [
@@ -61,10 +69,16 @@ class BatchDensity:
         ]
         # Before an update multiplies it: PyTensor would expand h * (x + likelihood's part),
         # several passes over all parameters
-        self._gradient = canonical(posterior.gradient)
+        self.log_density, gradient = posterior.log_density, posterior.gradient
+        self._weights: list[TensorVariable] = []
+        if in_blocks:
+            weighted, base, self._weights = posterior.weighted()
+            [self.log_density] = substitute([weighted], {base: pt.ones_like(base)})
+            gradient = gradient_of(-self.log_density, posterior.phi)
+        self._gradient = canonical(gradient)
 
     def rows(self, name: str = "rows") -> list[TensorVariable]:
-        """Return new symbols for one batch of each minibatch: its offset or row indices."""
+        """Return new symbols for a batch of each minibatch: its offset, number or row indices."""
         return [
             pt.tensor(
                 f"{name}_{i}", dtype="int32", shape=() if self.contiguous else (b.batch_size,)
@@ -81,11 +95,21 @@ class BatchDensity:
         """Return graphs of the posterior at φ, for a batch of these rows."""
         posterior = self.posterior
         replacements = dict(zip(posterior.phi, phi, strict=True))
-        for minibatch, targets, tables, batch in zip(
-            posterior.minibatches, posterior.rows, self.tables, rows, strict=True
+        for k, (minibatch, targets, tables, batch) in enumerate(
+            zip(posterior.minibatches, posterior.rows, self.tables, rows, strict=True)
         ):
+            if self._in_blocks:
+                size, total = minibatch.batch_size, len(posterior.arrays[k][0])
+                start = (batch * size).astype("int32")
+                counted = pt.arange(size) < total - start
+                weight = -(-total // size) * size / total
+                replacements[self._weights[k]] = pt.switch(counted, weight, 0.0).astype(
+                    self._weights[k].dtype
+                )
+            else:
+                start = batch
             for target, table in zip(targets, tables, strict=True):
-                replacements[target] = self._take(table, batch, minibatch.batch_size)
+                replacements[target] = self._take(table, start, minibatch.batch_size)
         return substitute(graphs, replacements)
 
     def gradient(

@@ -35,6 +35,9 @@ _log = logging.getLogger("pymc.sgmcmc")
 _MOST_DRAWS = 16
 _LARGEST_CALL = 2**22
 
+# Elements of gradients that are kept of an anchor: with a chain's state they are stored and sent
+_LARGEST_MEMORY = 2**20
+
 # What a backend raises, at the first call only, for a graph that it cannot trace
 _UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
 
@@ -128,6 +131,7 @@ class Engine:
                 extra=self.sampler.initial_extra(list(psi), np.random.default_rng(0)),
                 contiguous=self.scheme.contiguous,
                 anchored=bool(adaptation.anchor),
+                blocks=len(adaptation.anchor_blocks[0]) if adaptation.anchor_blocks else 0,
                 batches=adaptation.batches,
                 adapted=bool(adaptation.relative),
                 tamed=adaptation.largest_gradient is not None,
@@ -153,9 +157,17 @@ class Engine:
             for array in arrays
         )
         whole = sum(np.size(array) for array in posterior.data.values())
-        gradients = adaptation.batches * (2 if adaptation.anchor else 1)
+        twice = adaptation.anchor and not adaptation.anchor_blocks
+        gradients = adaptation.batches * (2 if twice else 1)
         elements = updates * (self.dimension + gradients * (rows + whole))
         return int(np.clip(_LARGEST_CALL // max(elements, 1), 1, _MOST_DRAWS))
+
+    @property
+    def remembers_blocks(self) -> bool:
+        """Whether the gradients at an anchor of all blocks of the data can be kept."""
+        if not self.scheme.contiguous or len(self.posterior.minibatches) != 1:
+            return False
+        return self.potential().n_blocks * self.dimension <= _LARGEST_MEMORY
 
     def potential(self) -> Potential:
         """Return the compiled potential of the full data and of batches."""
@@ -246,6 +258,9 @@ class Engine:
     ) -> list[np.ndarray]:
         """Draw the batches of a call, for each minibatch."""
         count = updates + transition.fresh
+        if transition.blocks:
+            # As batches of one row of a table of blocks
+            return [self.scheme.draw(rng, transition.blocks, 1, count, transition.batches)]
         return [
             self.scheme.draw(rng, len(arrays[0]), batch.batch_size, count, transition.batches)
             for batch, arrays in zip(self.posterior.minibatches, self.posterior.arrays, strict=True)

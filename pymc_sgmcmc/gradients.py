@@ -101,6 +101,9 @@ class Estimator:
         A position, for its shapes.
     anchored : bool
         Whether there is an anchor.
+    blocks : int
+        Blocks of the data whose gradients at the anchor are known; 0 where they are computed
+        with each batch. A batch is then one of the blocks, and an estimate costs half.
     batches : int
         K.
 
@@ -109,7 +112,8 @@ class Estimator:
     rows : list of TensorVariable
         For each minibatch the rows of K batches; the first dimension is K unless it is 1.
     fixed : list of TensorVariable
-        All further inputs, in the order whitening, anchor φ̄, ∇U(ψ̄), the density's.
+        All further inputs, in the order whitening, anchor φ̄ or its blocks' gradients, ∇U(ψ̄),
+        the density's.
     """
 
     def __init__(
@@ -119,6 +123,7 @@ class Estimator:
         psi: Sequence[TensorVariable],
         *,
         anchored: bool,
+        blocks: int = 0,
         batches: int = 1,
     ) -> None:
         self._density = density
@@ -128,8 +133,10 @@ class Estimator:
         self.rows = one if batches == 1 else [
             pt.tensor(x.name, dtype=x.dtype, shape=(batches, *x.type.shape)) for x in one
         ]  # fmt: skip
+        self._blocks = blocks
+        # φ̄, or the estimates there of all blocks
         self._anchor = [
-            pt.tensor(f"anchor_{i}", dtype=x.dtype, shape=x.type.shape)
+            pt.tensor(f"anchor_{i}", dtype=x.dtype, shape=(*[blocks] * (blocks > 0), *x.type.shape))
             for i, x in enumerate(density.posterior.phi)
             if anchored
         ]
@@ -144,6 +151,11 @@ class Estimator:
             *self._anchor_gradient,
             *density.fixed,
         ]
+
+    @property
+    def log_density(self) -> TensorVariable:
+        """What a batch says of the log density, for :meth:`at`."""
+        return self._density.log_density
 
     def to_phi(self, psi: Sequence[TensorVariable]) -> list[TensorVariable]:
         """Return φ of ψ."""
@@ -170,7 +182,11 @@ class Estimator:
         gradient = self._density.gradient(phi, rows)
         if not self._anchor:
             return gradient
-        at_anchor = self._density.gradient(self._anchor, rows)
+        at_anchor = (
+            [known[rows[0]] for known in self._anchor]
+            if self._blocks
+            else self._density.gradient(self._anchor, rows)
+        )
         return [g - a for g, a in zip(gradient, at_anchor, strict=True)]
 
     def _mean(

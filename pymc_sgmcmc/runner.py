@@ -127,7 +127,7 @@ class Runner:
         self._tables = engine.tables(row_order)
         self.data = engine.data()
         self.set_origin(origin)
-        self.set_anchor(adaptation.anchor, adaptation.anchor_gradient)
+        self.set_anchor(adaptation.anchor, adaptation.anchor_gradient, adaptation.anchor_blocks)
         self._constant: tuple[tuple[float, int, int], Any] | None = None
 
     def restart(self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]]) -> None:
@@ -159,13 +159,19 @@ class Runner:
         )
         self._before += self._transition.place(self.adaptation.whitening().arrays)
 
-    def set_anchor(self, phi: Sequence[np.ndarray], gradient: Sequence[np.ndarray]) -> None:
-        """Set φ̄ and ∇U(ψ̄)."""
+    def set_anchor(
+        self,
+        phi: Sequence[np.ndarray],
+        gradient: Sequence[np.ndarray],
+        blocks: Sequence[np.ndarray],
+    ) -> None:
+        """Set φ̄, ∇U(ψ̄) and what the blocks of the data say of ∇U(φ̄)."""
         self.settle()
         self.adaptation.anchor = list(phi)
         self.adaptation.anchor_gradient = list(gradient)
+        self.adaptation.anchor_blocks = list(blocks)
         place = self._transition.place
-        self._anchor = place([*phi, *gradient])
+        self._anchor = place([*(blocks or phi), *gradient])
         self._scales = place(self.scales)
 
     def away(self) -> list[np.ndarray]:

@@ -25,7 +25,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_sgmcmc import arguments, jax_backend
-from pymc_sgmcmc.adapt import Requested, adapt, anchor_gradient
+from pymc_sgmcmc.adapt import Requested, adapt, at_anchor
 from pymc_sgmcmc.adaptation import Adaptation
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.engine import Engine, Settings
@@ -607,7 +607,9 @@ class SGMCMCStep(BlockedStep):
         potential.set_fixed(
             [*engine.place([*runner.scales, *others]), *runner.data, *runner.full_tables()]
         )
-        runner.set_anchor(phi, anchor_gradient(potential, adaptation, phi))
+        runner.set_anchor(
+            phi, *at_anchor(potential, adaptation, phi, blocks=bool(adaptation.anchor_blocks))
+        )
 
     def _count(self, runner: Runner, draw: Draw) -> None:
         if self.draw == self.tuning_draws and runner.adaptation.root is None:

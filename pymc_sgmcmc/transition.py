@@ -137,6 +137,9 @@ class Transition:
         Whether a batch is given by an offset or by row indices.
     anchored : bool
         Whether gradients have an anchor.
+    blocks : int
+        Blocks of the data whose gradients at the anchor are known, of which batches are then
+        taken; 0 without.
     batches : int
         Batches averaged for one gradient, K.
     adapted : bool
@@ -169,6 +172,7 @@ class Transition:
         extra: Mapping[str, Sequence[np.ndarray]],
         contiguous: bool,
         anchored: bool,
+        blocks: int,
         batches: int,
         adapted: bool,
         tamed: bool,
@@ -182,14 +186,19 @@ class Transition:
         self.updates = updates
         self.draws = draws
         self.batches = batches
+        self.blocks = blocks
         self.fresh = _FRESH if posterior.minibatches else 0
         self.backend = backend
         self.noise = Noise([x.shape for x in position], [str(x.dtype) for x in position])
         self._extra_shape = {name: len(parts) for name, parts in extra.items()}
         psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
         old = [*psi, *(_like(name, x) for name, parts in extra.items() for x in parts)]
-        density = BatchDensity(posterior, contiguous=contiguous, backend=backend)
-        self._estimate = Estimator(density, whitening, psi, anchored=anchored, batches=batches)
+        density = BatchDensity(
+            posterior, contiguous=contiguous, backend=backend, in_blocks=blocks > 0
+        )
+        self._estimate = Estimator(
+            density, whitening, psi, anchored=anchored, blocks=blocks, batches=batches
+        )
         self._relative = [_like(f"relative_{i}", x) for i, x in enumerate(position) if adapted]
         self._variance = [_like(f"variance_{i}", x) for i, x in enumerate(position) if adapted]
         origin = [_like(f"origin_{i}", x) for i, x in enumerate(position)]
@@ -301,7 +310,7 @@ class Transition:
         psi, extra = state[:n_psi], self._unflatten(state[n_psi:])
         first, second = ([pair[k] for pair in rows] for k in (0, 1))
         *values, log_density = self._estimate.at(
-            [*posterior.values, posterior.log_density], psi, first
+            [*posterior.values, self._estimate.log_density], psi, first
         )
         gradient = self._estimate(psi, first)
         away = Blocks(psi) - Blocks(origin)

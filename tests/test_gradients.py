@@ -9,6 +9,7 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.adapt import at_anchor
 from pymc_sgmcmc.adaptation import Adaptation
 from pymc_sgmcmc.engine import Engine
 from pymc_sgmcmc.testing import UNTUNED
@@ -52,13 +53,16 @@ class Recorder(sg.SGMCMCStep):
     def begin(self, seed, anchored, refresh=None):
         """Start a chain whose tuning is set by hand."""
         self.setup_chain(np.random.default_rng(seed), 0, 100)
-        anchor, gradient = [], []
-        if anchored:
+        anchor, gradient, blocks = [], [], []
+        if anchored == "blocks":
+            anchor, (gradient, blocks) = ANCHOR, blocks_at_anchor(self)
+        elif anchored:
             if not hasattr(self, "at_anchor"):
                 self.at_anchor = full_gradient(self, ANCHOR)
             anchor, gradient = ANCHOR, [self.at_anchor]
         self.adaptation = Adaptation(
-            CENTRE, ROOT, anchor=anchor, anchor_gradient=gradient, refresh=refresh,
+            CENTRE, ROOT, anchor=anchor, anchor_gradient=gradient, anchor_blocks=blocks,
+            refresh=refresh,
             thin=UPDATES, batches=self.requested.batches,
         )  # fmt: skip
 
@@ -82,6 +86,14 @@ def full_gradient(step, phi):
     potential = engine.potential()
     potential.set_fixed([*engine.data(), *engine.tables(0, "shuffled")])
     return potential.full(potential.join(phi)[None])[1][0] @ ROOT
+
+
+def blocks_at_anchor(step):
+    """∇U at the anchor with respect to ψ, and what each block of the chain's rows says of it."""
+    engine = step._engine_at(step.model.initial_point())
+    potential = engine.potential()
+    potential.set_fixed([*engine.data(), *engine.tables(step.row_order, "shuffled")])
+    return at_anchor(potential, Adaptation(CENTRE, ROOT), ANCHOR, blocks=True)
 
 
 def recorder(scheme, batches):
@@ -166,6 +178,31 @@ def test_svrg_is_unbiased_between_refreshes(recorders, batches):
 
 
 # ---------------------------------------------------------------- noise
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_blocks_with_known_gradients_are_unbiased(batches, monkeypatch):
+    step = recorder("shuffled", batches)
+    blocks = -(-ROWS // BATCH)
+    assert ROWS % BATCH  # the last block is a short one
+
+    def every_block_equally_often(engine, rng, transition, updates):
+        assert transition.blocks == blocks
+        numbers = np.arange(updates + transition.fresh)[:, None] + 2 * np.arange(batches)
+        drawn = (numbers % blocks).astype(np.int32)
+        return [drawn[:, 0] if batches == 1 else drawn]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "draw_batches", every_block_equally_often)
+        each = step.run(1, HERE, "blocks")[: UPDATES // blocks * blocks]
+        np.testing.assert_allclose(each.mean(axis=0), full_gradient(step, HERE), rtol=1e-11)
+        assert np.all(each.std(axis=0) > 0.01 * abs(each).max())
+        # What is known of the blocks is what the same graph would find
+        at_anchor = step.run(1, ANCHOR, "blocks")
+        full = full_gradient(step, ANCHOR)
+        np.testing.assert_allclose(at_anchor, np.broadcast_to(full, at_anchor.shape), rtol=1e-10)
+    means = np.array([step.run(seed, HERE, "blocks").mean(axis=0) for seed in range(60)])
+    assert np.all(np.abs(z_score(means, full_gradient(step, HERE))) < STANDARD_ERRORS)
 
 
 def test_no_noise_at_the_anchor(recorders):

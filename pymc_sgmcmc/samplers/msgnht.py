@@ -84,7 +84,7 @@ class MSGNHT(SGMCMCStep):
     def policy(self) -> Policy:
         """Return one step size for all coordinates: the thermostat absorbs the noise."""
         h = 0.2 if self.integrator == "ssi" else 0.05
-        return Policy(step_size=h, noise=4.0, widening=None, adapted=False, power=1)
+        return Policy(step_size=h, noise=6.0, widening=None, adapted=False, power=1)
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         """Return hσ²/(2D), the relative excess of the thermostat; positions widen far less."""

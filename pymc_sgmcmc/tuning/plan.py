@@ -18,6 +18,10 @@ from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, in
 __all__ = ["Plan", "Wishes", "find_bulk", "make_plan"]
 
 LARGEST_DENSE = 512
+
+# Times the least cost of an effective draw: less than to compile for another K
+_LITTLE = 1.6
+
 _LARGEST_NEWTON = 128
 
 Estimator = Plain | ControlVariates | SVRG
@@ -86,6 +90,8 @@ def make_plan(
     report: Callable[[str], None],
     *,
     without_replacement: bool = True,
+    remembered: bool = False,
+    compiled: int | None = None,
 ) -> Plan:
     """Choose estimator, number of batches and step size.
 
@@ -105,6 +111,10 @@ def make_plan(
         Is told the name of each step.
     without_replacement : bool
         Whether the batches that are averaged share no rows.
+    remembered : bool
+        Whether gradients at an anchor cost nothing.
+    compiled : int, optional
+        K of an earlier plan of this chain, kept where another would be little better.
     """
     unit = 1.0
     if wishes.scale is None:
@@ -122,7 +132,14 @@ def make_plan(
         if noise.rotation is not None:
             root = root @ noise.rotation
         gradient, batches, variance = _estimator(
-            wishes, noise, policy, unit, surface.n_blocks, without_replacement
+            wishes,
+            noise,
+            policy,
+            unit,
+            surface.n_blocks,
+            without_replacement,
+            1 if remembered else 2,
+            compiled,
         )
     h = np.full(d, policy.step_size)
     if policy.widening is not None:
@@ -211,6 +228,8 @@ def _estimator(
     unit: float,
     n_blocks: int,
     without_replacement: bool,
+    anchored_cost: int,
+    compiled: int | None,
 ) -> tuple[Estimator, int, np.ndarray]:
     """Return the estimator and the K for which an effective draw costs least."""
     wish = wishes.gradient
@@ -219,10 +238,12 @@ def _estimator(
     if wish == "auto" or isinstance(wish, Plain):
         choices.append((Plain(), noise.plain, 1))
     if wish == "auto" or isinstance(wish, ControlVariates):
-        choices.append((ControlVariates(), noise.controlled, 2))
+        choices.append((ControlVariates(), noise.controlled, anchored_cost))
     if isinstance(wish, SVRG):
-        choices.append((wish, 2 * noise.controlled, 2))
-    counts = np.unique(np.geomspace(1, n_blocks, 40).round().astype(int))
+        choices.append((wish, 2 * noise.controlled, anchored_cost))
+    # Coarse, so that another centre and other chains mostly take the same compiled function
+    counts = np.unique([*(c << k for k in range(30) for c in (2, 3) if c << k < n_blocks), 1])
+    counts = np.union1d(counts, [max(1, n_blocks)])
     if isinstance(wishes.batches, int):
         counts = np.array([wishes.batches])
     # K blocks without common rows are quieter than K independent ones, all of them exact
@@ -235,6 +256,8 @@ def _estimator(
         # Noise above the bound costs time, where it lowers the step size, and accuracy
         cost = gradients * counts / slowest**2
         k = int(np.argmin(cost))
+        kept = np.flatnonzero((counts == compiled) & (cost < _LITTLE * cost[k]))
+        k = int(kept[0]) if kept.size else k
         if best is None or cost[k] < best[0]:
             best = cost[k], estimator, int(counts[k]), variance * factor[k]
     assert best is not None

@@ -145,24 +145,27 @@ def _whiten(
 ) -> tuple[np.ndarray, float]:
     """Average Hessians of batches or, where it costs little more, of all blocks of the data.
 
-    A feature that few rows have is in few batches, and in each of them counts too much.
+    A feature that few rows have is in few batches, and in each of them counts too much. Each
+    block is seen at several places: at one alone the curvature of such a feature is chance.
     """
     d, step = len(centre), difference_step(surface)
     count = max(8, int(work / (2 * d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
     if surface.n_blocks <= 1.5 * count:
-        count = surface.n_blocks
+        blocks = surface.n_blocks
+        e = [rng.standard_normal((blocks, d)) for _ in range(max(1, count // blocks // 2))]
+        x = np.concatenate([sign * part for part in e for sign in (1, -1)])
 
         def gradients(x: np.ndarray, p: int) -> np.ndarray:
             # Shares of the blocks add up; mean_hessian averages
-            return count * surface.block(x, p)[1]
+            return blocks * surface.block(x, p % blocks)[1]
     else:
         rows = surface.draw_rows(rng, count)
+        x = antithetic(rng, (count + 1) // 2, d)[:count]
 
         def gradients(x: np.ndarray, p: int) -> np.ndarray:
             return surface.batch(x, np.repeat(rows[p : p + 1], len(x), axis=0))[1]
 
-    x = centre + antithetic(rng, (count + 1) // 2, d)[:count] @ root.T
-    hessian = mean_hessian(gradients, x, _sds(root), step)
+    hessian = mean_hessian(gradients, centre + x @ root.T, _sds(root), step)
     if not np.all(np.isfinite(hessian)):
         raise TuningError(
             "the whitening met non-finite gradients all around the centre. Pass "
@@ -191,6 +194,9 @@ def _descend(
             at = at - move + move / 4
             move = move / 4
             continue
+        if size > 0.7 * last:
+            # To and fro across it
+            rate /= 2
         last = size
         if size < 0.02 * d and np.abs(slope).max() < _NEAR:
             break
