@@ -344,9 +344,10 @@ class _TrialChain:
 def at_anchor(
     surface: Potential, adaptation: Adaptation, phi: Sequence[np.ndarray], *, blocks: bool
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return ∇U of the full data with respect to ψ, and of the blocks with respect to φ.
+    """Return ∇U of the full data with respect to ψ, and what the blocks say of it.
 
-    Of ``blocks``, each estimates ∇U; without, the second list is empty.
+    With ``blocks``, both are of the likelihood alone: of the full data, and with respect to φ
+    an estimate from each block. Without, the second list is empty.
     """
     point, whitening, known = Potential.join(phi), adaptation.whitening(), []
     if blocks:

@@ -33,9 +33,9 @@ class Adaptation(Comparable):
     anchor : list of ndarray
         φ̄, empty for plain gradients.
     anchor_gradient : list of ndarray
-        ∇U there, with respect to ψ.
+        ∇U there, with respect to ψ; of the likelihood alone where blocks are kept.
     anchor_blocks : list of ndarray
-        Estimates there with respect to φ from each block of the data, stacked; empty where they
+        Estimates of it with respect to φ from each block of the data, stacked; empty where they
         are computed with each batch.
     batches : int
         K.

@@ -73,8 +73,11 @@ class BatchDensity:
         self._weights: list[TensorVariable] = []
         if in_blocks:
             weighted, base, self._weights = posterior.weighted()
-            [self.log_density] = substitute([weighted], {base: pt.ones_like(base)})
-            gradient = gradient_of(-self.log_density, posterior.phi)
+            self.log_density, of_rows = (
+                substitute([weighted], {base: pt.constant(b, dtype=base.dtype)})[0] for b in (1, 0)
+            )
+            gradient = gradient_of(-of_rows, posterior.phi)
+            self._base = canonical(gradient_of(-posterior.base, posterior.phi))
         self._gradient = canonical(gradient)
 
     def rows(self, name: str = "rows") -> list[TensorVariable]:
@@ -115,8 +118,15 @@ class BatchDensity:
     def gradient(
         self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
     ) -> list[TensorVariable]:
-        """Return the estimate of ∇U with respect to φ from one batch."""
+        """Return the estimate of ∇U with respect to φ from one batch.
+
+        Of blocks, only of what depends on rows: the rest is :meth:`base_gradient`.
+        """
         return self.at(self._gradient, phi, rows)
+
+    def base_gradient(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Return the part of ∇U that depends on no rows, where batches are blocks."""
+        return substitute(self._base, dict(zip(self.posterior.phi, phi, strict=True)))
 
     def _take(self, table: TensorVariable, rows: TensorVariable, size: int) -> Any:
         if not self.contiguous:

@@ -112,8 +112,8 @@ class Estimator:
     rows : list of TensorVariable
         For each minibatch the rows of K batches; the first dimension is K unless it is 1.
     fixed : list of TensorVariable
-        All further inputs, in the order whitening, anchor φ̄ or its blocks' gradients, ∇U(ψ̄),
-        the density's.
+        All further inputs, in the order whitening, anchor φ̄, ∇U(ψ̄), the density's; where there
+        are blocks, their gradients in place of φ̄, and ∇U without what depends on no rows.
     """
 
     def __init__(
@@ -173,6 +173,9 @@ class Estimator:
         """Return the estimate at ψ from these rows."""
         phi = self.to_phi(psi)
         mean = self._mean(phi, rows) if self._batches > 1 else self._one(phi, rows)
+        if self._blocks:
+            base = self._density.base_gradient(phi)
+            mean = [g + b for g, b in zip(mean, base, strict=True)]
         gradient = Blocks(self._whitening.pull_back(mean, self._whitening.symbols))
         return gradient + Blocks(self._anchor_gradient) if self._anchor else gradient
 

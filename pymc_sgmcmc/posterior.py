@@ -121,6 +121,12 @@ class Posterior:
         """The scales of the coordinates that have one."""
         return [c.scale for c in self.coordinates if c.scale is not None]
 
+    @property
+    def base(self) -> TensorVariable:
+        """The part of the log density that depends on no minibatch."""
+        parts = [pt.sum(t.log_density) for t in self._summands if t.minibatch is None]
+        return pt.add(*parts, 0.0) if parts else pt.constant(0.0)
+
     def weighted(self) -> tuple[TensorVariable, TensorVariable, list[TensorVariable]]:
         """Log density with a weight for each row: the full data as a sum over blocks.
 

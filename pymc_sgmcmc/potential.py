@@ -226,16 +226,16 @@ class Potential:
         return potential, gradient
 
     def blocks_as_batches(self, point: np.ndarray) -> np.ndarray:
-        """Estimate ∇U at one position from each block alone, shape (n_blocks, d).
+        """Estimate the likelihood's part of ∇U from each block alone, shape (n_blocks, d).
 
-        Unbiased for a random block: their mean is ∇U.
+        Unbiased for a random block: their mean is that of the full data.
         """
         starts, counted, weights = self._layout()
         gradient = np.zeros((self.n_blocks, self.dimension))
         for first in range(0, self.n_blocks, self._length):
             k = np.arange(first, min(first + self._length, self.n_blocks))
             gradient[k] = self._run(
-                np.repeat(point[None], len(k), axis=0), np.ones(len(k)), [s[k] for s in starts],
+                np.repeat(point[None], len(k), axis=0), np.zeros(len(k)), [s[k] for s in starts],
                 [c[k] for c in counted], [self.n_blocks * w for w in weights],
             )[1]  # fmt: skip
         return gradient

@@ -171,7 +171,7 @@ def effective_draws(psi: np.ndarray) -> float:
 
 def _enough(dimension: int) -> float:
     """Least effective draws of 500: of many independent coordinates one always seems slow."""
-    return max(125.0, 250 - 60 * math.log10(max(dimension / 10, 1.0)))
+    return max(125.0, 250 - 75 * math.log10(max(dimension / 10, 1.0)))
 
 
 def _looks(psi: np.ndarray) -> list[str]:

@@ -15,7 +15,7 @@ from pymc_sgmcmc.tuning.surface import (
 __all__ = ["bulk_of_full_data", "bulk_of_minibatches", "inverse_root", "refined", "rewhitened"]
 
 _LEAST_EIGENVALUE = 1e-8
-_STEP = 0.7
+_STEP, _LEAST_STEP = 0.7, 0.02
 _MOST_PASSES = 30
 _MOST_MOVES = 3
 _MOST_WHITENINGS = 2
@@ -198,7 +198,7 @@ def _descend(
             # To and fro across it
             rate /= 2
         last = size
-        if size < 0.02 * d and np.abs(slope).max() < _NEAR:
+        if rate < _LEAST_STEP or (size < 0.02 * d and np.abs(slope).max() < _NEAR):
             break
         move = -rate * root @ np.clip(slope, -10, 10)
         at = at + move
