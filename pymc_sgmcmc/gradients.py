@@ -40,7 +40,7 @@ class ControlVariates:
 
     They pay where the posterior is narrow: with d parameters and batches of B rows the noise
     has a variance of about d/B in whitened coordinates, against N/B of plain gradients. With
-    full batches they change nothing and cost twice.
+    full batches they change nothing.
 
     References
     ----------

@@ -22,6 +22,7 @@ from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import (
+    _descend,
     bulk_of_full_data,
     bulk_of_minibatches,
     inverse_root,
@@ -457,6 +458,19 @@ def test_whitening_of_a_skewed_posterior_is_that_of_its_best_gaussian():
     assert np.all((mode - np.log(shapes)) ** 2 < 1e-3)
 
 
+@pytest.mark.parametrize("too_long", [1.0, 1.6, 1.8])
+def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
+    """Newton steps of 0.7 overshoot where L is more than 1.7 times too long."""
+    surface = logistic()
+    centre, hessian = newton(surface, np.zeros(5), None)
+    exact = inverse_root(hessian)
+    root = exact.copy()
+    root[:, 0] *= too_long
+    rng = np.random.default_rng(0)
+    found, _ = _descend(surface, centre + exact @ np.full(5, 3.0), root, rng)
+    assert np.linalg.norm(np.linalg.solve(exact, found - centre)) < 1
+
+
 @pytest.mark.parametrize("rows", [2000, 2007, 50_000])
 def test_whitening_by_minibatches(rows):
     """At 50,000 rows Hessians are of batches, else of all blocks."""
@@ -548,10 +562,10 @@ LM, THERMOSTAT, EULER = POLICIES.values()
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
-def plan_for(surface, start, policy=LM, **wishes):
+def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, wanted = np.random.default_rng(0), Wishes(**wishes)
     bulk = find_bulk(surface, start, lambda points: points, wanted.scale, rng, lambda step: None)
-    return make_plan(surface, *bulk, policy, wanted, rng, lambda step: None)
+    return make_plan(surface, *bulk, policy, wanted, rng, lambda step: None, compiled=compiled)
 
 
 @EVERY_POLICY
@@ -607,8 +621,13 @@ def test_plan_averages_as_many_batches_as_cost_least(policy):
 
     assert plan.variance.max() == pytest.approx(variance(plan.batches))
     least = min(cost(k, variance(k), policy) for k in range(1, 101))
-    # Numbers of batches are tried in steps of an eighth
-    assert cost(plan.batches, variance(plan.batches), policy) < 1.125 * least
+    # Numbers of batches are tried in steps of a half
+    assert cost(plan.batches, variance(plan.batches), policy) < 1.5 * least
+    # Another one that was compiled is kept where it costs little more
+    one_more = next(k for k in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96) if k > plan.batches)
+    for compiled, expected in ((one_more, one_more), (1, plan.batches)):
+        again = plan_for(surface, np.zeros(3), policy, gradient=sg.Plain(), compiled=compiled)
+        assert again.batches == expected
     for found in (plan, alone):
         if policy.widening is not None:
             h = np.minimum(policy.step_size, policy.widening / found.variance)
