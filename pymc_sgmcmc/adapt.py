@@ -153,6 +153,7 @@ class _Tuning:
         engine.attempt(lambda: self._make_surface(flat))
         surface = self._surface
         assert surface is not None
+        evaluated, gradients = surface.evaluations, 0
         start = jittered(flat, rng, self._potential)
         if start is None:
             raise SamplingError(engine.why_not_finite(phi, self._scales, self._others))
@@ -188,6 +189,7 @@ class _Tuning:
                 break
             # The chain has found where the density is: look again from there
             self._report("a better centre")
+            gradients += runner.gradients
             moved = offset * plan.root if plan.root.ndim == 1 else plan.root @ offset
             centre = plan.centre + moved
             if root.ndim == 2:
@@ -209,7 +211,8 @@ class _Tuning:
         # A step size that moves cannot be checked by trials at one place of its schedule
         adaptation.thin = thin
         runner.updates = 0
-        self._log(plan, adaptation)
+        gradients += runner.gradients
+        self._log(plan, adaptation, surface.evaluations - evaluated + gradients)
         return runner
 
     def _make_surface(self, flat: np.ndarray) -> None:
@@ -285,12 +288,13 @@ class _Tuning:
         if time.perf_counter() - self._began > _LONG:
             _log.info("Tuning: %s (%.0f s).", step, time.perf_counter() - self._began)
 
-    def _log(self, plan: Plan, adaptation: Adaptation) -> None:
+    def _log(self, plan: Plan, adaptation: Adaptation, gradients: int) -> None:
         noise = float(plan.variance.max())
         _log.info(
-            "Tuned in %.1f s: step size %.3g, %d updates a draw, %s, %d batch%s averaged, gradient "
-            "noise up to %.2g.",
+            "Tuned in %.1f s by %d gradients: step size %.3g, %d updates a draw, %s, %d batch%s "
+            "averaged, gradient noise up to %.2g.",
             time.perf_counter() - self._began,
+            gradients,
             adaptation.step_size or float("nan"),
             adaptation.thin,
             type(plan.gradient).__name__,

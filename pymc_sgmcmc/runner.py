@@ -98,6 +98,11 @@ class Runner:
         The chain's.
     row_order : int
         Seed of the order in which contiguous batches find the rows.
+
+    Attributes
+    ----------
+    gradients : int
+        Gradients of a batch that the updates took.
     """
 
     def __init__(
@@ -118,6 +123,7 @@ class Runner:
         self.noise_rng = noise_rng
         self.batch_rng = batch_rng
         self.updates = 0
+        self.gradients = 0
         self._transition = engine.transition(adaptation, psi, adaptation.thin)
         self._ahead: _Ahead | None = None
         self.psi: Sequence[Any]
@@ -253,10 +259,12 @@ class Runner:
     def _make_ahead(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> _Ahead:
-        transition, engine = self._transition, self.engine
+        transition, engine, adaptation = self._transition, self.engine, self.adaptation
         count = transition.draws
         if engine.backend == "numba" and count > 1:
-            count = engine.draws_per_call(self.adaptation, updates)
+            count = engine.draws_per_call(adaptation, updates)
+        twice = bool(adaptation.anchor) and not adaptation.anchor_blocks
+        self.gradients += count * updates * adaptation.batches * (2 if twice else 1)
         generators = self.noise_rng.bit_generator.state, self.batch_rng.bit_generator.state
         noise = transition.noise.draw(self.noise_rng, updates, count)
         rows = [engine.draw_batches(self.batch_rng, transition, updates) for _ in range(count)]

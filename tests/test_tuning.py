@@ -1115,6 +1115,27 @@ def test_state_of_a_tuned_chain_restores_bit_for_bit(method, gradient):
     assert fresh.adaptation == step.adaptation
 
 
+def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    ends = []
+    monkeypatch.setattr("pymc_sgmcmc.adapt.find_bulk", interrupted)
+    monkeypatch.setattr(pm.Slice, "astep", interrupted)
+    for make_step in (pm.Slice, sg.CoRVSGLD):
+        with pm.Model():
+            pm.Normal("x")
+            step = make_step()
+            with pytest.raises(ValueError, match="Not enough samples") as end:
+                pm.sample(step=step, draws=10, chains=2, cores=1, **QUIET)
+        ends.append(str(end.value))
+    assert ends[0] == ends[1]
+    # The step can be used again
+    monkeypatch.undo()
+    with step.model:
+        assert run(step, draws=10).posterior.sizes["draw"] == 10
+
+
 def test_default_run_in_single_precision():
     with pytensor.config.change_flags(floatX="float32"):
         rng = np.random.default_rng(5)

@@ -62,6 +62,8 @@ def measure(name: str, method: str, seed: int, options: dict[str, Any]) -> dict[
     error, ratio = np.concatenate(errors), np.concatenate(ratios)
     error, ratio = error[np.isfinite(error)], ratio[np.isfinite(ratio)]
     stats = result.sample_stats
+    said = " ".join(messages)
+    updates = float((stats["thin"] * stats["batches"]).sum())
     return {
         "model": name,
         "method": method,
@@ -73,9 +75,12 @@ def measure(name: str, method: str, seed: int, options: dict[str, Any]) -> dict[
         "ESS": ess,
         "thin": int(stats["thin"].max()),
         "K": int(stats["batches"].max()),
+        # Of the draws and of tuning; those of the last burn-in are left out
+        "gradients": updates
+        + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
         "seconds": seconds,
         "tuning": max(
-            [float(t) for m in messages for t in re.findall(r"Tuned in ([\d.]+)", m)],
+            [float(t) for t in re.findall(r"Tuned in ([\d.]+)", said)],
             default=np.nan,
         ),
         "warned": "; ".join(
