@@ -577,9 +577,6 @@ def both_methods(cases):
         for method in (sg.CoRVSGLD, sg.MSGNHT):
             slow = (case, method) in SLOW or (method is sg.MSGNHT and case not in QUICK_WITH_MSGNHT)
             marks = [pytest.mark.slow] if slow else []
-            if case is flat_prior_without_data:
-                reason = "NumPy's warnings of a division by zero reach the user"
-                marks.append(pytest.mark.xfail(raises=RuntimeWarning, reason=reason))
             name = f"{case.__name__}-{method.__name__}"
             found.append(pytest.param(case, method, marks=marks, id=name))
     return found

@@ -682,12 +682,6 @@ def test_plan_respects_each_scale(policy):
     assert none.step_size == pytest.approx(expected, rel=1e-2)
 
 
-NOISE_FAR_AWAY = pytest.mark.xfail(
-    reason="without whitening noise is measured 1 away in each coordinate, whatever its scale"
-)
-
-
-@NOISE_FAR_AWAY
 def test_plan_measures_noise_where_the_posterior_is_without_whitening_too():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(4000, 2)) * 100
@@ -990,12 +984,7 @@ QUICK = ("thin",)
     "name",
     [
         *QUICK,
-        *(
-            pytest.param(n, marks=pytest.mark.slow)
-            for n in WISHES
-            if n not in (*QUICK, "no whitening")
-        ),
-        pytest.param("no whitening", marks=[pytest.mark.slow, NOISE_FAR_AWAY]),
+        *(pytest.param(n, marks=pytest.mark.slow) for n in WISHES if n not in QUICK),
     ],
 )
 def test_what_is_set_by_hand_stays_and_the_rest_is_tuned(name):

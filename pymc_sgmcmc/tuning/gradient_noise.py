@@ -40,8 +40,9 @@ def measured_noise(
     centre: np.ndarray,
     root: np.ndarray,
     rng: np.random.Generator,
+    spread: np.ndarray | None = None,
 ) -> GradientNoise:
-    """Measure the noise at points of N(m, LL').
+    """Measure the noise at points of the bulk.
 
     Parameters
     ----------
@@ -53,10 +54,13 @@ def measured_noise(
         L, shape (d, d), or its diagonal, shape (d,).
     rng : numpy.random.Generator
         For points and batches.
+    spread : ndarray, optional
+        The L of the bulk where that of the coordinates is another one.
     """
     d = len(centre)
     if root.ndim == 1:
-        plain, controlled = _variances(surface, centre, root, None, rng, _LEAST_BATCHES)
+        bulk = root if spread is None else spread
+        plain, controlled = _variances(surface, centre, root, bulk, None, rng, _LEAST_BATCHES)
         return GradientNoise(plain, controlled, None)
     batches = max(_LEAST_BATCHES, 4 * d)
     covariance = np.zeros((d, d))
@@ -65,14 +69,14 @@ def measured_noise(
         covariance += noise.T @ noise / (len(noise) - 1) / _POINTS
     _, rotation = np.linalg.eigh(covariance)
     # Fresh batches: along axes chosen to fit the old ones, those would show too little
-    plain, controlled = _variances(surface, centre, root, rotation, rng, batches)
+    plain, controlled = _variances(surface, centre, root, root, rotation, rng, batches)
     return GradientNoise(plain, controlled, rotation)
 
 
 def _samples(
     surface: Surface,
     centre: np.ndarray,
-    root: np.ndarray,
+    spread: np.ndarray,
     rng: np.random.Generator,
     batches: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -80,7 +84,7 @@ def _samples(
     d = len(centre)
     each = int(np.clip(_LARGEST // d, 2, batches // _POINTS))
     for e in rng.standard_normal((_POINTS, d)):
-        x = centre + (root @ e if root.ndim == 2 else root * e)
+        x = centre + (spread @ e if spread.ndim == 2 else spread * e)
         rows = surface.draw_rows(rng, each)
         both = surface.batch(np.repeat([x, centre], each, axis=0), np.tile(rows, (2, 1)))[1]
         finite = np.all(np.isfinite(both[:each]), axis=1)
@@ -92,6 +96,7 @@ def _variances(
     surface: Surface,
     centre: np.ndarray,
     root: np.ndarray,
+    spread: np.ndarray,
     rotation: np.ndarray | None,
     rng: np.random.Generator,
     batches: int,
@@ -101,7 +106,7 @@ def _variances(
 
     both = [
         (np.var(whitened(p), axis=0, ddof=1), np.var(whitened(c), axis=0, ddof=1))
-        for p, c in _samples(surface, centre, root, rng, batches)
+        for p, c in _samples(surface, centre, spread, rng, batches)
     ]
     plain, controlled = np.mean(both, axis=0)
     return plain, controlled

@@ -116,7 +116,7 @@ def make_plan(
     compiled : int, optional
         K of an earlier plan of this chain, kept where another would be little better.
     """
-    unit = 1.0
+    unit, bulk = 1.0, root
     if wishes.scale is None:
         # Coordinates stay as they are, and steps are those that the narrowest direction needs
         largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()
@@ -128,7 +128,7 @@ def make_plan(
     batches, variance = 1, np.zeros(d)
     if surface.batch_size:
         report("gradient noise")
-        noise = measured_noise(surface, centre, root, rng)
+        noise = measured_noise(surface, centre, root, rng, bulk)
         if noise.rotation is not None:
             root = root @ noise.rotation
         gradient, batches, variance = _estimator(

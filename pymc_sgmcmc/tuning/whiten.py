@@ -208,7 +208,8 @@ def _descend(
 def _sds(root: np.ndarray) -> np.ndarray:
     """Conditional sds of N(0, LL'): along them a difference stays where the density is."""
     inverse = np.linalg.pinv(root)
-    return np.asarray(1 / np.sqrt(np.sum(inverse**2, axis=0)))
+    # A direction without any curvature has a length that pinv takes for infinite
+    return np.asarray(1 / np.sqrt(np.maximum(np.sum(inverse**2, axis=0), 1e-100)))
 
 
 def _finite_mean(gradients: np.ndarray) -> np.ndarray:
