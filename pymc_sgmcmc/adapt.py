@@ -261,6 +261,7 @@ class _Tuning:
             batches=plan.batches,
             thin=self._requested.thin or 20,
             refresh=plan.gradient.refresh if isinstance(plan.gradient, SVRG) else None,
+            row_order=self._row_order,
         )
         whitening = adaptation.whitening()
         psi = whitening.to_psi(centre, whitening.arrays)

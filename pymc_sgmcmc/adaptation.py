@@ -37,6 +37,8 @@ class Adaptation(Comparable):
     anchor_blocks : list of ndarray
         Estimates of it with respect to φ from each block of the data, stacked; empty where they
         are computed with each batch.
+    row_order : int
+        Seed of the order of the rows that make up these blocks.
     batches : int
         K.
     thin : int
@@ -56,6 +58,7 @@ class Adaptation(Comparable):
     anchor: list[np.ndarray] = field(default_factory=list)
     anchor_gradient: list[np.ndarray] = field(default_factory=list)
     anchor_blocks: list[np.ndarray] = field(default_factory=list)
+    row_order: int = 0
     batches: int = 1
     thin: int = 20
     refresh: int | None = None

@@ -117,6 +117,8 @@ class Runner:
         batch_rng: np.random.Generator,
         row_order: int,
     ) -> None:
+        if adaptation.anchor_blocks and adaptation.row_order != row_order:
+            raise ValueError("An anchor's blocks are of another order of the rows.")
         self.engine = engine
         self.adaptation = adaptation
         self.scales = list(scales)

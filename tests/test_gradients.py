@@ -62,7 +62,7 @@ class Recorder(sg.SGMCMCStep):
             anchor, gradient = ANCHOR, [self.at_anchor]
         self.adaptation = Adaptation(
             CENTRE, ROOT, anchor=anchor, anchor_gradient=gradient, anchor_blocks=blocks,
-            refresh=refresh,
+            refresh=refresh, row_order=self.row_order,
             thin=UPDATES, batches=self.requested.batches,
         )  # fmt: skip
 
@@ -203,6 +203,10 @@ def test_blocks_with_known_gradients_are_unbiased(batches, monkeypatch):
         np.testing.assert_allclose(at_anchor, np.broadcast_to(full, at_anchor.shape), rtol=1e-10)
     means = np.array([step.run(seed, HERE, "blocks").mean(axis=0) for seed in range(60)])
     assert np.all(np.abs(z_score(means, full_gradient(step, HERE))) < STANDARD_ERRORS)
+    # Blocks of other rows would be silently wrong
+    step.row_order += 1
+    with pytest.raises(ValueError, match="another order of the rows"):
+        step.record(HERE)
 
 
 def test_no_noise_at_the_anchor(recorders):

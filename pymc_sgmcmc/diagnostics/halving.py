@@ -220,7 +220,8 @@ def _one_chain(
     first, second = rng.spawn(2)
     step.setup_chain(first, tune, draws)
     point, full, rejected = _run(step, initial_point(step.model), tune, draws)
-    state = {n: getattr(step, n) for n in ("position", "extra", "scales", "origin", "adaptation")}
+    names = "position", "extra", "scales", "origin", "adaptation", "row_order"
+    state = {name: getattr(step, name) for name in names}
     adaptation = state["adaptation"]
     schedule = step.requested.step_size
     h = float(adaptation.step_size if schedule is None else schedule.h)

@@ -32,6 +32,9 @@ _WORK = 4e6
 _LAST_WORK = 3e7
 _ROWS_OF_OVERHEAD = 200
 
+# Places and their opposites at which one block is seen
+_MOST_PAIRS = 8
+
 
 def inverse_root(hessian: np.ndarray) -> np.ndarray:
     """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude."""
@@ -152,7 +155,8 @@ def _whiten(
     count = max(8, int(work / (2 * d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
     if surface.n_blocks <= 1.5 * count:
         blocks = surface.n_blocks
-        e = [rng.standard_normal((blocks, d)) for _ in range(max(1, count // blocks // 2))]
+        pairs = int(np.clip(count // (2 * blocks), 1, _MOST_PAIRS))
+        e = [rng.standard_normal((blocks, d)) for _ in range(pairs)]
         x = np.concatenate([sign * part for part in e for sign in (1, -1)])
 
         def gradients(x: np.ndarray, p: int) -> np.ndarray:
