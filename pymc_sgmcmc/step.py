@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from collections.abc import Callable, Mapping
-from inspect import Signature, cleandoc, signature
-from textwrap import dedent
+from inspect import Signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +32,7 @@ from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.monitor import Monitor
 from pymc_sgmcmc.noise import Noise
+from pymc_sgmcmc.options import signature_of, with_options
 from pymc_sgmcmc.runner import Draw, Runner
 from pymc_sgmcmc.transition import Extra, Gradient
 from pymc_sgmcmc.tuning.policy import Policy
@@ -57,40 +57,6 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
     "rejected_updates": (np.int64, []),
     "warning": (SamplerWarning, None),  # the type that NUTS declares: PyMC wants the same
 }
-
-_OPTIONS = """\
-    vars : variable or list of variables, optional
-        The variables to sample; all continuous free variables by default.
-    step_size : "auto", float or callable, default "auto"
-        Step size h in the whitened coordinates, a squared length for Langevin methods and a
-        length for thermostats, or a schedule such as :class:`~pymc_sgmcmc.polynomial`.
-    thin : "auto" or int, default "auto"
-        Updates for each recorded draw: 20, or more where the chain mixes slowly.
-    gradient : {"auto", "plain"}, ControlVariates or SVRG, default "auto"
-        How a minibatch's gradient is estimated; "auto" measures which is quieter.
-    batches : "auto" or int, default "auto"
-        How many batches are averaged for an update; "auto" measures how many it takes.
-    batch : {"shuffled", "random"}, default "shuffled"
-        How ``pm.Minibatch`` rows are drawn: contiguous blocks of once-permuted rows, or
-        indices with replacement. Models without ``pm.Minibatch`` use the full gradient.
-    transforms : {"lipschitz", "model", "mirror"} or dict, optional
-        Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
-        PyMC's own, mirror maps, or a dict of the variables' names to transforms.
-    scale : {"auto", "dense", "diagonal"}, None or dict, default "auto"
-        Whitening. "auto" is dense up to 512 dimensions, else diagonal; None leaves the
-        coordinates as they are; a dict gives for variables' names their scales, positive
-        arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
-    temperature : float, default 1.0
-        T; prior and likelihood are raised to the power 1/T.
-    backend : {"auto", "jax", "numba"}, default "auto"
-        "auto" takes JAX where it is installed and has every Op of the model.
-    compile_kwargs : dict, optional
-        Further arguments for :func:`pymc.compile`.
-    model : pymc.Model, optional
-        Taken from the context by default.
-    rng, initial_point, blocked : optional
-        As in every PyMC step method.
-"""
 
 
 @dataclass_state
@@ -170,8 +136,8 @@ class SGMCMCStep(BlockedStep):
         super().__init_subclass__(**kwargs)
         own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
         cls.stats_dtypes_shapes = {**_STATISTICS, **own}
-        cls.__doc__ = _with_options(cls.__doc__)
-        cls.__signature__ = _signature_of(cls.__init__)
+        cls.__doc__ = with_options(cls.__doc__)
+        cls.__signature__ = signature_of(cls.__init__)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse a model or a list without variables, of which PyMC names no cure."""
@@ -651,17 +617,5 @@ class SGMCMCStep(BlockedStep):
         return SamplerWarning(kind, " ".join(texts), "warn")
 
 
-def _with_options(doc: str | None) -> str | None:
-    """Write the common options where a docstring says <options>."""
-    # Python 3.13 strips the indentation of docstrings, 3.12 does not
-    return doc and cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
-
-
-def _signature_of(init: Callable[..., None]) -> Signature:
-    """Return what help() shows: PyMC's __new__ would hide the arguments."""
-    of_init = signature(init)
-    return of_init.replace(parameters=list(of_init.parameters.values())[1:])
-
-
-SGMCMCStep.__doc__ = _with_options(SGMCMCStep.__doc__)
-SGMCMCStep.__signature__ = _signature_of(SGMCMCStep.__init__)
+SGMCMCStep.__doc__ = with_options(SGMCMCStep.__doc__)
+SGMCMCStep.__signature__ = signature_of(SGMCMCStep.__init__)
