@@ -57,8 +57,8 @@ notebooks: $(RUN)
 
 benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/kernel.py
-	$(BIN)/python tests/benchmarks/accuracy.py
-	$(BIN)/python tests/benchmarks/efficiency.py
+	$(BIN)/python tests/benchmarks/accuracy.py --write docs/accuracy_table.md
+	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md
 
 clean:
 	rm -rf build dist docs/_build docs/_notebooks .mypy_cache .pytest_cache .ruff_cache

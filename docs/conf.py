@@ -27,7 +27,7 @@ extensions = [
     "sphinx_copybutton",
 ]
 # Every .py in docs is a notebook to MyST-NB, except this file.
-exclude_patterns = ["_build", "conf.py", "**/.ipynb_checkpoints"]
+exclude_patterns = ["_build", "conf.py", "**/.ipynb_checkpoints", "*_table.md"]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3

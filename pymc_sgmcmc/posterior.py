@@ -20,7 +20,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.coordinates import Coordinate
-from pymc_sgmcmc.graphs import gradient_of, substitute
+from pymc_sgmcmc.graphs import gradient_of, masks_as_numbers, substitute
 from pymc_sgmcmc.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
 
 __all__ = ["Posterior"]
@@ -97,7 +97,7 @@ class Posterior:
         ]
         outputs = [*logps, *values]
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
-        outputs, self.data = _lift_data(outputs)
+        outputs, self.data = _lift_data(masks_as_numbers(outputs))
         self._summands = [
             _Term(term.name, logp, batch)
             for term, logp, batch in zip(terms, outputs, term_batches, strict=False)

@@ -194,9 +194,11 @@ def gaussian(
     step_size: float,
     *,
     unknown: float = 0.0,
-    replicates: int = 1000,
+    replicates: int | None = None,
 ) -> Target:
     """Return N(0, I) with exact gradients; ``unknown`` as in :func:`check_sampler`."""
+    # Of each replicate all coordinates count
+    replicates = replicates or max(200, 1000 // dimension)
     with pm.Model() as model:
         pm.Normal("x", 0, 1, shape=(replicates, dimension))
     moments = _gaussian_moments(variance(step_size, 0), unknown * step_size**2)
@@ -209,10 +211,11 @@ def correlated_gaussian(
     step_size: float,
     *,
     unknown: float = 0.0,
-    replicates: int = 500,
+    replicates: int | None = None,
 ) -> Target:
     """Return a rotated Gaussian with precisions from 1/4 to 1, with exact gradients."""
     rng = np.random.default_rng(dimension)
+    replicates = replicates or (500 if dimension < 100 else 200)
     rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
     precisions = np.linspace(0.25, 1.0, dimension)
     matrix = (rotation * precisions) @ rotation.T
@@ -275,7 +278,7 @@ def one_dimensional(
     euler: bool = False,
     transforms: Any = "lipschitz",
     relaxation: float = 1.0,
-    replicates: int = 2000,
+    replicates: int = 1000,
 ) -> Target:
     r"""Return a target of one bounded dimension, compared by its distribution function.
 

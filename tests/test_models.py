@@ -242,13 +242,14 @@ def circle(rng):
 
 
 def imputed(rng):
-    Y = rng.normal(2, 1, size=30)
+    # Larger than the constants that stay in the graph
+    Y = rng.normal(2, 1, size=100)
     Y[[3, 7]] = np.nan
     mean = pm.Normal("mean", 0.0, 5.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", pm.exceptions.ImputationWarning)
         pm.Normal("y", mean, 1.0, observed=Y)
-    precision = 1 / 25 + 28
+    precision = 1 / 25 + 98
     expected = np.nansum(Y) / precision
 
     def check(posterior):

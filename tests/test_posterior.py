@@ -1,5 +1,7 @@
 """The log density in the step's coordinates, against PyMC's own and against closed forms."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pymc.distributions.transforms as tr
@@ -81,11 +83,22 @@ def circular_beta_discrete_and_own_transforms():
     pm.Potential("pull", -pt.sqr(angle - 1.0))
 
 
+def masks():
+    mask = np.arange(100).reshape(10, 10) % 3 == 0
+    x = pm.Normal("x", shape=(10, 10))
+    missing = np.where(mask[0], np.nan, np.arange(10.0))
+    pm.Normal("picked", x[mask].sum() + x[1:3, mask[2]].sum(), 2.0, observed=1.0)
+    pm.Normal("written", x[mask[:, 0]].set(pt.exp(x[0])), 1.0, observed=np.ones((10, 10)))
+    with warnings.catch_warnings(action="ignore", category=pm.exceptions.ImputationWarning):
+        pm.Normal("y", x[:, 0], 1.0, observed=missing)
+
+
 MODELS = [
     bounds_of_other_variables,
     simplex_and_ordered,
     matrices,
     circular_beta_discrete_and_own_transforms,
+    masks,
 ]
 
 
@@ -138,6 +151,14 @@ def test_other_coordinates_leave_the_law_as_it_is(case, choice):
             point = model.initial_point()
             for c, value in zip(posterior.coordinates, values, strict=True):
                 np.testing.assert_allclose(value, point[c.value.name], rtol=1e-9, atol=1e-9)
+
+
+def test_no_constant_mask_is_left():
+    with pm.Model() as model:
+        masks()
+    posterior, _, _ = read(model)
+    inputs = ancestors([posterior.log_density, *posterior.gradient, *posterior.data])
+    assert not [x for x in inputs if getattr(x, "dtype", "") == "bool" and x.owner is None]
 
 
 def test_lipschitz_coordinates_with_bounds_of_another_variable_in_closed_form():

@@ -3,12 +3,14 @@
 Run all with ``python tests/benchmarks/accuracy.py``, some with
 ``python tests/benchmarks/accuracy.py --models a9a arK --methods MSGNHT --seeds 1 2``. Every
 model is sampled in a fresh process by ``pm.sample(step=Method())`` with nothing else but a seed
-and two chains. ``--write FILE`` also writes the table as Markdown.
+and two chains. ``--batch 50`` changes a large model's batch, ``--options '{"backend": "numba"}'``
+gives arguments to the method. ``--write FILE`` also writes a Markdown table, whose rows of other
+models and methods stay.
 
-Columns: the largest error of a mean in reference sds; the smallest and the largest ratio of an
-sd to the reference's; the share of parameters within 0.1 sd and 10 %; the least effective number
-of draws; updates for each draw; seconds in all, and of them in tuning; whether a warning was
-given.
+Columns: the number of seeds; then the worst of them: the largest error of a mean in reference
+sds; the smallest and the largest ratio of an sd to the reference's; the share of parameters
+within 0.1 sd and 10 %; the least effective number of draws; updates for each draw; averaged
+batches; seconds in all, and of them in the slower chain's tuning; runs that ended with a warning.
 """
 
 from __future__ import annotations
@@ -27,14 +29,20 @@ from typing import Any
 import gallery
 import numpy as np
 
+from table import Table, digits
+
 MODELS = {**gallery.POSTERIORDB, **gallery.LARGE, **gallery.SMALL}
 COLUMNS = (
-    "model", "method", "seed", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
+    "model", "method", "seeds", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
     "seconds", "tuning", "warned",
 )  # fmt: skip
+# Which of the seeds is shown
+WORST: dict[str, Any] = {"sd min": min, "right": min, "ESS": min, "seeds": sum, "warned": sum}
 
 
-def measure(name: str, method: str, seed: int, options: dict[str, Any]) -> dict[str, Any]:
+def measure(
+    name: str, method: str, seed: int, batch: int | None, options: dict[str, Any]
+) -> dict[str, Any]:
     """Sample a model with no argument but a seed, and compare."""
     import arviz as az
     import pymc as pm
@@ -45,7 +53,7 @@ def measure(name: str, method: str, seed: int, options: dict[str, Any]) -> dict[
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("pymc").addHandler(handler)
-    with MODELS[name]():
+    with MODELS[name]() if batch is None else gallery.LARGE[name](batch):
         start = time.perf_counter()
         result = pm.sample(
             step=getattr(sg, method)(**options), chains=2, random_seed=seed, progressbar=False
@@ -65,9 +73,7 @@ def measure(name: str, method: str, seed: int, options: dict[str, Any]) -> dict[
     said = " ".join(messages)
     updates = float((stats["thin"] * stats["batches"]).sum())
     return {
-        "model": name,
-        "method": method,
-        "seed": seed,
+        "seeds": 1,
         "mean err": float(error.max()),
         "sd min": float(ratio.min()),
         "sd max": float(ratio.max()),
@@ -76,29 +82,21 @@ def measure(name: str, method: str, seed: int, options: dict[str, Any]) -> dict[
         "thin": int(stats["thin"].max()),
         "K": int(stats["batches"].max()),
         # Of the draws and of tuning; those of the last burn-in are left out
-        "gradients": updates
-        + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
+        "gradients": updates + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
         "seconds": seconds,
         "tuning": max(
             [float(t) for t in re.findall(r"Tuned in ([\d.]+)", said)],
             default=np.nan,
         ),
-        "warned": "; ".join(
-            record for record in messages if "While tuning" in record or "R-hat does not" in record
-            or "not finite" in record
-        ),
-    }  # fmt: skip
+        "warned": any(re.search("While tuning|R-hat does not|not finite", m) for m in messages),
+        "said": messages,
+    }
 
 
-def shown(row: dict[str, Any]) -> list[str]:
-    """Cells of the table."""
-
-    def cell(value: Any) -> str:
-        if isinstance(value, float):
-            return f"{value:.2f}" if abs(value) < 10 else f"{value:.0f}"
-        return str(value)
-
-    return [cell(row[c]) if c != "warned" else ("yes" if row[c] else "") for c in COLUMNS]
+def shown(model: str, method: str, rows: list[dict[str, Any]]) -> list[str]:
+    """Cells of the table: the worst of the seeds."""
+    found = [WORST.get(c, max)(row[c] for row in rows) for c in COLUMNS[2:]]
+    return [model, method, *map(digits, found)]
 
 
 def main() -> None:
@@ -106,31 +104,36 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--methods", nargs="*", default=["CoRVSGLD", "MSGNHT"])
-    parser.add_argument("--seeds", nargs="*", type=int, default=[1])
+    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
+    parser.add_argument("--batch", type=int)
     parser.add_argument("--options", type=json.loads, default={})
     parser.add_argument("--write", type=Path)
     parser.add_argument("--one", nargs=3)
     arguments = parser.parse_args()
     if arguments.one:
         name, method, seed = arguments.one
-        print(json.dumps(measure(name, method, int(seed), arguments.options)))
+        print(json.dumps(measure(name, method, int(seed), arguments.batch, arguments.options)))
         return
+    same = ["--options", json.dumps(arguments.options)]
+    same += [] if arguments.batch is None else ["--batch", str(arguments.batch)]
+    table = Table(COLUMNS, arguments.write)
     print(" ".join(f"{c:>9}" for c in COLUMNS))
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
     for name in arguments.models:
         for method in arguments.methods:
+            model = name if arguments.batch is None else f"{name}, batch {arguments.batch}"
+            call = method + "".join(f", {k}={v}" for k, v in arguments.options.items())
+            rows = []
             for seed in arguments.seeds:
-                command = [sys.executable, __file__, "--one", name, method, str(seed)]
-                command += ["--options", json.dumps(arguments.options)]
+                command = [sys.executable, __file__, "--one", name, method, str(seed), *same]
                 run = subprocess.run(command, check=False, capture_output=True, text=True)
                 if run.returncode:
                     print(name, method, seed, "failed:", run.stderr.splitlines()[-1], flush=True)
                     continue
-                row = json.loads(run.stdout.splitlines()[-1])
-                print(" ".join(f"{c:>9}" for c in shown(row)), row["warned"][:300], flush=True)
-                lines.append("| " + " | ".join(shown(row)) + " |")
-    if arguments.write:
-        arguments.write.write_text("\n".join(lines) + "\n")
+                rows.append(json.loads(run.stdout.splitlines()[-1]))
+                said = [m for m in rows[-1]["said"] if "While tuning" in m] * rows[-1]["warned"]
+                print(" ".join(f"{c:>9}" for c in shown(model, call, rows[-1:])), *said, flush=True)
+            if rows:
+                table.add(shown(model, call, rows))
 
 
 if __name__ == "__main__":

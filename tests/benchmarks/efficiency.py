@@ -3,7 +3,7 @@
 ``python tests/benchmarks/efficiency.py`` runs the nine posteriors and the four large models, or
 those of ``--models``. NUTS is nutpie on the full data, as the stored references were made
 (``make_references.py``, one core): where they were made on another machine, its seconds are that
-machine's. ``--write FILE`` also writes the table as Markdown.
+machine's. ``--write FILE`` also writes a Markdown table, whose rows of other models stay.
 
 Columns: the largest error of a mean in reference sds and the range of the sds' ratios, which say
 whether the methods have an equal bias; the least effective number of draws; gradients of one
@@ -25,6 +25,8 @@ from typing import Any
 import gallery
 import numpy as np
 
+from table import Table, digits
+
 from pymc_sgmcmc.minibatch import evaluate, find_minibatches
 
 MODELS = {**gallery.POSTERIORDB, **gallery.LARGE}
@@ -42,7 +44,7 @@ def of_package(name: str, method: str, seed: int) -> dict[str, Any]:
     command += ["--options", json.dumps(METHODS[method])]
     run = subprocess.run(command, check=True, capture_output=True, text=True)
     row: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return {**row, "method": method}
+    return {**row, "model": name, "method": method}
 
 
 def of_nuts(name: str) -> dict[str, Any]:
@@ -72,14 +74,7 @@ def shown(row: dict[str, Any]) -> list[str]:
         "ESS / 1000 gradients": 1000 * row["ESS"] / row["gradients"],
         "ESS / s": row["ESS"] / row["seconds"],
     }
-    return ["" if found[c] != found[c] else cell(found[c]) for c in COLUMNS]
-
-
-def cell(value: Any) -> str:
-    """Three digits, or as many as a whole number has."""
-    if isinstance(value, str):
-        return value
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return [digits(found[c]) for c in COLUMNS]
 
 
 def main() -> None:
@@ -89,15 +84,13 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|" + " --- |" * len(COLUMNS)]
-    print(lines[0])
+    table = Table(COLUMNS, arguments.write)
+    print(COLUMNS)
     for name in arguments.models:
         rows = [of_package(name, method, arguments.seed) for method in METHODS]
         for row in [*rows, of_nuts(name)]:
-            lines.append("| " + " | ".join(shown(row)) + " |")
-            print(lines[-1], flush=True)
-    if arguments.write:
-        arguments.write.write_text("\n".join(lines) + "\n")
+            table.add(shown(row))
+            print(shown(row), flush=True)
 
 
 if __name__ == "__main__":
