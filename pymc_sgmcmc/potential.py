@@ -11,6 +11,7 @@ import pytensor
 import pytensor.tensor as pt
 
 from pytensor.compile.io import In, Out
+from pytensor.conditional import ifelse
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc import jax_backend
@@ -111,8 +112,11 @@ class Potential:
         ]
         outputs = substitute(density.at([log_density, *gradient], parts, rows), replacements)
         flat = pt.concatenate([g.reshape((-1,)) for g in outputs[1:]])
-        results = [-outputs[0], flat.astype(self._dtype)]
-        steps: list[TensorVariable] = [point, base, *rows, *counted, *of_row]
+        # A log density may cost more than its gradient, and most of tuning does without
+        wanted = pt.scalar("wanted", dtype="bool")
+        potential = ifelse(wanted, -outputs[0], pt.zeros((), dtype=outputs[0].dtype))
+        results = [potential, flat.astype(self._dtype)]
+        steps: list[TensorVariable] = [wanted, point, base, *rows, *counted, *of_row]
         length = self._length if self._padded else None
         sequences = [
             pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
@@ -185,13 +189,14 @@ class Potential:
             part = points[start : start + portion]
             if self.n_blocks * self.dimension > _LARGEST_OUTPUT:
                 for k in range(self.n_blocks):
-                    u, g = self.block(part, k)
+                    u, g = self._block(part, k, potential=True)
                     total[start] += u[0]
                     gradient[start] += g[0]
                 continue
-            u, g = self.block(
+            u, g = self._block(
                 np.repeat(part, self.n_blocks, axis=0),
                 np.tile(np.arange(self.n_blocks), len(part)),
+                potential=True,
             )
             blocks = len(part), self.n_blocks
             with np.errstate(invalid="ignore", over="ignore"):
@@ -199,8 +204,8 @@ class Potential:
                 gradient[start : start + portion] = g.reshape(*blocks, -1).sum(axis=1)
         return total, gradient
 
-    def block(self, points: np.ndarray, which: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate one block's share of the full U and ∇U for each position.
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
+        """Evaluate one block's share of the full ∇U for each position.
 
         Parameters
         ----------
@@ -211,19 +216,10 @@ class Potential:
 
         Returns
         -------
-        U, gradient : ndarray
-            Shapes (P,) and (P, d).
+        ndarray
+            Shape (P, d).
         """
-        which = np.broadcast_to(which, len(points))
-        potential, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
-        starts, counted, weights = self._layout()
-        for start in range(0, len(points), self._length):
-            part = slice(start, start + self._length)
-            k = which[part]
-            potential[part], gradient[part] = self._run(
-                points[part], k == 0, [s[k] for s in starts], [c[k] for c in counted], weights
-            )
-        return potential, gradient
+        return self._block(points, which, potential=False)[1]
 
     def blocks_as_batches(self, point: np.ndarray) -> np.ndarray:
         """Estimate the likelihood's part of ∇U from each block alone, shape (n_blocks, d).
@@ -236,7 +232,7 @@ class Potential:
             k = np.arange(first, min(first + self._length, self.n_blocks))
             gradient[k] = self._run(
                 np.repeat(point[None], len(k), axis=0), np.zeros(len(k)), [s[k] for s in starts],
-                [c[k] for c in counted], [self.n_blocks * w for w in weights],
+                [c[k] for c in counted], [self.n_blocks * w for w in weights], potential=False,
             )[1]  # fmt: skip
         return gradient
 
@@ -255,15 +251,40 @@ class Potential:
         U, gradient : ndarray
             Shapes (P,) and (P, d).
         """
-        potential, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        return self._batch(points, rows, potential=True)
+
+    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Evaluate ∇U of :meth:`batch` alone."""
+        return self._batch(points, rows, potential=False)[1]
+
+    def _block(
+        self, points: np.ndarray, which: int | np.ndarray, *, potential: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        which = np.broadcast_to(which, len(points))
+        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        starts, counted, weights = self._layout()
+        for start in range(0, len(points), self._length):
+            part = slice(start, start + self._length)
+            k = which[part]
+            values[part], gradient[part] = self._run(
+                points[part], k == 0, [s[k] for s in starts], [c[k] for c in counted], weights,
+                potential=potential,
+            )  # fmt: skip
+        return values, gradient
+
+    def _batch(
+        self, points: np.ndarray, rows: np.ndarray, *, potential: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
         for start in range(0, len(points), self._length):
             part = slice(start, start + self._length)
             count = len(points[part])
-            potential[part], gradient[part] = self._run(
+            values[part], gradient[part] = self._run(
                 points[part], np.ones(count), list(rows[part].T),
                 [np.full(count, size) for _, size in self._sizes], [1.0] * len(self._sizes),
+                potential=potential,
             )  # fmt: skip
-        return potential, gradient
+        return values, gradient
 
     def _layout(self) -> tuple[list[np.ndarray], list[np.ndarray], list[float]]:
         """Offsets of the blocks, how many of their rows count, and the weight of a row."""
@@ -283,13 +304,16 @@ class Potential:
         rows: Sequence[np.ndarray],
         counted: Sequence[np.ndarray],
         weights: Sequence[float],
+        *,
+        potential: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate up to ``_length`` pairs."""
+        """Evaluate up to ``_length`` pairs; U is 0 where it is not wanted."""
         count = len(points)
         self.evaluations += count
         index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
         floatX = pytensor.config.floatX
-        potential, gradient = self._function(
+        values, gradient = self._function(
+            np.full(len(index), potential),
             points[index].astype(self._dtype),
             base[index].astype(floatX),
             *(x[index].astype(np.int32) for x in rows),
@@ -298,6 +322,6 @@ class Potential:
             *self._fixed,
         )
         return (
-            np.asarray(potential, dtype=float)[:count],
+            np.asarray(values, dtype=float)[:count],
             np.asarray(gradient, dtype=float)[:count],
         )

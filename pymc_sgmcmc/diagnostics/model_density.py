@@ -195,11 +195,11 @@ class ModelDensity:
         With an anchor, shape (d,), the gradient of the same batch there is subtracted.
         """
         rows = self._potential.draw_rows(rng, len(positions))
-        gradients = self._finite(self._potential.batch(positions, rows)[1])
+        gradients = self._finite(self._potential.batch_gradient(positions, rows))
         if anchor is None:
             return gradients
         there = np.broadcast_to(anchor, positions.shape)
-        return gradients - self._finite(self._potential.batch(there, rows)[1])
+        return gradients - self._finite(self._potential.batch_gradient(there, rows))
 
     def _finite(self, gradients: np.ndarray) -> np.ndarray:
         bad = (~np.isfinite(gradients)).any(axis=0)

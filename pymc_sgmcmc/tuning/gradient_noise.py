@@ -86,7 +86,7 @@ def _samples(
     for e in rng.standard_normal((_POINTS, d)):
         x = centre + (spread @ e if spread.ndim == 2 else spread * e)
         rows = surface.draw_rows(rng, each)
-        both = surface.batch(np.repeat([x, centre], each, axis=0), np.tile(rows, (2, 1)))[1]
+        both = surface.batch_gradient(np.repeat([x, centre], each, axis=0), np.tile(rows, (2, 1)))
         finite = np.all(np.isfinite(both[:each]), axis=1)
         if finite.sum() >= 2:
             yield both[:each][finite], (both[:each] - both[each:])[finite]

@@ -50,7 +50,9 @@ def newton(
     for k in range(most_steps + 1):
         for _ in range(3):
             # Until the differences are of the size of the curvature that they find
-            hessian = mean_hessian(lambda y, _: _mean(surface, y, rows)[1], x[None], scale, step)
+            hessian = mean_hessian(
+                lambda y, _: _mean_gradient(surface, y, rows), x[None], scale, step
+            )
             if not np.all(np.isfinite(hessian)):
                 scale = scale / 100
                 continue
@@ -94,7 +96,18 @@ def _mean(
     """U and ∇U, on the full data or averaged over fixed batches."""
     if rows is None:
         return surface.full(points)
-    u, g = surface.batch(np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1)))
-    return u.reshape(len(points), -1).mean(axis=1), g.reshape(len(points), len(rows), -1).mean(
-        axis=1
-    )
+    u, g = surface.batch(*_each_batch(points, rows))
+    batches = len(points), len(rows)
+    return u.reshape(batches).mean(axis=1), g.reshape(*batches, -1).mean(axis=1)
+
+
+def _mean_gradient(surface: Surface, points: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+    if rows is None:
+        return surface.full(points)[1]
+    g = surface.batch_gradient(*_each_batch(points, rows))
+    mean: np.ndarray = g.reshape(len(points), len(rows), -1).mean(axis=1)
+    return mean
+
+
+def _each_batch(points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))

@@ -32,8 +32,11 @@ class Surface(Protocol):
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Unbiased estimates of U and ∇U from one batch for each position."""
 
-    def block(self, points: np.ndarray, which: int | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Share of the full U and ∇U of one block of the data for each position."""
+    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Of these ∇U alone, which may cost far less."""
+
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
+        """Share of the full ∇U of one block of the data for each position."""
 
     def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Draw batches."""
@@ -55,19 +58,24 @@ def mean_hessian(
     points: np.ndarray,
     scale: np.ndarray,
     step: float,
+    *,
+    central: bool = True,
 ) -> np.ndarray:
-    """Mean Hessian of U over positions, by central differences of gradients.
+    """Mean Hessian of U over positions, by differences of gradients.
 
     Parameters
     ----------
     gradients : callable
-        ``gradients(x, p)``: ∇U at positions x near ``points[p]``, shape (2d, d).
+        ``gradients(x, p)``: ∇U at positions x near ``points[p]``, as many as x.
     points : ndarray
         Shape (P, d).
     scale : ndarray
         About one posterior sd of each coordinate, shape (d,).
     step : float
         Step of the differences in units of ``scale``.
+    central : bool
+        Whether differences are central. Others cost half; their error, of first order in the
+        step and odd, cancels between positions that lie opposite each other.
 
     Returns
     -------
@@ -79,8 +87,8 @@ def mean_hessian(
     moves = np.diag(step * scale)
     total, count = np.zeros((d, d)), 0
     for p, x in enumerate(points):
-        g = gradients(np.concatenate([x + moves, x - moves]), p)
-        hessian = (g[:d] - g[d:]) / (2 * step * scale)[:, None]
+        g = gradients(np.concatenate([x + moves, x - moves if central else x[None]]), p)
+        hessian = (g[:d] - g[d:]) / ((1 + central) * step * scale)[:, None]
         if np.all(np.isfinite(hessian)):
             total += hessian
             count += 1

@@ -48,7 +48,7 @@ def diagonal_gaussian(
     for k in range(steps):
         e = antithetic(rng, pairs, d)
         rows = np.repeat(surface.draw_rows(rng, pairs), 2, axis=0)
-        _, g = surface.batch(x + sd * e, rows)
+        g = surface.batch_gradient(x + sd * e, rows)
         if not np.all(np.isfinite(g)):
             sd, v = sd / 2, np.zeros(d)
             continue

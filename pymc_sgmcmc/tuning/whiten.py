@@ -29,11 +29,11 @@ _SETTLED_ROUNDS = 3
 
 # Rows times gradients for one mean Hessian; a gradient costs as much as some more rows
 _WORK = 4e6
-_LAST_WORK = 3e7
+_LAST_WORK = 5e7
 _ROWS_OF_OVERHEAD = 200
 
 # Places and their opposites at which one block is seen
-_MOST_PAIRS = 8
+_MOST_PAIRS = 4
 
 
 def inverse_root(hessian: np.ndarray) -> np.ndarray:
@@ -152,24 +152,27 @@ def _whiten(
     block is seen at several places: at one alone the curvature of such a feature is chance.
     """
     d, step = len(centre), difference_step(surface)
-    count = max(8, int(work / (2 * d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
-    if surface.n_blocks <= 1.5 * count:
-        blocks = surface.n_blocks
-        pairs = int(np.clip(count // (2 * blocks), 1, _MOST_PAIRS))
+    count = max(8, int(work / (d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
+    blocks = surface.n_blocks
+    if blocks <= 1.5 * count:
+        pairs = int(min(count // (2 * blocks), _MOST_PAIRS))
         e = [rng.standard_normal((blocks, d)) for _ in range(pairs)]
-        x = np.concatenate([sign * part for part in e for sign in (1, -1)])
+        x = np.concatenate(
+            [sign * part for part in e for sign in (1, -1)]
+            or [antithetic(rng, (blocks + 1) // 2, d)[:blocks]]
+        )
 
         def gradients(x: np.ndarray, p: int) -> np.ndarray:
             # Shares of the blocks add up; mean_hessian averages
-            return blocks * surface.block(x, p % blocks)[1]
+            return blocks * surface.block(x, p % blocks)
     else:
         rows = surface.draw_rows(rng, count)
         x = antithetic(rng, (count + 1) // 2, d)[:count]
 
         def gradients(x: np.ndarray, p: int) -> np.ndarray:
-            return surface.batch(x, np.repeat(rows[p : p + 1], len(x), axis=0))[1]
+            return surface.batch_gradient(x, np.repeat(rows[p : p + 1], len(x), axis=0))
 
-    hessian = mean_hessian(gradients, centre + x @ root.T, _sds(root), step)
+    hessian = mean_hessian(gradients, centre + x @ root.T, _sds(root), step, central=False)
     if not np.all(np.isfinite(hessian)):
         raise TuningError(
             "the whitening met non-finite gradients all around the centre. Pass "
@@ -187,7 +190,7 @@ def _descend(
     for _ in range(_MOST_PASSES):
         e = antithetic(rng, surface.n_blocks, d)
         which = np.repeat(np.arange(surface.n_blocks), 2)
-        whitened = surface.block(at + e @ root.T, which)[1] @ root
+        whitened = surface.block(at + e @ root.T, which) @ root
         whitened = np.where(np.isfinite(whitened), whitened, 0.0)
         slope = whitened.reshape(-1, 2, d).mean(axis=1).sum(axis=0)
         form = float(np.sum((whitened[::2] - whitened[1::2]) * e[::2]) / (2 * d))
