@@ -568,7 +568,7 @@ SLOW = {
     (many_predictors, sg.CoRVSGLD),
     (many_dimensions, sg.CoRVSGLD),
 }
-QUICK_WITH_MSGNHT = (collinear, flat_priors, tiny_noise, student, mild_neighbour)
+QUICK_WITH_MSGNHT = (collinear, student)
 
 
 def both_methods(cases):

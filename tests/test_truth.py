@@ -48,8 +48,8 @@ SAMPLERS = {
 }
 
 
-# Those that equal another one draw for draw, which test_reductions_draw_for_draw sees
-_EQUAL = "SGLD", "FLA-2"
+# Those that equal each other draw for draw, which test_reductions_draw_for_draw sees
+_EQUAL = "SGLD", "CoRVSGLD-euler", "FLA-2"
 
 
 @pytest.mark.parametrize(

@@ -474,7 +474,7 @@ def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
     assert np.linalg.norm(np.linalg.solve(exact, found - centre)) < 1
 
 
-@pytest.mark.parametrize("rows", [2000, 2007, 50_000])
+@pytest.mark.parametrize("rows", [2000, 2007, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_whitening_by_minibatches(rows):
     """At 50,000 rows Hessians are of batches, else of all blocks."""
     surface = logistic(rows=rows, batch_size=5 if rows == 50_000 else 50)
