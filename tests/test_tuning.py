@@ -649,8 +649,8 @@ def test_plan_gives_noisy_coordinates_smaller_steps():
     plan = plan_for(surface, np.zeros(3), batches=1, scale="diagonal")
     h = plan.step_size * plan.relative
     assert plan.step_size == LM.step_size
-    np.testing.assert_allclose(h, np.minimum(0.2, 0.1 / plan.variance))
-    assert h[2] < 0.05 < h[0] == 0.2
+    np.testing.assert_allclose(h, np.minimum(0.2, LM.widening / plan.variance))
+    assert h[2] < 0.1 < h[0] == 0.2
     policy = replace(LM, adapted=False)
     plan = plan_for(surface, np.zeros(3), policy, batches=1, scale="diagonal")
     np.testing.assert_array_equal(plan.relative, 1)

@@ -29,8 +29,8 @@ class Policy:
     """
 
     step_size: float
-    noise: float = 2.0
-    widening: float | None = 0.1
+    noise: float = 1.5
+    widening: float | None = 0.15
     adapted: bool = True
     power: int = 2
     second_moments: bool = True

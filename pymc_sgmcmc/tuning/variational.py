@@ -9,12 +9,17 @@ from pymc_sgmcmc.tuning.surface import Surface, antithetic
 __all__ = ["diagonal_gaussian"]
 
 _PAIRS = 8
-_EPOCHS = 30
+_EPOCHS = 60
 _LEAST_STEPS = 200
 
 # Moves of the first steps in sds: the curvature at a start may say little
 _FIRST = 50
 _FIRST_MOVES = 30
+
+# Of the steps, those at the full rate where gradients are noisy; then it falls as 1/k
+_FULL_RATE = 1 / 15
+_RATE, _MOMENTUM = 0.18, 0.7
+_WEIGHT, _LEAST_WEIGHT = 0.3, 0.03
 
 
 def diagonal_gaussian(
@@ -45,7 +50,10 @@ def diagonal_gaussian(
     pairs = _PAIRS if surface.n_blocks > 1 or d < 5000 else 1
     steps = max(_LEAST_STEPS, _EPOCHS * surface.n_blocks // pairs)
     settled, total, count = 0, np.zeros(d), 0
+    # The noise of batches keeps x on the move: to σ it would be as if the posterior were wider
+    full_rate = max(_FIRST, int(_FULL_RATE * steps)) if surface.n_blocks > 1 else steps
     for k in range(steps):
+        rate = 1 / (1 + 2.5 * max(0, k - full_rate) / full_rate)
         e = antithetic(rng, pairs, d)
         rows = np.repeat(surface.draw_rows(rng, pairs), 2, axis=0)
         g = surface.batch_gradient(x + sd * e, rows)
@@ -54,13 +62,13 @@ def diagonal_gaussian(
             continue
         mean = g.mean(axis=0)
         curvature = ((g[::2] - g[1::2]) * e[::2]).mean(axis=0) / (2 * sd)
-        weight = 0.3 if k else 1.0
+        weight = max(_WEIGHT * rate, _LEAST_WEIGHT) if k else 1.0
         precision = (1 - weight) * precision + weight * np.maximum(curvature, 0)
         bounded = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
         sd = np.minimum(1 / np.sqrt(bounded), 3 * sd)
         # While sd is still far below the posterior's, steps are short, not wrong
         move, most = mean * sd**2, _FIRST_MOVES * sd if k < _FIRST else np.inf
-        v = 0.7 * v - 0.18 * np.clip(move, -most, most)
+        v = _MOMENTUM * v - _RATE * rate * np.clip(move, -most, most)
         x = x + v
         if k >= steps // 2:
             total, count = total + x, count + 1
@@ -68,5 +76,4 @@ def diagonal_gaussian(
         settled = settled + 1 if np.mean(mean**2 / bounded) < 0.01 else 0
         if settled >= 3:
             return x, sd
-    # Gradient noise keeps x on the move, about the centre
     return (total / count if count else x), sd
