@@ -654,7 +654,7 @@ def test_plan_gives_noisy_coordinates_smaller_steps():
     policy = replace(LM, adapted=False)
     plan = plan_for(surface, np.zeros(3), policy, batches=1, scale="diagonal")
     np.testing.assert_array_equal(plan.relative, 1)
-    assert plan.step_size == pytest.approx(0.1 / plan.variance.max())
+    assert plan.step_size == pytest.approx(LM.widening / plan.variance.max())
 
 
 def test_plan_of_svrg_expects_twice_the_noise():

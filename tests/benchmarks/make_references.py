@@ -22,6 +22,8 @@ FOLDER = Path(__file__).parent / "references"
 CHAINS, SEED, RUNS = 4, 1, 4
 # Of a variable: Monte Carlo error of the mean over standard deviation
 GOAL = 0.02
+# Where half of it would take an hour more, and matter little beside the 0.1 that is asked for
+GOALS = {"hierarchical_logistic": 0.03}
 DEFAULT = {"tune": 1000, "draws": 10_000}
 # Where the default start, all coordinates within one of zero, means a rate of exp(1000)
 FIXED_START = {"poisson_scaled"}
@@ -93,6 +95,7 @@ def sample(name: str, builder: Any) -> dict[str, Any]:
     jitter = set() if name in FIXED_START else None
     compiled = nutpie.compile_pymc_model(model, var_names=names, jitter_rvs=jitter)
     compile_seconds = time.perf_counter() - start
+    goal = GOALS.get(name, GOAL)
     for _ in range(RUNS):
         start, cpu_start = time.perf_counter(), time.process_time()
         dt = nutpie.sample(
@@ -105,10 +108,10 @@ def sample(name: str, builder: Any) -> dict[str, Any]:
         error = max(np.max(np.divide(v["mcse_mean"], v["sd"])) for v in variables.values())
         r_hat = extreme(az.rhat, draws, np.max)
         print(f"{name}: {settings}, {seconds:.0f} s, error {error:.4f}, r_hat {r_hat:.4f}")
-        if error <= GOAL and r_hat < 1.01:
+        if error <= goal and r_hat < 1.01:
             break
         # As the error falls with the root of the draws, and some more
-        longer = 1.2 * settings["draws"] * max(error / GOAL, 1.2) ** 2
+        longer = 1.2 * settings["draws"] * max(error / goal, 1.2) ** 2
         settings |= {"draws": int(np.ceil(longer / 500)) * 500}
     stats = dt["sample_stats"]
     warmup = dt["warmup_sample_stats"]
