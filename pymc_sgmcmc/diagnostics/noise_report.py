@@ -64,8 +64,8 @@ def gradient_noise(
         The anchor, a value for each variable. By default the mean of the draws; or ``point``,
         and then the noise is taken at eight places about one posterior sd away from it.
     largest : float, default 2.0
-        The variance that is wanted for the suggestions. Tuning allows Langevin methods 2 and
-        ``MSGNHT`` 4.
+        The variance that is wanted for the suggestions. Tuning allows Langevin methods 1.5 and
+        ``MSGNHT`` 6.
     batches : int, default 1024
         Batches that are drawn.
     backend : {"auto", "jax", "numba"}, default "auto"

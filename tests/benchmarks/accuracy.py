@@ -116,7 +116,7 @@ def main() -> None:
         return
     same = ["--options", json.dumps(arguments.options)]
     same += [] if arguments.batch is None else ["--batch", str(arguments.batch)]
-    table = Table(COLUMNS, arguments.write)
+    table = Table(COLUMNS, MODELS, arguments.write)
     print(" ".join(f"{c:>9}" for c in COLUMNS))
     for name in arguments.models:
         for method in arguments.methods:

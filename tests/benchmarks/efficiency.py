@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    table = Table(COLUMNS, arguments.write)
+    table = Table(COLUMNS, MODELS, arguments.write)
     print(COLUMNS)
     for name in arguments.models:
         rows = [of_package(name, method, arguments.seed) for method in METHODS]

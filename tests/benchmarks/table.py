@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -13,12 +14,14 @@ class Table:
     Parameters
     ----------
     columns : tuple of str
+    models : iterable of str
+        What the first cells begin with, in the order of the rows.
     path : Path or None
         Where the table is written after each row; its other rows are kept. Not written if None.
     """
 
-    def __init__(self, columns: tuple[str, ...], path: Path | None) -> None:
-        self.columns, self.path = columns, path
+    def __init__(self, columns: tuple[str, ...], models: Iterable[str], path: Path | None) -> None:
+        self.columns, self.models, self.path = columns, list(models), path
         self.rows: dict[tuple[str, str], list[str]] = {}
         if path is not None and path.exists():
             for line in path.read_text().splitlines()[2:]:
@@ -29,8 +32,11 @@ class Table:
         self._keep(cells)
         if self.path is not None:
             lines = [self._line(list(self.columns)), self._line(["---"] * len(self.columns))]
-            lines += [self._line(row) for row in self.rows.values()]
+            lines += [self._line(row) for row in sorted(self.rows.values(), key=self._place)]
             self.path.write_text("\n".join(lines) + "\n")
+
+    def _place(self, cells: list[str]) -> int:
+        return self.models.index(cells[0].split(",")[0])
 
     def _keep(self, cells: list[str]) -> None:
         self.rows[cells[0], cells[1]] = cells
