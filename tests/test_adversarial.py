@@ -557,6 +557,9 @@ EITHER = [student, cauchy, sparse_dirichlet, sparse_dirichlet_with_data, discret
 
 # Of more than 20 s with the first method, or not needed twice
 SLOW = {
+    (wild_columns, sg.CoRVSGLD),
+    (clusters, sg.CoRVSGLD),
+    (unidentified, sg.CoRVSGLD),
     (centred_schools, sg.CoRVSGLD),
     (no_noise, sg.CoRVSGLD),
     (flat_scale_without_data, sg.CoRVSGLD),

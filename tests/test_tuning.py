@@ -941,8 +941,7 @@ def assert_right(posterior, exact, parts=20):
     "method",
     [
         sg.CoRVSGLD,
-        sg.MSGNHT,
-        *(pytest.param(m, marks=pytest.mark.slow) for m in (sg.SMLD, sg.SGLD)),
+        *(pytest.param(m, marks=pytest.mark.slow) for m in (sg.MSGNHT, sg.SMLD, sg.SGLD)),
     ],
 )
 def test_default_run_with_minibatches_is_right(method):
