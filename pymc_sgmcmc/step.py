@@ -37,7 +37,7 @@ from pymc_sgmcmc.runner import Draw, Runner
 from pymc_sgmcmc.transition import Extra, Gradient
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.schedules import Schedule, as_schedule, constant, explores, step_sizes
-from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.untuned import start_untuned
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
 
@@ -518,46 +518,9 @@ class SGMCMCStep(BlockedStep):
                 self.row_order,
                 self._make_runner,
             )
-        assert self.requested.thin is not None and self.requested.batches != "auto"
-        scale, adaptation = (
-            self.requested.scale,
-            Adaptation(thin=self.requested.thin, batches=int(self.requested.batches)),
+        return start_untuned(
+            engine, self.requested, phi, scales, others, self.rng, self._make_runner
         )
-        if isinstance(scale, Mapping):
-            adaptation.centre = [np.zeros_like(x) for x in phi]
-            adaptation.root = engine.scale_arrays(scale, phi)
-        whitening = adaptation.whitening()
-        psi = whitening.to_psi(phi, whitening.arrays)
-        runner: Runner = engine.attempt(lambda: self._tried(adaptation, psi, scales, others))
-
-        def potential(points: np.ndarray) -> np.ndarray:
-            return runner.potential(split(points[0]), others)
-
-        def split(flat: np.ndarray) -> list[np.ndarray]:
-            ends = np.cumsum([x.size for x in phi])[:-1]
-            parts = zip(np.split(flat, ends), phi, strict=True)
-            moved = [part.reshape(x.shape).astype(x.dtype) for part, x in parts]
-            return list(whitening.to_psi(moved, whitening.arrays))
-
-        flat = np.concatenate([x.reshape(-1) for x in phi]).astype(float)
-        start = jittered(flat, self.rng, potential)
-        if start is None:
-            raise SamplingError(engine.why_not_finite(phi, scales, others))
-        psi = split(start)
-        runner.restart(psi, self.initial_extra(psi, self.noise_rng))
-        return runner
-
-    def _tried(
-        self,
-        adaptation: Adaptation,
-        psi: list[np.ndarray],
-        scales: list[np.ndarray],
-        others: list[np.ndarray],
-    ) -> Runner:
-        """Make a runner and call it once: only then does JAX trace the graph."""
-        runner = self._make_runner(adaptation, psi, scales)
-        runner.potential(psi, others)
-        return runner
 
     def _refresh_anchor(self, runner: Runner, others: list[np.ndarray]) -> None:
         """Take the chain's position as the anchor where it is time to."""
