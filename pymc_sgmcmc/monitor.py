@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pymc.stats.convergence import SamplerWarning, WarningType
 from scipy.stats import t as student_t
 
 from pymc_sgmcmc.comparable import Comparable
 
-__all__ = ["Monitor"]
+__all__ = ["Monitor", "final_warning"]
 
 _PARTS = 10
 _MOST_WATCHED = 1024
@@ -111,6 +112,41 @@ _LESS_NOISE = (
     "Take a smaller step_size, a larger batch_size, gradient=sg.ControlVariates(), or MSGNHT."
 )
 _SMALLER_STEP = "Take a smaller step_size, or write the model non-centred."
+
+
+def final_warning(
+    of_tuning: Sequence[str],
+    monitor: Monitor | None,
+    rejected: int,
+    updates: int,
+    *,
+    absorbed: bool,
+) -> SamplerWarning | None:
+    """Return what a chain says at its end, None where nothing is off.
+
+    Parameters
+    ----------
+    of_tuning : list of str
+        What tuning found.
+    monitor : Monitor or None
+        None where the stationary law has no temperature.
+    rejected, updates : int
+        Updates that were not finite, and all of them.
+    absorbed : bool
+        As for :meth:`Monitor.warnings`.
+    """
+    texts = [f"While tuning, {text}." for text in of_tuning]
+    if rejected:
+        texts.append(
+            f"{rejected} updates ({rejected / updates:.2%}) were not finite and were rejected. "
+            "The draws are biased near where that happened: pass a smaller step_size."
+        )
+    if monitor is not None:
+        texts += monitor.warnings(absorbed=absorbed)
+    if not texts:
+        return None
+    kind = WarningType.DIVERGENCES if rejected else WarningType.BAD_PARAMS
+    return SamplerWarning(kind, " ".join(texts), "warn")
 
 
 def watched(parts: Sequence[Any]) -> np.ndarray:

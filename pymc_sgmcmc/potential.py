@@ -24,9 +24,12 @@ __all__ = ["Potential"]
 
 _MODES = {"jax": "JAX", "numba": "NUMBA", "interpreter": INTERPRETER}
 
-# Evaluations in one call: enough to outweigh its cost, few enough that one point wastes little
-_LENGTH = 16
+# Evaluations in one call, enough to outweigh its cost
+_LENGTH = 64
 _LARGEST_OUTPUT = 2**22
+
+# Of each of them is wanted nothing, ∇U, or U too
+_GRADIENT, _VALUE_TOO = 1, 2
 
 
 class Potential:
@@ -113,9 +116,13 @@ class Potential:
         outputs = substitute(density.at([log_density, *gradient], parts, rows), replacements)
         flat = pt.concatenate([g.reshape((-1,)) for g in outputs[1:]])
         # A log density may cost more than its gradient, and most of tuning does without
-        wanted = pt.scalar("wanted", dtype="bool")
-        potential = ifelse(wanted, -outputs[0], pt.zeros((), dtype=outputs[0].dtype))
-        results = [potential, flat.astype(self._dtype)]
+        wanted = pt.scalar("wanted", dtype="int8")
+        zero = pt.zeros((), dtype=outputs[0].dtype)
+        potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)
+        results: Any = [potential, flat.astype(self._dtype)]
+        if self._padded:
+            # What only fills a call costs nothing
+            results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
         steps: list[TensorVariable] = [wanted, point, base, *rows, *counted, *of_row]
         length = self._length if self._padded else None
         sequences = [
@@ -311,9 +318,11 @@ class Potential:
         count = len(points)
         self.evaluations += count
         index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
+        wanted = np.zeros(len(index), dtype=np.int8)
+        wanted[:count] = _VALUE_TOO if potential else _GRADIENT
         floatX = pytensor.config.floatX
         values, gradient = self._function(
-            np.full(len(index), potential),
+            wanted,
             points[index].astype(self._dtype),
             base[index].astype(floatX),
             *(x[index].astype(np.int32) for x in rows),

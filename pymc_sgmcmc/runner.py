@@ -182,6 +182,11 @@ class Runner:
         self._anchor = place([*(blocks or phi), *gradient])
         self._scales = place(self.scales)
 
+    def phi(self) -> list[np.ndarray]:
+        """Return the position in the coordinates φ."""
+        whitening = self.adaptation.whitening()
+        return whitening.to_phi([np.asarray(x) for x in self.psi], whitening.arrays)
+
     def away(self) -> list[np.ndarray]:
         """Return ψ about the origin."""
         return [np.asarray(x) - o for x, o in zip(self.psi, self.origin, strict=True)]

@@ -14,7 +14,7 @@ from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.logprob.transforms import Transform
 from pymc.model import Model, modelcontext
-from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.stats.convergence import SamplerWarning
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import RandomGeneratorState, dataclass_state
 from pymc.util import RandomGenerator, get_random_generator
@@ -29,8 +29,9 @@ from pymc_sgmcmc.adaptation import Adaptation
 from pymc_sgmcmc.blocks import Blocks
 from pymc_sgmcmc.engine import Engine, Settings
 from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.kept import Kept, arrays
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES, check_minibatches
-from pymc_sgmcmc.monitor import Monitor
+from pymc_sgmcmc.monitor import Monitor, final_warning
 from pymc_sgmcmc.noise import Noise
 from pymc_sgmcmc.options import signature_of, with_options
 from pymc_sgmcmc.runner import Draw, Runner
@@ -390,63 +391,27 @@ class SGMCMCStep(BlockedStep):
         self.last_draw = tune + draws
         self.monitor = Monitor(draws)
 
-    @property
-    def position(self) -> list[np.ndarray] | None:
-        """ψ, one array for each block; None before the first draw of a chain."""
-        if self._runner is None:
-            return self._stored["position"]
-        return [np.asarray(x) for x in self._runner.psi]
-
-    @position.setter
-    def position(self, position: list[np.ndarray] | None) -> None:
-        self._store("position", position)
-
-    @property
-    def extra(self) -> dict[str, list[np.ndarray]]:
-        """The algorithm's further state."""
-        if self._runner is None:
-            return self._stored["extra"]
-        return {name: [np.asarray(x) for x in xs] for name, xs in self._runner.extra.items()}
-
-    @extra.setter
-    def extra(self, extra: dict[str, list[np.ndarray]]) -> None:
-        self._store("extra", extra)
-
-    @property
-    def origin(self) -> list[np.ndarray]:
-        """ψ about which the configurational temperature is taken."""
-        return self._stored["origin"] if self._runner is None else self._runner.origin
-
-    @origin.setter
-    def origin(self, origin: list[np.ndarray]) -> None:
-        self._store("origin", origin)
-
-    @property
-    def scales(self) -> list[np.ndarray]:
-        """Scales of the coordinates that have one."""
-        return self._stored["scales"] if self._runner is None else self._runner.scales
-
-    @scales.setter
-    def scales(self, scales: list[np.ndarray]) -> None:
-        self._store("scales", scales)
-
-    @property
-    def adaptation(self) -> Adaptation | None:
-        """What tuning found, or the user set; None before the first draw of a chain."""
-        return self._stored["adaptation"] if self._runner is None else self._runner.adaptation
-
-    @adaptation.setter
-    def adaptation(self, adaptation: Adaptation | None) -> None:
-        self._store("adaptation", adaptation)
-
-    @property
-    def updates(self) -> int:
-        """Updates since the chain's first."""
-        return self._stored["updates"] if self._runner is None else self._runner.updates
-
-    @updates.setter
-    def updates(self, updates: int) -> None:
-        self._store("updates", updates)
+    position = Kept[list[np.ndarray] | None](
+        lambda runner: arrays(runner.psi),
+        "ψ, one array for each block; None before the first draw of a chain.",
+    )
+    extra = Kept[dict[str, list[np.ndarray]]](
+        lambda runner: {name: arrays(parts) for name, parts in runner.extra.items()},
+        "The algorithm's further state.",
+    )
+    origin = Kept[list[np.ndarray]](
+        lambda runner: runner.origin,
+        "ψ about which the configurational temperature is taken.",
+    )
+    scales = Kept[list[np.ndarray]](
+        lambda runner: runner.scales,
+        "Scales of the coordinates that have one.",
+    )
+    adaptation = Kept[Adaptation | None](
+        lambda runner: runner.adaptation,
+        "What tuning found, or the user set; None before the first draw of a chain.",
+    )
+    updates = Kept[int](lambda runner: runner.updates, "Updates since the chain's first.")
 
     def _store(self, name: str, value: Any) -> None:
         """Set a part of the state: the next draw goes on from there."""
@@ -529,9 +494,7 @@ class SGMCMCStep(BlockedStep):
         if runner.updates < self.next_refresh:
             return
         self.next_refresh = runner.updates + adaptation.refresh
-        engine = runner.engine
-        whitening = adaptation.whitening()
-        phi = whitening.to_phi([np.asarray(x) for x in runner.psi], whitening.arrays)
+        engine, phi = runner.engine, runner.phi()
         potential = engine.potential()
         potential.set_fixed(
             [*engine.place([*runner.scales, *others]), *runner.data, *runner.full_tables()]
@@ -542,7 +505,7 @@ class SGMCMCStep(BlockedStep):
 
     def _count(self, runner: Runner, draw: Draw) -> None:
         if self.draw == self.tuning_draws and runner.adaptation.root is None:
-            runner.set_origin([np.asarray(x) for x in runner.psi])
+            runner.set_origin(arrays(runner.psi))
         if self.draw > self.tuning_draws:
             self.rejected += draw.rejected
             self.monitor.add(runner.away(), draw.gradient, draw.statistics["noise_ratio"])
@@ -557,27 +520,20 @@ class SGMCMCStep(BlockedStep):
             )
 
     def _furthest(self, runner: Runner) -> str:
-        whitening = runner.adaptation.whitening()
-        phi = whitening.to_phi([np.asarray(x) for x in runner.psi], whitening.arrays)
-        sizes = [float(np.max(np.abs(x), initial=0.0)) for x in phi]
+        sizes = [float(np.max(np.abs(x), initial=0.0)) for x in runner.phi()]
         name: str = runner.engine.posterior.coordinates[int(np.argmax(sizes))].name
         return name
 
     def _final_warning(self, runner: Runner) -> SamplerWarning | None:
-        texts = [f"While tuning, {text}." for text in runner.adaptation.warnings]
-        if self.rejected:
-            updates = max(self.last_draw - self.tuning_draws, 1) * runner.adaptation.thin
-            texts.append(
-                f"{self.rejected} updates ({self.rejected / updates:.2%}) were not finite and were "
-                "rejected. The draws are biased near where that happened: pass a smaller step_size."
-            )
+        updates = max(self.last_draw - self.tuning_draws, 1) * runner.adaptation.thin
         policy = self.requested.policy
-        if policy.second_moments:
-            texts += self.monitor.warnings(absorbed=policy.widening is None)
-        if not texts:
-            return None
-        kind = WarningType.DIVERGENCES if self.rejected else WarningType.BAD_PARAMS
-        return SamplerWarning(kind, " ".join(texts), "warn")
+        return final_warning(
+            runner.adaptation.warnings,
+            self.monitor if policy.second_moments else None,
+            self.rejected,
+            updates,
+            absorbed=policy.widening is None,
+        )
 
 
 SGMCMCStep.__doc__ = with_options(SGMCMCStep.__doc__)

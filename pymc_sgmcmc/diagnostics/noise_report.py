@@ -35,7 +35,7 @@ def gradient_noise(
     point: Any,
     *,
     centre: Mapping[str, Any] | None = None,
-    largest: float = 2.0,
+    largest: float = 1.5,
     batches: int = 1024,
     backend: str = "auto",
     random_seed: Any = None,
@@ -63,8 +63,8 @@ def gradient_noise(
     centre : dict, optional
         The anchor, a value for each variable. By default the mean of the draws; or ``point``,
         and then the noise is taken at eight places about one posterior sd away from it.
-    largest : float, default 2.0
-        The variance that is wanted for the suggestions. Tuning allows Langevin methods 1.5 and
+    largest : float, default 1.5
+        The variance that is wanted for the suggestions. Tuning allows Langevin methods 1.5,
         ``MSGNHT`` 6.
     batches : int, default 1024
         Batches that are drawn.
