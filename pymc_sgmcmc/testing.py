@@ -124,7 +124,7 @@ def check(
     make_step: MakeStep,
     *,
     step_size: float,
-    draws: int = 50,
+    draws: int = 40,
     seed: int = 0,
     errors: float = 4.0,
     patience: float = 1.0,
@@ -168,7 +168,7 @@ def check(
         step = make_step(
             step_size=step_size, **{**UNTUNED, "thin": thin, **target.options, **options}
         )
-    x = run_chain(target.model, step, burn=20, draws=draws, seed=seed)["x"]
+    x = run_chain(target.model, step, burn=12, draws=draws, seed=seed)["x"]
     if x.ndim == 2:
         x = x[..., None]
     found, wrong = {}, []

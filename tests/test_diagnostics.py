@@ -351,6 +351,7 @@ def test_bias_report_flags_naive_sgld(scale_regression, caplog):
     plt.close(figure)
 
 
+@pytest.mark.slow
 def test_bias_report_does_not_flag_the_default(scale_regression, caplog):
     with caplog.at_level(logging.ERROR):
         report = bias_report(sg.CoRVSGLD, scale_regression, draws=500, chains=2, random_seed=14)

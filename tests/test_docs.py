@@ -31,20 +31,22 @@ def names():
     return names
 
 
-def check_on(backend, names, monkeypatch):
-    on_backend = partial(sg.testing.check_sampler, backends=[backend])
+def check_on(backend, names, monkeypatch, **options):
+    on_backend = partial(sg.testing.check_sampler, backends=[backend], **options)
     monkeypatch.setattr(sg.testing, "check_sampler", on_backend)
     exec(code_with("check_sampler("), names)
 
 
 def test_added_sampler_passes_the_matrix_jax(names, monkeypatch):
     pytest.importorskip("jax")
-    check_on("jax", names, monkeypatch)
+    check_on("jax", names, monkeypatch, dimensions=[10])
 
 
 @pytest.mark.slow
-def test_added_sampler_passes_the_matrix_numba(names, monkeypatch):
-    check_on("numba", names, monkeypatch)
+@pytest.mark.parametrize("backend", ["jax", "numba"])
+def test_added_sampler_passes_the_whole_matrix(backend, names, monkeypatch):
+    pytest.importorskip(backend)
+    check_on(backend, names, monkeypatch)
 
 
 def test_added_sampler_is_short():

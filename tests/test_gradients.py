@@ -101,7 +101,7 @@ def recorder(scheme, batches):
     return Recorder(step_size=1.0, batch=scheme, backend="jax", model=regression(), **options)
 
 
-@pytest.fixture(scope="module", params=["shuffled", "random"])
+@pytest.fixture(scope="module", params=["shuffled", pytest.param("random", marks=pytest.mark.slow)])
 def recorders(request):
     """Recorders of one batch and of three, which compile what they need once."""
     return {batches: recorder(request.param, batches) for batches in (1, 3)}
@@ -140,7 +140,7 @@ def every_offset_equally_often(engine, rng, transition, updates):
 
 
 @pytest.mark.parametrize("anchored", [False, True], ids=["plain", "anchored"])
-@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_average_over_all_batches_is_the_full_gradient(recorders, batches, anchored, monkeypatch):
     step = recorders[batches]
     monkeypatch.setattr(Engine, "draw_batches", every_offset_equally_often)
@@ -159,7 +159,7 @@ def test_drawn_batches_are_unbiased(recorders, batches, anchored):
     assert abs(z_score(means, full_gradient(step, HERE))).max() < STANDARD_ERRORS
 
 
-@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_svrg_is_unbiased_between_refreshes(recorders, batches):
     step = recorders[batches]
     means = []
@@ -180,7 +180,7 @@ def test_svrg_is_unbiased_between_refreshes(recorders, batches):
 # ---------------------------------------------------------------- noise
 
 
-@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_blocks_with_known_gradients_are_unbiased(batches, monkeypatch):
     step = recorder("shuffled", batches)
     blocks = -(-ROWS // BATCH)
@@ -264,13 +264,12 @@ def means():
 @pytest.mark.parametrize(
     ("name", "scheme"),
     [
-        ("CoRVSGLD", "random"),
         ("MSGNHT", "shuffled"),
         *(
             pytest.param(name, scheme, marks=pytest.mark.slow)
             for name in SAMPLERS
             for scheme in ("shuffled", "random")
-            if (name, scheme) not in {("CoRVSGLD", "random"), ("MSGNHT", "shuffled")}
+            if (name, scheme) != ("MSGNHT", "shuffled")
         ),
     ],
 )
@@ -319,14 +318,8 @@ def conjugate():
     return model, exact
 
 
-@pytest.mark.parametrize(
-    "estimator",
-    [
-        pytest.param(sg.ControlVariates(), marks=pytest.mark.slow),
-        sg.SVRG(refresh=1000),
-    ],
-    ids=repr,
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", [sg.ControlVariates(), sg.SVRG(refresh=1000)], ids=repr)
 def test_both_anchors_give_the_exact_posterior(estimator):
     model, exact = conjugate()
     with model:

@@ -151,7 +151,7 @@ def joined(blocks):
 
 @pytest.mark.parametrize(
     ("build", "backend"),
-    [(build, "interpreter") for build in MODELS]
+    [(build, "interpreter") for build in MODELS if build is not regression]
     + [
         (regression, "jax"),
         pytest.param(two_batches, "numba", marks=pytest.mark.slow),

@@ -80,7 +80,11 @@ def test_noise_ratio_is_the_widening_of_the_posterior(method, h, exact_variance)
 
 
 @pytest.mark.parametrize(
-    ("h", "draws"), [pytest.param(0.003, 3000, marks=pytest.mark.slow), (0.03, 1000), (0.3, 1000)]
+    ("h", "draws"),
+    [
+        *(pytest.param(h, n, marks=pytest.mark.slow) for h, n in ((0.003, 3000), (0.03, 1000))),
+        (0.3, 1000),
+    ],
 )
 def test_noise_ratio_is_the_excess_of_the_thermostat(h, draws):
     diffusion = 1.0
