@@ -105,7 +105,7 @@ class BatchDensity:
                 size, total = minibatch.batch_size, len(posterior.arrays[k][0])
                 start = (batch * size).astype("int32")
                 counted = pt.arange(size) < total - start
-                weight = -(-total // size) * size / total
+                weight = -(-total // size) * posterior.row_weights[k]
                 replacements[self._weights[k]] = pt.switch(counted, weight, 0.0).astype(
                     self._weights[k].dtype
                 )

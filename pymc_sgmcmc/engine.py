@@ -21,6 +21,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.adaptation import Adaptation
 from pymc_sgmcmc.coordinates import INTERPRETER, at_scales, coordinates_at
+from pymc_sgmcmc.joined import LARGEST_JOINED, blocks_to_join
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.posterior import Posterior
 from pymc_sgmcmc.potential import Potential
@@ -30,10 +31,11 @@ __all__ = ["Engine", "Settings"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Draws in one compiled call, and elements of data and position that it works through: calls of
-# some ten milliseconds
+# Draws in one compiled call, elements of data and position that it works through, for calls of
+# up to a twentieth of a second, and of position alone, for which it takes noise
 _MOST_DRAWS = 16
-_LARGEST_CALL = 2**22
+_LARGEST_CALL = 2**24
+_LARGEST_NOISE = 2**22
 
 # Elements of gradients that are kept of an anchor: with a chain's state they are stored and sent
 _LARGEST_MEMORY = 2**20
@@ -123,8 +125,9 @@ class Engine:
         size = (updates, draws) if self.backend == "jax" else draws > 1
         key = (self.backend, *adaptation.kind(), size)
         if key not in self._transitions:
+            posterior, joined = self._joined(adaptation)
             self._transitions[key] = Transition(
-                self.posterior,
+                posterior,
                 self.sampler,
                 adaptation.whitening(),
                 position=psi,
@@ -133,6 +136,7 @@ class Engine:
                 anchored=bool(adaptation.anchor),
                 blocks=len(adaptation.anchor_blocks[0]) if adaptation.anchor_blocks else 0,
                 batches=adaptation.batches,
+                joined=joined,
                 adapted=bool(adaptation.relative),
                 tamed=adaptation.largest_gradient is not None,
                 updates=updates,
@@ -141,6 +145,17 @@ class Engine:
                 compile_kwargs=self.settings.compile_kwargs,
             )
         return self._transitions[key]
+
+    def _joined(self, adaptation: Adaptation) -> tuple[Posterior, int]:
+        """Return the posterior of as many blocks in one as serve, and their number."""
+        if adaptation.anchor_blocks:
+            [batch] = self.posterior.minibatches
+            blocks = len(adaptation.anchor_blocks[0])
+            count = blocks_to_join(adaptation.batches, blocks, batch.batch_size)
+            posterior = self.posterior.joined(count) if count > 1 else None
+            if posterior is not None:
+                return posterior, count
+        return self.posterior, 1
 
     def draws_per_call(self, adaptation: Adaptation, updates: int) -> int:
         """How many draws a call makes, so that it costs little and does not take long.
@@ -159,8 +174,12 @@ class Engine:
         whole = sum(np.size(array) for array in posterior.data.values())
         twice = adaptation.anchor and not adaptation.anchor_blocks
         gradients = adaptation.batches * (2 if twice else 1)
-        elements = updates * (self.dimension + gradients * (rows + whole))
-        return int(np.clip(_LARGEST_CALL // max(elements, 1), 1, _MOST_DRAWS))
+        elements = self.dimension + gradients * (rows + whole)
+        fit = min(
+            _LARGEST_CALL // max(updates * elements, 1),
+            _LARGEST_NOISE // (updates * self.dimension),
+        )
+        return int(np.clip(fit, 1, _MOST_DRAWS))
 
     @property
     def remembers_blocks(self) -> bool:
@@ -246,7 +265,11 @@ class Engine:
 
     def _lay_out(self, row_order: int, arrange: Callable[..., np.ndarray]) -> list[Any]:
         return self.place([
-            arrange(array, np.random.default_rng([row_order, i]), batch.batch_size)
+            arrange(
+                array,
+                np.random.default_rng([row_order, i]),
+                max(batch.batch_size, LARGEST_JOINED),
+            )
             for i, (batch, arrays) in enumerate(
                 zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
             )

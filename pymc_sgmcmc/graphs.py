@@ -10,10 +10,11 @@ import pytensor
 import pytensor.tensor as pt
 
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.replace import graph_replace
+from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     AdvancedSubtensor,
@@ -21,13 +22,45 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["gradient_of", "masks_as_numbers", "substitute"]
+__all__ = ["gradient_of", "lengthened", "masks_as_numbers", "substitute"]
 
 
 def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[TensorVariable]:
     """Return ``graphs`` with variables replaced, those that do not occur in them ignored."""
     replaced: list[Any] = graph_replace(list(graphs), dict(replacements), strict=False)
     return replaced
+
+
+def lengthened(
+    graphs: Sequence[Any], replacements: Mapping[Any, Any]
+) -> list[TensorVariable] | None:
+    """Return ``graphs`` with inputs replaced by longer ones, None if they need their lengths.
+
+    A length that enters a graph as a number, as a likelihood's scale, stays what it was.
+    """
+    simple: Any = rewrite_graph(list(graphs), include=("canonicalize",))
+    known = {
+        variable: constant
+        for variable in ancestors(list(simple))
+        if (constant := _static_shape(variable)) is not None
+    }
+    try:
+        longer: Any = clone_replace(
+            substitute(simple, known), dict(replacements), rebuild_strict=False
+        )
+    except (TypeError, ValueError):
+        return None
+    return list(longer)
+
+
+def _static_shape(variable: Any) -> TensorVariable | None:
+    node = variable.owner
+    if node is None or not isinstance(node.op, Shape | Shape_i):
+        return None
+    shape = node.inputs[0].type.shape
+    found = shape if isinstance(node.op, Shape) else shape[node.op.i]
+    unknown = None in found if isinstance(node.op, Shape) else found is None
+    return None if unknown else pt.constant(found, dtype=variable.type.dtype)
 
 
 def gradient_of(

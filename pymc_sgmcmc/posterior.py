@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytensor
@@ -20,7 +22,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.coordinates import Coordinate
-from pymc_sgmcmc.graphs import gradient_of, masks_as_numbers, substitute
+from pymc_sgmcmc.graphs import gradient_of, lengthened, masks_as_numbers, substitute
 from pymc_sgmcmc.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
 
 __all__ = ["Posterior"]
@@ -72,6 +74,9 @@ class Posterior:
         The ``pm.Minibatch`` calls.
     rows : list of list of TensorVariable
         For each minibatch the inputs for its batch, leading dimension B.
+    row_weights : list of float
+        For each minibatch the weight of a row with which its terms, summed over all rows, are
+        those of the full data.
     """
 
     def __init__(
@@ -94,6 +99,10 @@ class Posterior:
                 for j, a in enumerate(arrays)
             ]
             for i, (minibatch, arrays) in enumerate(zip(self.minibatches, self.arrays, strict=True))
+        ]
+        self.row_weights = [
+            batch.batch_size / len(arrays[0])
+            for batch, arrays in zip(self.minibatches, self.arrays, strict=True)
         ]
         outputs = [*logps, *values]
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
@@ -131,7 +140,7 @@ class Posterior:
         """Log density with a weight for each row: the full data as a sum over blocks.
 
         The full-data log density is the sum, over blocks of B rows, of this one with
-        weight B/N for each row (0 for rows that wrap round) and ``base`` 1 in the first
+        its ``row_weights`` for each row (0 for rows that wrap round) and ``base`` 1 in the first
         block and 0 in all others.
 
         Returns
@@ -167,6 +176,42 @@ class Posterior:
             weight = weights[term.minibatch].reshape((batch_size, *[1] * (logp.ndim - 1)))
             total = total + pt.sum(weight * logp)
         return total, base, weights
+
+    def joined(self, count: int) -> Posterior | None:
+        """Return this posterior with batches of ``count`` times as many rows.
+
+        Only what is :meth:`weighted` knows of it, by the same ``row_weights``: a row counts as
+        before. None where a term is written for B rows alone.
+        """
+        other = copy.copy(self)
+        other.minibatches = [
+            replace(batch, batch_size=count * batch.batch_size) for batch in self.minibatches
+        ]
+        other.rows = [
+            [
+                pt.tensor(row.name, dtype=row.dtype, shape=(batch.batch_size, *row.type.shape[1:]))
+                for row in rows
+            ]
+            for batch, rows in zip(other.minibatches, self.rows, strict=True)
+        ]
+        longer = {
+            old: new
+            for olds, news in zip(self.rows, other.rows, strict=True)
+            for old, new in zip(olds, news, strict=True)
+        }
+        found = lengthened([term.log_density for term in self._summands], longer)
+        if found is None:
+            return None
+        other._summands = [
+            replace(term, log_density=logp)
+            for term, logp in zip(self._summands, found, strict=True)
+        ]
+        for term in other._summands:
+            if term.minibatch is not None:
+                size = other.minibatches[term.minibatch].batch_size
+                if term.log_density.ndim == 0 or term.log_density.type.shape[0] != size:
+                    return None
+        return other
 
     def wrapped(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
         """Bring circular coordinates back to (−π, π]; the others are returned as they are."""

@@ -179,7 +179,8 @@ class Runner:
         self.adaptation.anchor_gradient = list(gradient)
         self.adaptation.anchor_blocks = list(blocks)
         place = self._transition.place
-        self._anchor = place([*(blocks or phi), *gradient])
+        known = [self._transition.of_groups(estimates) for estimates in blocks]
+        self._anchor = place([*(known or phi), *gradient])
         self._scales = place(self.scales)
 
     def phi(self) -> list[np.ndarray]:

@@ -142,6 +142,9 @@ class Transition:
         taken; 0 without.
     batches : int
         Batches averaged for one gradient, K.
+    joined : int
+        Blocks of which the posterior's batches are made, a divisor of K: neighbours that it
+        takes in one go.
     adapted : bool
         Whether each coordinate has a step size and a known gradient noise of its own.
     tamed : bool
@@ -157,6 +160,8 @@ class Transition:
 
     Attributes
     ----------
+    blocks, batches : int
+        Groups of that many blocks, and how many of them are averaged.
     fresh : int
         How many times K batches a draw takes beyond those of its updates, for what is
         measured at its end.
@@ -174,6 +179,7 @@ class Transition:
         anchored: bool,
         blocks: int,
         batches: int,
+        joined: int,
         adapted: bool,
         tamed: bool,
         updates: int,
@@ -185,8 +191,9 @@ class Transition:
             jax_backend.prepare()
         self.updates = updates
         self.draws = draws
-        self.batches = batches
-        self.blocks = blocks
+        self._joined, self._weight = joined, -(-blocks // joined) / max(blocks, 1)
+        self.batches = batches = batches // joined
+        self.blocks = blocks = -(-blocks // joined)
         self.fresh = _FRESH if posterior.minibatches else 0
         self.backend = backend
         self.noise = Noise([x.shape for x in position], [str(x.dtype) for x in position])
@@ -234,13 +241,13 @@ class Transition:
             sampler, posterior, at, origin, step_size, [[r[0], r[1]] for r in fresh]
         )
         self.statistic_names = [*statistics, "rejected_updates"]
-        joined = pt.stack([scalar.astype(step_size.dtype) for scalar in statistics.values()])
+        scalars = pt.stack([scalar.astype(step_size.dtype) for scalar in statistics.values()])
         fresh_sequences = [
             pt.tensor(f"fresh_{x.name}", dtype=x.dtype, shape=(sizes[0], *x.type.shape))
             for x in fresh
         ]
         measured = _of_each_draw(
-            [*wrapped, *values, *gradient, joined],
+            [*wrapped, *values, *gradient, scalars],
             [step_size, *fresh, *old],
             [sequences[0][:, -1], *fresh_sequences, *ends],
             [*origin, *fixed],
@@ -384,6 +391,13 @@ class Transition:
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         """Put arrays where the backend reads them without a copy at every call."""
         return place(arrays, self.backend)
+
+    def of_groups(self, estimates: np.ndarray) -> np.ndarray:
+        """Return what groups of blocks estimate, of the estimates of each block."""
+        if self._joined == 1:
+            return estimates
+        sums = np.add.reduceat(estimates, np.arange(0, len(estimates), self._joined), axis=0)
+        return (self._weight * sums).astype(estimates.dtype)
 
     def _split(self, flat: Sequence[Any]) -> list[tuple[str, Sequence[Any]]]:
         pieces, start = [], 0

@@ -180,21 +180,31 @@ def test_svrg_is_unbiased_between_refreshes(recorders, batches):
 # ---------------------------------------------------------------- noise
 
 
-@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_blocks_with_known_gradients_are_unbiased(batches, monkeypatch):
+@pytest.mark.parametrize(
+    ("batches", "joined"),
+    [
+        *(
+            pytest.param(k, joined, marks=pytest.mark.slow)
+            for k, joined in ((1, 1), (2, 1), (3, 3))
+        ),
+        (6, 3),
+    ],
+)
+def test_blocks_with_known_gradients_are_unbiased(batches, joined, monkeypatch):
     step = recorder("shuffled", batches)
-    blocks = -(-ROWS // BATCH)
     assert ROWS % BATCH  # the last block is a short one
+    groups = -(-ROWS // BATCH) // joined
 
-    def every_block_equally_often(engine, rng, transition, updates):
-        assert transition.blocks == blocks
-        numbers = np.arange(updates + transition.fresh)[:, None] + 2 * np.arange(batches)
-        drawn = (numbers % blocks).astype(np.int32)
-        return [drawn[:, 0] if batches == 1 else drawn]
+    def every_group_equally_often(engine, rng, transition, updates):
+        assert transition.blocks == groups
+        assert transition.batches == batches // joined
+        numbers = np.arange(updates + transition.fresh)[:, None] + np.arange(transition.batches)
+        drawn = (numbers % groups).astype(np.int32)
+        return [drawn[:, 0] if transition.batches == 1 else drawn]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "draw_batches", every_block_equally_often)
-        each = step.run(1, HERE, "blocks")[: UPDATES // blocks * blocks]
+        patch.setattr(Engine, "draw_batches", every_group_equally_often)
+        each = step.run(1, HERE, "blocks")[: UPDATES // groups * groups]
         np.testing.assert_allclose(each.mean(axis=0), full_gradient(step, HERE), rtol=1e-11)
         assert np.all(each.std(axis=0) > 0.01 * abs(each).max())
         # What is known of the blocks is what the same graph would find
