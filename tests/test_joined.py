@@ -31,7 +31,7 @@ def two_likelihoods():
     x, y = pm.Minibatch(X[:, 0], Y, batch_size=BATCH)
     mu = pm.Normal("mu", 0, 1)
     pm.Normal("first", mu, 1, observed=x, total_size=ROWS)
-    pm.StudentT("second", 4, mu + x, 1, observed=y, total_size=ROWS)
+    pm.StudentT("second", nu=4, mu=mu + x, sigma=1, observed=y, total_size=ROWS)
 
 
 def rows_of_two_numbers():
