@@ -27,6 +27,7 @@ from pymc_sgmcmc.tuning.whiten import (
     bulk_of_minibatches,
     inverse_root,
     refined,
+    upright,
 )
 
 STANDARD_ERRORS = 4.0
@@ -911,6 +912,20 @@ def test_effective_draws():
 
 
 # ---------------------------------------------------------------- whole runs
+
+
+def test_the_upright_root_mixes_no_independent_coordinates():
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    scales = np.array([1e-3, 1.0, 50.0])
+    np.testing.assert_allclose(
+        upright(scales[:, None] * rotation), np.diag(scales), rtol=1e-10, atol=1e-12
+    )
+    root = rng.normal(size=(3, 3))
+    found = upright(root)
+    np.testing.assert_allclose(found @ found.T, root @ root.T, rtol=1e-10)
+    unit = found / np.sqrt(np.sum(root**2, axis=1))[:, None]
+    np.testing.assert_allclose(unit, unit.T, atol=1e-12)
 
 
 def conjugate(batch_size=50, seed=5):

@@ -78,8 +78,12 @@ class FLA(SGMCMCStep):
         super().__init__(vars, **options)
 
     def policy(self) -> Policy:
-        """Return that of a first-order method; at α < 2 there are no temperatures to check."""
-        return Policy(step_size=0.04, second_moments=self.alpha == 2)
+        """Return that of a first-order method that makes up for no gradient noise.
+
+        At α < 2 there are no temperatures to check.
+        """
+        normal = self.alpha == 2
+        return Policy(step_size=0.04, widening=0.05, second_moments=normal, isotropic=normal)
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         r""":math:`h c_\alpha \sigma^2 / (2 - h c_\alpha)`, of the Gaussian part."""

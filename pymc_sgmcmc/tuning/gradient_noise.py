@@ -41,6 +41,8 @@ def measured_noise(
     root: np.ndarray,
     rng: np.random.Generator,
     spread: np.ndarray | None = None,
+    *,
+    rotated: bool = True,
 ) -> GradientNoise:
     """Measure the noise at points of the bulk.
 
@@ -56,6 +58,8 @@ def measured_noise(
         For points and batches.
     spread : ndarray, optional
         The L of the bulk where that of the coordinates is another one.
+    rotated : bool
+        Whether a dense L may be rotated to the axes of the noise.
     """
     d = len(centre)
     if root.ndim == 1:
@@ -63,6 +67,9 @@ def measured_noise(
         plain, controlled = _variances(surface, centre, root, bulk, None, rng, _LEAST_BATCHES)
         return GradientNoise(plain, controlled, None)
     batches = max(_LEAST_BATCHES, 4 * d)
+    if not rotated:
+        plain, controlled = _variances(surface, centre, root, root, np.eye(d), rng, batches)
+        return GradientNoise(plain, controlled, None)
     covariance = np.zeros((d, d))
     for _, controlled_g in _samples(surface, centre, root, rng, batches):
         noise = (controlled_g - controlled_g.mean(axis=0)) @ root

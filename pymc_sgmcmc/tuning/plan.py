@@ -13,7 +13,7 @@ from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
-from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
+from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, upright
 
 __all__ = ["Plan", "Wishes", "find_bulk", "make_plan"]
 
@@ -123,12 +123,14 @@ def make_plan(
         unit, root = float(1 / largest), np.ones(len(centre))
     elif isinstance(wishes.scale, np.ndarray):
         root = wishes.scale
+    elif root.ndim == 2 and not policy.isotropic:
+        root = upright(root)
     d = len(centre)
     gradient: Estimator = Plain()
     batches, variance = 1, np.zeros(d)
     if surface.batch_size:
         report("gradient noise")
-        noise = measured_noise(surface, centre, root, rng, bulk)
+        noise = measured_noise(surface, centre, root, rng, bulk, rotated=policy.isotropic)
         if noise.rotation is not None:
             root = root @ noise.rotation
         gradient, batches, variance = _estimator(

@@ -26,6 +26,9 @@ class Policy:
         2 where the step size is a squared length, 1 where it is a length.
     second_moments : bool
         Whether the stationary law has them, so that temperatures can be checked.
+    isotropic : bool
+        Whether the injected noise is the same along any axes. Where it is not, sums of it are
+        wider than each: whitened coordinates then mix the model's own no more than they must.
     """
 
     step_size: float
@@ -34,3 +37,4 @@ class Policy:
     adapted: bool = True
     power: int = 2
     second_moments: bool = True
+    isotropic: bool = True

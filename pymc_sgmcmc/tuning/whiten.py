@@ -12,7 +12,14 @@ from pymc_sgmcmc.tuning.surface import (
     mean_hessian,
 )
 
-__all__ = ["bulk_of_full_data", "bulk_of_minibatches", "inverse_root", "refined", "rewhitened"]
+__all__ = [
+    "bulk_of_full_data",
+    "bulk_of_minibatches",
+    "inverse_root",
+    "refined",
+    "rewhitened",
+    "upright",
+]
 
 _LEAST_EIGENVALUE = 1e-8
 _STEP, _LEAST_STEP = 0.7, 0.02
@@ -43,6 +50,15 @@ def inverse_root(hessian: np.ndarray) -> np.ndarray:
     w = np.maximum(np.abs(w), _LEAST_EIGENVALUE * np.abs(w).max())
     root: np.ndarray = (v / np.sqrt(w)) / d[:, None]
     return root
+
+
+def upright(root: np.ndarray) -> np.ndarray:
+    """Return the L of the same LL' that mixes coordinates least: symmetric but for their scales."""
+    scale = np.sqrt(np.sum(root**2, axis=1))
+    unit = root / scale[:, None]
+    w, v = np.linalg.eigh(unit @ unit.T)
+    found: np.ndarray = scale[:, None] * ((v * np.sqrt(np.maximum(w, 0))) @ v.T)
+    return found
 
 
 def refined(root: np.ndarray, hessian: np.ndarray) -> tuple[np.ndarray, float]:
