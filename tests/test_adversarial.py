@@ -558,6 +558,8 @@ EITHER = [student, cauchy, sparse_dirichlet, sparse_dirichlet_with_data, discret
 # Of more than 20 s with the first method, or not needed twice
 SLOW = {
     (wild_columns, sg.CoRVSGLD),
+    (sparse_dirichlet, sg.CoRVSGLD),
+    (flat_prior_without_data, sg.CoRVSGLD),
     (clusters, sg.CoRVSGLD),
     (unidentified, sg.CoRVSGLD),
     (centred_schools, sg.CoRVSGLD),

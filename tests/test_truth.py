@@ -48,13 +48,17 @@ SAMPLERS = {
 }
 
 
-# The others are these two draw for draw, which test_reductions_draw_for_draw sees, but for
-# SMLD's maps, which test_dirichlet sees
-@pytest.mark.parametrize("name", ["CoRVSGLD-lm", "MSGNHT"])
-def test_matrix_jax(name):
-    make_step, law = SAMPLERS[name]
-    dimensions = {"CoRVSGLD-lm": (1, 100), "MSGNHT": (10,)}[name]
-    check_sampler(make_step, backends=["jax"], dimensions=dimensions, **law)
+# Others are the same draw for draw, which test_reductions_draw_for_draw sees, but for SMLD's
+# maps, which test_dirichlet sees
+def test_matrix_jax():
+    make_step, law = SAMPLERS["CoRVSGLD-lm"]
+    check_sampler(make_step, backends=["jax"], dimensions=(1, 100), **law)
+
+
+def test_thermostat_is_exact_on_a_gaussian():
+    make_step, law = SAMPLERS["MSGNHT"]
+    target = correlated_gaussian(10, law["variance"], 0.1, unknown=law["unknown"])
+    check(target, make_step, step_size=0.1, patience=law["patience"], backend="jax")
 
 
 @pytest.mark.slow

@@ -1011,16 +1011,8 @@ WISHES = {
 }
 
 
-QUICK = ("thin",)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *QUICK,
-        *(pytest.param(n, marks=pytest.mark.slow) for n in WISHES if n not in QUICK),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WISHES)
 def test_what_is_set_by_hand_stays_and_the_rest_is_tuned(name):
     model, exact = conjugate()
     wish = WISHES[name]
@@ -1110,10 +1102,11 @@ def bits(stats):
     ("method", "gradient"),
     [
         pytest.param(sg.CoRVSGLD, "auto", id="CoRVSGLD"),
-        pytest.param(sg.CoRVSGLD, sg.SVRG(refresh=50), id="SVRG", marks=pytest.mark.slow),
-        pytest.param(sg.MSGNHT, "auto", id="MSGNHT", marks=pytest.mark.slow),
+        pytest.param(sg.CoRVSGLD, sg.SVRG(refresh=50), id="SVRG"),
+        pytest.param(sg.MSGNHT, "auto", id="MSGNHT"),
     ],
 )
+@pytest.mark.slow
 def test_state_of_a_tuned_chain_restores_bit_for_bit(method, gradient):
     model, _ = conjugate()
     step = method(model=model, gradient=gradient, backend="jax")
@@ -1159,6 +1152,7 @@ def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypa
         assert run(step, draws=10).posterior.sizes["draw"] == 10
 
 
+@pytest.mark.slow
 def test_default_run_in_single_precision():
     with pytensor.config.change_flags(floatX="float32"):
         rng = np.random.default_rng(5)
