@@ -70,7 +70,11 @@ def package_updates(
         step = sg.SGLD(step_size=1e-6, backend=backend, **{**UNTUNED, "thin": thin})
     step.setup_chain(np.random.default_rng(0), 0, 10**9)
     step.step(model.initial_point())
-    draws = max(5, 4000 // max(batch_size, 50) * THIN // thin)
+    runner = step._runner
+    # Whole calls, or the best round would only hand out what another one has made
+    runner.settle()
+    call = runner.engine.draws_per_call(runner.adaptation, thin)
+    draws = -(-max(5, 4000 // max(batch_size, 50) * THIN // thin) // call) * call
     return lambda: bare_transition(step, draws), draws * thin
 
 
