@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pymc.stats.convergence import SamplerWarning, WarningType
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from pymc_sgmcmc.comparable import Comparable
 
@@ -88,7 +88,7 @@ class Monitor(Comparable):
         if self.counts.min() < 5:
             return found
         mean, error = self.temperatures()
-        allowed = student_t.ppf(1 - 0.005 / len(mean), _PARTS - 1)
+        allowed = stdtrit(_PARTS - 1, 1 - 0.005 / len(mean))
         off = np.abs(mean - 1) > _LARGEST_ERROR + allowed * error
         all_of_them = abs(mean.mean() - 1) > _LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
         noise = self.noise / self.counts.sum()

@@ -12,7 +12,7 @@ import numpy as np
 import xarray as xr
 
 from pymc.model import Model
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from pymc_sgmcmc.arguments import positive, positive_int
 from pymc_sgmcmc.diagnostics.labels import element_labels
@@ -295,7 +295,7 @@ def _report(
     sd = estimates[1][1]
     with np.errstate(all="ignore"):
         z, relative = bias / error, bias / sd
-    critical = float(norm.ppf(1 - _FALSE_ALARMS / 2 / bias.size))
+    critical = float(ndtri(1 - _FALSE_ALARMS / 2 / bias.size))
     flagged = (np.abs(relative) > tolerance) & (np.abs(z) > critical)
     arrays = {
         "estimate": estimates[0], "half": estimates[1], "bias": bias, "se": error, "z": z,

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from scipy.stats import t as student_t
+from scipy.special import stdtrit
 
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.surface import TuningError
@@ -153,7 +153,7 @@ def temperatures(trial: Trial) -> tuple[np.ndarray, np.ndarray]:
 def _off_temperature(trial: Trial) -> bool:
     mean, error = temperatures(trial)
     # As many coordinates as are compared, one in a hundred such trials is off by chance
-    allowed = student_t.ppf(1 - 0.005 / len(mean), _BATCH_MEANS - 1)
+    allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
     return bool(np.any(np.abs(mean - 1) > _SLACK + allowed * error))
 
 
