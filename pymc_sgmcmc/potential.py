@@ -60,6 +60,8 @@ class Potential:
         Blocks evaluated so far.
     precision : float
         Relative rounding error of the model's floats.
+    unbounded : ndarray of bool
+        Which elements of φ are those of variables without bounds, shape (d,).
 
     Raises
     ------
@@ -88,6 +90,9 @@ class Potential:
         self.n_blocks = max([-(-rows // size) for rows, size in self._sizes], default=1)
         self._length = int(np.clip(_LARGEST_OUTPUT // self.dimension, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
+        self.unbounded = np.repeat(
+            [c.transform is None for c in posterior.coordinates], np.diff(self._ends, prepend=0)
+        )
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
         # Only JAX needs to know how many
         self._padded = backend == "jax"

@@ -14,6 +14,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.tuning.check import Trial, burn_in, effective_draws, settle, temperatures
+from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.gradient_noise import measured_noise
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.plan import Wishes, find_bulk, make_plan
@@ -45,6 +46,7 @@ class Exact:
 
     def __init__(self, dimension):
         self.dimension = dimension
+        self.unbounded = np.ones(dimension, dtype=bool)
 
     def full(self, points):
         with np.errstate(all="ignore"):
@@ -99,6 +101,42 @@ class Walled(Exact):
 
     def potential(self, points):
         return np.sum(points - 2 * np.log(points), axis=1), 1 - 2 / points
+
+
+class Groups(Exact):
+    """A centred hierarchy: a_j ~ N(μ, τ²), y_j ~ N(a_j, s²); the position is (μ, log τ, a).
+
+    Its density has no upper bound: it rises as τ falls to 0 and all a_j to μ.
+    """
+
+    def __init__(self, y, s):
+        super().__init__(2 + len(y))
+        self.y, self.s = y, s
+        self.unbounded[1] = False
+
+    def potential(self, points):
+        mu, lam, a = points[:, :1], points[:, 1:2], points[:, 2:]
+        away, miss = (a - mu) / np.exp(2 * lam), (a - self.y) / self.s**2
+        spread = np.sum(away * (a - mu), axis=1)
+        u = (len(self.y) - 1) * lam[:, 0] + spread / 2 + np.sum(miss * (a - self.y), axis=1) / 2
+        u += np.exp(2 * lam[:, 0]) / 2e4 + mu[:, 0] ** 2 / 2e6
+        of_lam = len(self.y) - 1 - spread + np.exp(2 * lam[:, 0]) / 1e4
+        of_mu = mu[:, 0] / 1e6 - away.sum(axis=1)
+        return u, np.column_stack([of_mu, of_lam, away + miss])
+
+    def log_scale(self):
+        """Exact mean and sd of log τ."""
+        lam = np.linspace(-10, 8, 4000)[:, None]
+        variance = np.exp(2 * lam) + self.s**2
+        weight = len(self.y) / variance + 1e-6
+        centre = np.sum(self.y / variance, axis=1, keepdims=True) / weight
+        log_p = lam - np.exp(2 * lam) / 2e4 - np.log(variance) * len(self.y) / 2
+        log_p = log_p - np.sum((self.y - centre) ** 2 / variance, axis=1, keepdims=True) / 2
+        log_p = log_p - centre**2 / 2e6 - np.log(weight) / 2
+        p = np.exp(log_p - log_p.max())
+        p /= p.sum()
+        mean = np.sum(p * lam)
+        return mean, np.sqrt(np.sum(p * (lam - mean) ** 2))
 
 
 class Rows(Exact):
@@ -336,6 +374,41 @@ def test_newton_never_climbs(surface, start):
     assert np.all(np.isfinite(u))
     assert np.all(np.diff(u) <= 0)
     assert u[-1] < u[0]
+
+
+def groups(tau, seed):
+    rng = np.random.default_rng(seed)
+    return Groups(240 + tau * rng.normal(size=30) + 2.7 * rng.normal(size=30), 2.7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hierarchy_does_not_collapse(seed):
+    """Its mode is at τ = 0, its mass is not; a start far from the data is nearer to the mode."""
+    surface, rng = groups(14.0, seed), np.random.default_rng(seed)
+    mean, sd = surface.log_scale()
+    z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
+    assert abs(z) < 3
+    start = rng.uniform(-1, 1, size=32)
+    centre, root = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    assert abs(centre[1] - mean) < sd
+    assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
+    # As the conjugate update of a_j for the mean scale
+    weight = 1 / (1 + (surface.s / np.exp(mean)) ** 2)
+    expected = weight * surface.y + (1 - weight) * surface.y.mean()
+    assert np.all(np.abs(centre[2:] - expected) < surface.s)
+
+
+def test_newton_along_some_coordinates_finds_the_conditional_mode():
+    surface, free = groups(3.0, 0), np.arange(32) != 1
+    start = np.r_[0.0, 1.0, np.zeros(30)]
+    along = Conditional(surface, start, free)
+    found = along.whole(newton(along, start[free], None)[0][None])[0]
+    tau, s, y = np.exp(1.0), surface.s, surface.y
+    # Given τ the model is linear: μ is pulled to 0 by its prior alone
+    mu = np.mean(y) / (1 + (tau**2 + s**2) / (30 * 1e6))
+    expected = (y / s**2 + mu / tau**2) / (1 / s**2 + 1 / tau**2)
+    np.testing.assert_allclose(found, [mu, 1.0, *expected], atol=1e-3)
+    np.testing.assert_allclose(along.full(found[free][None])[1], 0, atol=1e-2)
 
 
 def test_newton_of_no_steps_only_measures():
@@ -1167,6 +1240,22 @@ def test_default_run_in_single_precision():
     covariance = np.linalg.inv(X.T.astype(float) @ X / 0.64 + np.eye(2) / 100)
     exact = covariance @ (X.T.astype(float) @ y) / 0.64, np.diag(covariance) ** 0.5
     assert_right(result.posterior, {"slopes": exact})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_a_centred_hierarchy_that_the_data_determine(seed):
+    exact = groups(6.0, seed)
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 1000)
+        tau = pm.HalfNormal("tau", 100)
+        a = pm.Normal("a", mu, tau, shape=len(exact.y))
+        pm.Normal("y", a, exact.s, observed=exact.y)
+        posterior = run(sg.CoRVSGLD(), seed=seed).posterior
+    found = np.log(posterior["tau"].values)
+    mean, sd = exact.log_scale()
+    assert abs(found.mean() - mean) < 0.1 * sd
+    assert abs(found.std() / sd - 1) < 0.1
 
 
 def test_tuning_beside_another_step():

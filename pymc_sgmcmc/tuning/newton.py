@@ -11,14 +11,26 @@ __all__ = ["newton"]
 _MOST_STEPS = 60
 _MOST_DAMPING = 1e12
 
+# The density of a hierarchical model can rise without end where a scale goes to 0, in ever
+# less volume: how much mass, as a logarithm, may be lost on the way, and for how many steps
+_LOST = 2.0
+_LOST_STEPS = 8
+
 
 def newton(
-    surface: Surface, start: np.ndarray, rows: np.ndarray | None, *, most_steps: int = _MOST_STEPS
+    surface: Surface,
+    start: np.ndarray,
+    rows: np.ndarray | None,
+    *,
+    most_steps: int = _MOST_STEPS,
+    rough: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Descend to where the gradient is small in units of the curvature.
 
     The Hessian's eigenvalues are taken by magnitude, so that saddles repel [1]_, in
-    coordinates scaled by its diagonal, and damped as by Levenberg and Marquardt.
+    coordinates scaled by its diagonal, and damped as by Levenberg and Marquardt. Where the way
+    down ends with far less mass around it than a place before had, by Laplace's approximation,
+    that place is returned.
 
     Parameters
     ----------
@@ -30,6 +42,8 @@ def newton(
         A fixed subsample of batches, or None for the full data.
     most_steps : int
         0 only measures the curvature at the start.
+    rough : bool
+        Whether to end within about one sd; always so on a subsample.
 
     Returns
     -------
@@ -47,6 +61,7 @@ def newton(
     step = difference_step(surface)
     scale, first = np.full(d, 0.1), True
     damping, (u, g) = 1e-3, _mean(surface, x[None], rows)
+    best, most, lost = (x, np.empty((d, d))), -np.inf, 0
     for k in range(most_steps + 1):
         for _ in range(3):
             # Until the differences are of the size of the curvature that they find
@@ -73,6 +88,12 @@ def newton(
         w, v = np.linalg.eigh(hessian * np.outer(scale, scale))
         slope = v.T @ (scale * g[0])
         largest = np.abs(w).max()
+        mass = _log_mass(hessian, scale, surface.unbounded) - float(u[0])
+        if mass > most:
+            best, most = (x, hessian), mass
+        lost = lost + 1 if mass < most - _LOST else 0
+        if lost == _LOST_STEPS:
+            break
         decrement = float(np.sum(slope**2 / np.maximum(np.abs(w), 1e-8 * largest)))
         while damping < _MOST_DAMPING:
             move = -scale * (v @ (slope / (np.abs(w) + damping * largest)))
@@ -81,13 +102,23 @@ def newton(
                 break
             damping *= 6
         else:
-            return x, hessian
+            break
         fell = float(u[0] - u_new[0])
         x, u, g = x + move, u_new, g_new
         damping = max(damping / 6, 1e-8)
-        if decrement < d if rows is not None else (fell < 0.01 and decrement < 0.1 * d):
+        near = decrement < d
+        if near if rough or rows is not None else (fell < 0.01 and decrement < 0.1 * d):
             break
-    return x, hessian
+    return best if lost else (x, hessian)
+
+
+def _log_mass(hessian: np.ndarray, scale: np.ndarray, free: np.ndarray) -> float:
+    """Log volume of the Gaussian along variables without bounds, given the others."""
+    if not free.any():
+        return 0.0
+    scale = scale[free]
+    w = np.abs(np.linalg.eigvalsh(hessian[np.ix_(free, free)] * np.outer(scale, scale)))
+    return float(np.sum(np.log(scale)) - np.sum(np.log(np.maximum(w, 1e-8 * w.max()))) / 2)
 
 
 def _mean(

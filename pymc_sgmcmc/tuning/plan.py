@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.gradient_noise import GradientNoise, measured_noise
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.policy import Policy
@@ -202,6 +203,11 @@ def find_bulk(
         count = max(8, -(-30 * d // batch_size)) if batch_size else 0
         if batch_size and count < surface.n_blocks:
             rows = surface.draw_rows(rng, count)
+        free = surface.unbounded
+        if 0 < free.sum() < d:
+            # First all but scales: at a start far from the data they would fall to nothing
+            along = Conditional(surface, start, free)
+            start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
         centre, _ = newton(surface, start, rows)
         centre = rescale(centre[None])[0]
         _, hessian = newton(surface, centre, rows, most_steps=0)

@@ -25,6 +25,8 @@ class Surface(Protocol):
     batch_size: int
     precision: float
     """Relative rounding error of the model's floats."""
+    unbounded: np.ndarray
+    """Which coordinates are those of variables without bounds, shape (d,)."""
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data."""

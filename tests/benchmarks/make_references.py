@@ -31,6 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     # As posteriordb did it
     "eight_schools_noncentered": {"target_accept": 0.95},
     "latent_gp": {"target_accept": 0.9},
+    "gaussian_process_counts": {"target_accept": 0.99},
     "laboratories": {"target_accept": 0.9},
     "local_level": {"target_accept": 0.95},
     "spline_logistic": {"target_accept": 0.9},

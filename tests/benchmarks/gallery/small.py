@@ -335,3 +335,37 @@ def laboratories() -> pm.Model:
         z = pm.Normal("z", 0, 1, shape=10)
         pm.Normal("y", mu + between * z[laboratory], pt.sqrt(within), observed=y)
     return model
+
+
+@SMALL.add
+def growth_curves() -> pm.Model:
+    """Weights of thirty animals on five days: centred, starts far from the data, no mode."""
+    rng = np.random.default_rng(21)
+    day = np.array([8.0, 15.0, 22.0, 29.0, 36.0]) - 22
+    level, slope = rng.normal(242, 14, (30, 1)), rng.normal(6.2, 0.5, (30, 1))
+    y = level + slope * day + rng.normal(0, 6, (30, 5))
+    with pm.Model() as model:
+        mean_level = pm.Normal("mean_level", 0, 100)
+        mean_slope = pm.Normal("mean_slope", 0, 100)
+        sd_level = pm.HalfNormal("sd_level", 50)
+        sd_slope = pm.HalfNormal("sd_slope", 5)
+        a = pm.Normal("a", mean_level, sd_level, shape=(30, 1))
+        b = pm.Normal("b", mean_slope, sd_slope, shape=(30, 1))
+        pm.Normal("y", a + b * day, pm.HalfNormal("sigma", 30), observed=y)
+    return model
+
+
+@SMALL.add
+def gaussian_process_counts() -> pm.Model:
+    """Eleven counts whose logarithmic rate is a Gaussian process, with its own two parameters."""
+    rng = np.random.default_rng(22)
+    x = np.linspace(-10, 10, 11)
+    y = rng.poisson(np.exp(2 + 0.8 * np.sin(x / 3)))
+    with pm.Model() as model:
+        length = pm.Gamma("length", 25, 4)
+        height = pm.HalfNormal("height", 2)
+        z = pm.Normal("z", 0, 1, shape=11)
+        distance = (x[:, None] - x) / length
+        covariance = height**2 * pt.exp(-(distance**2) / 2) + 1e-8 * np.eye(11)
+        pm.Poisson("y", pt.exp(pt.linalg.cholesky(covariance) @ z), observed=y)
+    return model
