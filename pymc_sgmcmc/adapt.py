@@ -158,7 +158,9 @@ class _Tuning:
         if start is None:
             raise SamplingError(engine.why_not_finite(phi, self._scales, self._others))
         wishes, policy = self._wishes(phi), requested.policy
-        centre, root = find_bulk(surface, start, self._rescale, wishes.scale, rng, self._report)
+        centre, root, collapses = find_bulk(
+            surface, start, self._rescale, wishes.scale, rng, self._report
+        )
         schedule = requested.step_size
         fixed = isinstance(schedule, constant)
         warnings: list[str] = []
@@ -203,6 +205,7 @@ class _Tuning:
                 thin=thin,
                 fixed_step=fixed,
                 fixed_thin=requested.thin is not None,
+                collapses=collapses,
                 report=self._report,
             )
             adaptation.step_size, thin = found.step_size, found.thin

@@ -389,7 +389,7 @@ def test_a_hierarchy_does_not_collapse(seed):
     z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
     assert abs(z) < 3
     start = rng.uniform(-1, 1, size=32)
-    centre, root = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    centre, root, collapses = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
     assert abs(centre[1] - mean) < sd
     assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
     # As the conjugate update of a_j for the mean scale
@@ -658,7 +658,7 @@ EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES
 
 def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, wanted = np.random.default_rng(0), Wishes(**wishes)
-    bulk = find_bulk(surface, start, lambda points: points, wanted.scale, rng, lambda step: None)
+    *bulk, _ = find_bulk(surface, start, lambda x: x, wanted.scale, rng, lambda step: None)
     return make_plan(surface, *bulk, policy, wanted, rng, lambda step: None, compiled=compiled)
 
 

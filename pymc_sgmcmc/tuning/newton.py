@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step, mean_hessian
 
-__all__ = ["newton"]
+__all__ = ["descend", "newton"]
 
 _MOST_STEPS = 60
 _MOST_DAMPING = 1e12
@@ -25,6 +25,18 @@ def newton(
     most_steps: int = _MOST_STEPS,
     rough: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Return the centre and the Hessian of :func:`descend`."""
+    return descend(surface, start, rows, most_steps=most_steps, rough=rough)[:2]
+
+
+def descend(
+    surface: Surface,
+    start: np.ndarray,
+    rows: np.ndarray | None,
+    *,
+    most_steps: int = _MOST_STEPS,
+    rough: bool = False,
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Descend to where the gradient is small in units of the curvature.
 
     The Hessian's eigenvalues are taken by magnitude, so that saddles repel [1]_, in
@@ -51,6 +63,8 @@ def newton(
         Shape (d,).
     hessian : ndarray
         There, shape (d, d).
+    collapses : bool
+        Whether the way down went on from there, to less mass.
 
     References
     ----------
@@ -109,7 +123,7 @@ def newton(
         near = decrement < d
         if near if rough or rows is not None else (fell < 0.01 and decrement < 0.1 * d):
             break
-    return best if lost else (x, hessian)
+    return (*best, True) if lost else (x, hessian, False)
 
 
 def _log_mass(hessian: np.ndarray, scale: np.ndarray, free: np.ndarray) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.gradient_noise import GradientNoise, measured_noise
-from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.newton import descend, newton
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
@@ -169,7 +169,7 @@ def find_bulk(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find centre and whitening of the bulk.
 
     Parameters
@@ -194,9 +194,11 @@ def find_bulk(
         m, shape (d,).
     root : ndarray
         L, shape (d, d), or its diagonal, shape (d,).
+    collapses : bool
+        Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
     d, batch_size = len(start), surface.batch_size
-    dense = d <= LARGEST_DENSE
+    collapses, dense = False, d <= LARGEST_DENSE
     report("rough centre")
     if d <= _LARGEST_NEWTON or (dense and not batch_size):
         rows = None
@@ -208,7 +210,7 @@ def find_bulk(
             # First all but scales: at a start far from the data they would fall to nothing
             along = Conditional(surface, start, free)
             start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-        centre, _ = newton(surface, start, rows)
+        centre, _, collapses = descend(surface, start, rows)
         centre = rescale(centre[None])[0]
         _, hessian = newton(surface, centre, rows, most_steps=0)
         root = inverse_root(hessian)
@@ -217,7 +219,7 @@ def find_bulk(
         centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
         root = np.abs(above - below) / 2
         if not dense:
-            return centre, root
+            return centre, root, collapses
         root = np.diag(root)
     report("whitening")
     if batch_size:
@@ -226,7 +228,7 @@ def find_bulk(
         centre, root = bulk_of_full_data(surface, centre, root, rng)
     if isinstance(scale, str) and scale == "diagonal":
         root = np.sqrt(np.sum(root**2, axis=1))
-    return centre, root
+    return centre, root, collapses
 
 
 def _estimator(
