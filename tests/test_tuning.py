@@ -389,7 +389,7 @@ def test_a_hierarchy_does_not_collapse(seed):
     z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
     assert abs(z) < 3
     start = rng.uniform(-1, 1, size=32)
-    centre, root, collapses = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
     assert abs(centre[1] - mean) < sd
     assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
     # As the conjugate update of a_j for the mean scale
