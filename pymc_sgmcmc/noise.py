@@ -125,7 +125,7 @@ class Noise:
 
 def _fill_normal(rng: np.random.Generator, out: np.ndarray) -> None:
     if out.dtype == np.float32 and out.size >= _MANY:
-        # Imported here: numba takes half a second, and JAX's users need none of it
+        # Imported here: numba takes half a second, and few of JAX's users need it
         from pymc_sgmcmc.normals import fill_normal
 
         fill_normal(rng, out.reshape(-1))

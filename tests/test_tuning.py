@@ -342,7 +342,7 @@ def test_starts_of_one_generator_differ_and_repeat():
 def test_newton_on_a_correlated_gaussian_of_wild_scales():
     mean, matrix = np.arange(10.0), rotated(10, 1e4)
     start = mean + 100 * np.diag(matrix) ** -0.5
-    centre, hessian = newton(Gaussian(mean, matrix), start, None)
+    centre, hessian, _ = newton(Gaussian(mean, matrix), start, None)
     away = centre - mean
     # The step after which the decrement is below d / 10 comes closer still, on a quadratic
     assert away @ matrix @ away < 0.1 * 10
@@ -352,7 +352,7 @@ def test_newton_on_a_correlated_gaussian_of_wild_scales():
 
 def test_newton_leaves_a_saddle():
     start = np.array([0.1, 0.5, -0.5])
-    centre, hessian = newton(DoubleWell(3), start, None)
+    centre, hessian, _ = newton(DoubleWell(3), start, None)
     np.testing.assert_allclose(centre, [1, 0, 0], atol=0.05)
     # The Hessian is that of the place before the last step, which was short
     np.testing.assert_allclose(np.diag(hessian), [2, 100, 100], rtol=0.2)
@@ -414,7 +414,7 @@ def test_newton_along_some_coordinates_finds_the_conditional_mode():
 def test_newton_of_no_steps_only_measures():
     surface = LogGamma(np.array([2.0, 5.0]))
     at = np.array([0.3, -0.2])
-    centre, hessian = newton(surface, at, None, most_steps=0)
+    centre, hessian, _ = newton(surface, at, None, most_steps=0)
     np.testing.assert_array_equal(centre, at)
     np.testing.assert_allclose(hessian, np.diag(np.exp(at)), rtol=1e-4, atol=1e-6)
 
@@ -422,7 +422,7 @@ def test_newton_of_no_steps_only_measures():
 def test_newton_on_a_subsample_comes_within_its_noise():
     surface = logistic()
     rows = surface.draw_rows(np.random.default_rng(0), 8)
-    centre, _ = newton(surface, np.zeros(5), rows)
+    centre = newton(surface, np.zeros(5), rows)[0]
     root = inverse_root(surface.mean_hessian(centre, np.zeros((5, 5)), np.random.default_rng(0), 1))
     slope = root.T @ surface.full(centre[None])[1][0]
     # Of 400 rows of 2,000, gradients in whitened coordinates are off by sqrt(5) each
@@ -510,6 +510,20 @@ def test_inverse_root_of_a_saddle_takes_magnitudes():
     np.testing.assert_allclose(root @ root.T, np.diag([1 / 4, 1 / 9]), atol=1e-12)
 
 
+def test_the_upright_root_mixes_no_independent_coordinates():
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    scales = np.array([1e-3, 1.0, 50.0])
+    np.testing.assert_allclose(
+        upright(scales[:, None] * rotation), np.diag(scales), rtol=1e-10, atol=1e-12
+    )
+    root = rng.normal(size=(3, 3))
+    found = upright(root)
+    np.testing.assert_allclose(found @ found.T, root @ root.T, rtol=1e-10)
+    unit = found / np.sqrt(np.sum(root**2, axis=1))[:, None]
+    np.testing.assert_allclose(unit, unit.T, atol=1e-12)
+
+
 def test_whitening_of_a_gaussian_is_exact():
     matrix, mean = rotated(20, 1e6), np.arange(20.0)
     surface = Gaussian(mean, matrix)
@@ -535,7 +549,7 @@ def test_whitening_of_a_skewed_posterior_is_that_of_its_best_gaussian():
     # E e^φ = a under N(m, s²) says m + s² / 2 = log a, and E U'' = a says s² = 1 / a
     shapes = np.repeat([2.0, 5.0, 20.0], 10)
     surface = LogGamma(shapes)
-    mode, hessian = newton(surface, np.zeros(30), None)
+    mode, hessian, _ = newton(surface, np.zeros(30), None)
     found = [
         bulk_of_full_data(surface, mode, inverse_root(hessian), np.random.default_rng(seed))
         for seed in range(4)
@@ -556,7 +570,7 @@ def test_whitening_of_a_skewed_posterior_is_that_of_its_best_gaussian():
 def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
     """Newton steps of 0.7 overshoot where L is more than 1.7 times too long."""
     surface = logistic()
-    centre, hessian = newton(surface, np.zeros(5), None)
+    centre, hessian, _ = newton(surface, np.zeros(5), None)
     exact = inverse_root(hessian)
     root = exact.copy()
     root[:, 0] *= too_long
@@ -569,7 +583,7 @@ def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
 def test_whitening_by_minibatches(rows):
     """At 50,000 rows Hessians are of batches, else of all blocks."""
     surface = logistic(rows=rows, batch_size=5 if rows == 50_000 else 50)
-    start, hessian = newton(surface, np.zeros(5), surface.draw_rows(np.random.default_rng(0), 8))
+    start, hessian, _ = newton(surface, np.zeros(5), surface.draw_rows(np.random.default_rng(0), 8))
     rng = np.random.default_rng(1)
     centre, root = bulk_of_minibatches(surface, start, inverse_root(hessian), rng)
     mean_hessian = surface.mean_hessian(centre, root, rng, points=500)
@@ -985,20 +999,6 @@ def test_effective_draws():
 
 
 # ---------------------------------------------------------------- whole runs
-
-
-def test_the_upright_root_mixes_no_independent_coordinates():
-    rng = np.random.default_rng(0)
-    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
-    scales = np.array([1e-3, 1.0, 50.0])
-    np.testing.assert_allclose(
-        upright(scales[:, None] * rotation), np.diag(scales), rtol=1e-10, atol=1e-12
-    )
-    root = rng.normal(size=(3, 3))
-    found = upright(root)
-    np.testing.assert_allclose(found @ found.T, root @ root.T, rtol=1e-10)
-    unit = found / np.sqrt(np.sum(root**2, axis=1))[:, None]
-    np.testing.assert_allclose(unit, unit.T, atol=1e-12)
 
 
 def conjugate(batch_size=50, seed=5):

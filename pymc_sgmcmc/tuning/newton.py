@@ -6,7 +6,7 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step, mean_hessian
 
-__all__ = ["descend", "newton"]
+__all__ = ["newton"]
 
 _MOST_STEPS = 60
 _MOST_DAMPING = 1e12
@@ -18,18 +18,6 @@ _LOST_STEPS = 8
 
 
 def newton(
-    surface: Surface,
-    start: np.ndarray,
-    rows: np.ndarray | None,
-    *,
-    most_steps: int = _MOST_STEPS,
-    rough: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the centre and the Hessian of :func:`descend`."""
-    return descend(surface, start, rows, most_steps=most_steps, rough=rough)[:2]
-
-
-def descend(
     surface: Surface,
     start: np.ndarray,
     rows: np.ndarray | None,

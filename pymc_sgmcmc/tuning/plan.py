@@ -10,7 +10,7 @@ import numpy as np
 from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.gradient_noise import GradientNoise, measured_noise
-from pymc_sgmcmc.tuning.newton import descend, newton
+from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
@@ -210,9 +210,9 @@ def find_bulk(
             # First all but scales: at a start far from the data they would fall to nothing
             along = Conditional(surface, start, free)
             start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-        centre, _, collapses = descend(surface, start, rows)
+        centre, _, collapses = newton(surface, start, rows)
         centre = rescale(centre[None])[0]
-        _, hessian = newton(surface, centre, rows, most_steps=0)
+        _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         root = inverse_root(hessian)
     else:
         centre, sd = diagonal_gaussian(surface, start, rng)
