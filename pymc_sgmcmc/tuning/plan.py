@@ -241,7 +241,10 @@ def _estimator(
     anchored_cost: int,
     compiled: int | None,
 ) -> tuple[Estimator, int, np.ndarray]:
-    """Return the estimator and the K for which an effective draw costs least."""
+    """Return the estimator and the K for which an effective draw costs least.
+
+    At the same cost, the quieter one.
+    """
     wish = wishes.gradient
     # An anchor of SVRG is a draw itself: two independent distances in place of one
     choices: list[tuple[Estimator, np.ndarray, int]] = []
@@ -259,7 +262,7 @@ def _estimator(
     # K blocks without common rows are quieter than K independent ones, all of them exact
     left = np.maximum(1 - counts / n_blocks, 0) / (1 - 1 / n_blocks) if n_blocks > 1 else 0.0
     factor = (left if without_replacement else 1.0) / counts
-    best: tuple[float, Estimator, int, np.ndarray] | None = None
+    best: tuple[tuple[float, float], Estimator, int, np.ndarray] | None = None
     for estimator, variance, gradients in choices:
         largest = variance.max() * unit**2 * factor
         slowest = np.minimum(1.0, policy.noise / np.maximum(largest, 1e-300))
@@ -268,7 +271,8 @@ def _estimator(
         k = int(np.argmin(cost))
         kept = np.flatnonzero((counts == compiled) & (cost < _LITTLE * cost[k]))
         k = int(kept[0]) if kept.size else k
-        if best is None or cost[k] < best[0]:
-            best = cost[k], estimator, int(counts[k]), variance * factor[k]
+        rank = float(cost[k]), float(largest[k])
+        if best is None or rank < best[0]:
+            best = rank, estimator, int(counts[k]), variance * factor[k]
     assert best is not None
     return best[1:]
