@@ -139,6 +139,37 @@ class Groups(Exact):
         return mean, np.sqrt(np.sum(p * (lam - mean) ** 2))
 
 
+class ItemResponse(Exact):
+    """Answers y_ji of persons of ability s t_j to items of slope a_i and difficulty b_i.
+
+    t_j and b_i are standard normal, log a_i ~ N(0, r²), s and r half-Cauchy of scale 2; the
+    position is (log s, log r, t, log a, b).
+    """
+
+    def __init__(self, y):
+        persons, items = y.shape
+        super().__init__(2 + persons + 2 * items)
+        self.y, self.cuts = y, np.cumsum([1, 1, persons, items])
+        self.unbounded[[0, 1, *range(2 + persons, 2 + persons + items)]] = False
+
+    def potential(self, points):
+        s, r, t, log_a, b = np.split(points, self.cuts, axis=1)
+        s, variance, a = np.exp(s), np.exp(2 * r), np.exp(log_a)
+        logit = a[:, None] * ((s * t)[:, :, None] - b[:, None])
+        miss = 1 / (1 + np.exp(-logit)) - self.y
+        pull = miss * a[:, None]
+        u = np.sum(np.logaddexp(0, logit) - self.y * logit, axis=(1, 2))
+        u += np.sum(t**2, axis=1) / 2 + np.sum(b**2, axis=1) / 2
+        u += np.sum(log_a**2, axis=1) / (2 * variance[:, 0]) + (self.y.shape[1] - 1) * r[:, 0]
+        u += (np.log1p(s**2 / 4) - np.log(s) + np.log1p(variance / 4))[:, 0]
+        of_s = np.sum(pull.sum(axis=2) * s * t, axis=1) + (s**2 / (2 + s**2 / 2) - 1)[:, 0]
+        of_r = self.y.shape[1] - 1 - np.sum(log_a**2 / variance, axis=1)
+        of_r += (variance / (2 + variance / 2))[:, 0]
+        of_a = np.sum(miss * logit, axis=1) + log_a / variance
+        of_t, of_b = s * pull.sum(axis=2) + t, b - pull.sum(axis=1)
+        return u, np.column_stack([of_s, of_r, of_t, of_a, of_b])
+
+
 class Rows(Exact):
     """A potential that is a sum over rows, in blocks of B and in contiguous batches."""
 
@@ -398,6 +429,22 @@ def test_a_hierarchy_does_not_collapse(seed):
     assert np.all(np.abs(centre[2:] - expected) < surface.s)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bulk_that_newton_misses_is_found(seed):
+    """Slopes of items are positive, and their common scale may fall to 0: two of four ways do."""
+    rng = np.random.default_rng(seed)
+    logit = rng.lognormal(0, 0.5, 8) * (rng.normal(size=(30, 1)) - rng.normal(size=8))
+    surface = ItemResponse((rng.random((30, 8)) < 1 / (1 + np.exp(-logit))).astype(float))
+    rng = np.random.default_rng(seed)
+    start = rng.uniform(-1, 1, size=surface.dimension)
+    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    e = rng.standard_normal((400, surface.dimension))
+    whitened = surface.full(centre + e @ root.T)[1] @ root
+    # 1 in every direction where the posterior is a Gaussian
+    forms = np.mean(whitened * e, axis=0)
+    assert 0.2 < forms.min() < forms.max() < 10
+
+
 def test_newton_along_some_coordinates_finds_the_conditional_mode():
     surface, free = groups(3.0, 0), np.arange(32) != 1
     start = np.r_[0.0, 1.0, np.zeros(30)]
@@ -529,7 +576,7 @@ def test_whitening_of_a_gaussian_is_exact():
     surface = Gaussian(mean, matrix)
     exact = inverse_root(matrix)
     # One sd off in every direction, and ten times too long
-    centre, root = bulk_of_full_data(
+    centre, root, _ = bulk_of_full_data(
         surface, mean + exact @ np.ones(20), 10 * exact, np.random.default_rng(0)
     )
     assert away_from_identity(root.T @ matrix @ root) < 1.001
@@ -541,7 +588,7 @@ def test_whitening_of_a_gaussian_from_a_root_that_is_too_short():
     matrix = rotated(5, 100)
     surface = Gaussian(np.zeros(5), matrix)
     short = inverse_root(matrix) / 30
-    _, root = bulk_of_full_data(surface, np.zeros(5), short, np.random.default_rng(0))
+    _, root, _ = bulk_of_full_data(surface, np.zeros(5), short, np.random.default_rng(0))
     assert away_from_identity(root.T @ matrix @ root) < 1.001
 
 
@@ -554,8 +601,8 @@ def test_whitening_of_a_skewed_posterior_is_that_of_its_best_gaussian():
         bulk_of_full_data(surface, mode, inverse_root(hessian), np.random.default_rng(seed))
         for seed in range(4)
     ]
-    centres = np.array([centre for centre, _ in found]).reshape(12, 10)
-    sds = np.array([np.sqrt(np.sum(root**2, axis=1)) for _, root in found]).reshape(12, 10)
+    centres = np.array([centre for centre, _, _ in found]).reshape(12, 10)
+    sds = np.array([np.sqrt(np.sum(root**2, axis=1)) for _, root, _ in found]).reshape(12, 10)
     a = np.tile([2.0, 5.0, 20.0], 4)[:, None]
     off = (centres - (np.log(a) - 1 / (2 * a))) * a**0.5
     assert abs(off.mean(axis=1)).max() < 0.25
@@ -596,7 +643,7 @@ def test_whitening_by_minibatches(rows):
 
 def test_whitening_finds_a_bulk_that_is_narrower_than_the_first_guess():
     surface = Walled(3)
-    centre, root = bulk_of_full_data(
+    centre, root, _ = bulk_of_full_data(
         surface, np.full(3, 2.0), 5 * np.eye(3), np.random.default_rng(0)
     )
     assert np.all(np.isfinite(centre))

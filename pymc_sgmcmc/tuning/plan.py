@@ -211,24 +211,40 @@ def find_bulk(
             along = Conditional(surface, start, free)
             start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
         centre, _, collapses = newton(surface, start, rows)
-        centre = rescale(centre[None])[0]
+        centre, start = rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         root = inverse_root(hessian)
     else:
-        centre, sd = diagonal_gaussian(surface, start, rng)
-        centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
-        root = np.abs(above - below) / 2
+        centre, sd = _independent(surface, start, rescale, rng)
         if not dense:
-            return centre, root, collapses
-        root = np.diag(root)
+            return centre, sd, collapses
+        root = np.diag(sd)
     report("whitening")
     if batch_size:
         centre, root = bulk_of_minibatches(surface, centre, root, rng)
     else:
-        centre, root = bulk_of_full_data(surface, centre, root, rng)
+        centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
+        if astray:
+            # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
+            report("rough centre")
+            centre, sd = _independent(surface, start, rescale, rng)
+            report("whitening")
+            centre, root, _ = bulk_of_full_data(surface, centre, np.diag(sd), rng)
     if isinstance(scale, str) and scale == "diagonal":
         root = np.sqrt(np.sum(root**2, axis=1))
     return centre, root, collapses
+
+
+def _independent(
+    surface: Surface,
+    start: np.ndarray,
+    rescale: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and sds of a diagonal Gaussian, in coordinates of scales that fit its mean."""
+    centre, sd = diagonal_gaussian(surface, start, rng)
+    centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
+    return centre, np.abs(above - below) / 2
 
 
 def _estimator(

@@ -30,8 +30,9 @@ _MOST_WHITENINGS = 2
 # A centre off by more in some direction costs noise of control variates, in sds
 _NEAR = 0.3
 
-# Largest factor by which a length may still change, and for how many rounds
-_SETTLED = 1.5
+# Largest factor by which a length may still change, and for how many rounds; by how much it
+# changes where the rounds lead away from the bulk
+_SETTLED, _ASTRAY = 1.5, 4.0
 _SETTLED_ROUNDS = 3
 
 # Rows times gradients for one mean Hessian; a gradient costs as much as some more rows
@@ -88,7 +89,7 @@ def bulk_of_full_data(
     *,
     points: int = 32,
     rounds: int = 10,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, bool]:
     """Move centre and whitening from the mode to the bulk, each gradient on the full data.
 
     The curvature at a mode says little of a skewed or hierarchical posterior; averaged over
@@ -100,9 +101,11 @@ def bulk_of_full_data(
         m, shape (d,).
     root : ndarray
         L, shape (d, d).
+    astray : bool
+        Whether lengths still changed by large factors in the end.
     """
     d, step = len(centre), difference_step(surface)
-    settled = 0
+    settled, changes = 0, [1.0]
     for _ in range(rounds):
         # Few points while the whitening is still on its way
         count = points if settled else points // 4
@@ -113,15 +116,17 @@ def bulk_of_full_data(
         if not np.all(np.isfinite(found)):
             # The bulk is narrower than the curvature at the centre says
             root = root / 2
+            changes.append(np.inf)
             continue
         root, change = refined(root, found)
+        changes.append(change)
         slope = np.clip(root.T @ _finite_mean(gradients), -3, 3)
         centre = centre - _STEP * root @ slope
         near = change < (_SETTLED if settled else 2 * _SETTLED) and slope @ slope < 0.1 * d
         settled = settled + 1 if near else 0
         if settled == _SETTLED_ROUNDS:
             break
-    return centre, root
+    return centre, root, max(changes[-_SETTLED_ROUNDS:]) > _ASTRAY
 
 
 def bulk_of_minibatches(
@@ -156,7 +161,7 @@ def rewhitened(
     """Return centre and whitening for a centre that the chain itself has found."""
     if surface.batch_size:
         return centre, _whiten(surface, centre, root, rng, _LAST_WORK)[0]
-    return bulk_of_full_data(surface, centre, root, rng, rounds=3)
+    return bulk_of_full_data(surface, centre, root, rng, rounds=3)[:2]
 
 
 def _whiten(

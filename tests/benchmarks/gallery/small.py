@@ -369,3 +369,23 @@ def gaussian_process_counts() -> pm.Model:
         covariance = height**2 * pt.exp(-(distance**2) / 2) + 1e-8 * np.eye(11)
         pm.Poisson("y", pt.exp(pt.linalg.cholesky(covariance) @ z), observed=y)
     return model
+
+
+@SMALL.add
+def item_response() -> pm.Model:
+    """Answers of a hundred persons to twenty items, each with a slope and a difficulty."""
+    rng = np.random.default_rng(23)
+    persons, items = 100, 20
+    logit = rng.lognormal(0, 0.5, items) * (rng.normal(size=(persons, 1)) - rng.normal(size=items))
+    y = rng.random((persons, items)) < 1 / (1 + np.exp(-logit))
+    with pm.Model() as model:
+        sd_ability = pm.HalfCauchy("sd_ability", 2)
+        ability = pm.Normal("ability", 0, 1, shape=(persons, 1))
+        sd_slope = pm.HalfCauchy("sd_slope", 2)
+        slope = pm.LogNormal("slope", 0, sd_slope, shape=items)
+        mean = pm.Normal("mean", 0, 5)
+        sd_difficulty = pm.HalfCauchy("sd_difficulty", 2)
+        difficulty = pm.Normal("difficulty", 0, 1, shape=items)
+        place = sd_ability * ability - (mean + sd_difficulty * difficulty)
+        pm.Bernoulli("y", logit_p=slope * place, observed=y)
+    return model
