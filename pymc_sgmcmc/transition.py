@@ -35,7 +35,7 @@ Extra = dict[str, Blocks]
 # take several calls for a draw, and lose nothing by it
 _LARGEST_NOISE = 20_000_000
 
-# Rewrites of loops that make JAX's no quicker and cost a quarter of PyTensor's compile time
+# Rewrites of loops that cost compile time and make JAX's no quicker; scan_push_out_non_seq does
 _LEFT_TO_XLA = "scan_push_out_seq", "scan_push_out_dot1", "scan_push_out_add"
 
 # Batches beside those of the updates: what is measured of a draw must not depend on how the

@@ -757,6 +757,17 @@ def test_plan_takes_plain_gradients_where_control_variates_are_not_quieter():
     assert isinstance(plan.gradient, sg.ControlVariates)
 
 
+def test_plan_takes_the_quieter_of_two_estimators_that_cost_the_same():
+    """Both are within the bound with one batch, and block gradients are remembered."""
+    surface, rng = Noisy(np.full(3, 1.0), np.full(3, 0.5)), np.random.default_rng(0)
+    plan = make_plan(
+        surface, np.zeros(3), np.ones(3), THERMOSTAT, Wishes(), rng, lambda step: None,
+        remembered=True,
+    )  # fmt: skip
+    assert plan.batches == 1
+    assert isinstance(plan.gradient, sg.ControlVariates)
+
+
 def cost(batches, variance, policy):
     """Batches for an effective draw, and what accuracy is lost beyond the bound on noise."""
     return batches * max(1.0, variance / policy.noise) ** 2

@@ -240,10 +240,8 @@ def first_draw(backend: str) -> None:
 
 def first() -> None:
     """Print first-draw times of fresh processes, cold and warm."""
-    print(
-        "\nseconds from the call of pm.sample to the first draw, in a fresh process, best of three"
-    )
-    print("(numba cold: of one)")
+    print("\nseconds from the call of pm.sample to the first draw, in a fresh process,")
+    print("best of three (numba cold: of one)")
     for backend, rounds in (("jax", FRESH), ("numba", 1)):
         cold, warm = [], []
         for _ in range(rounds):
