@@ -12,18 +12,14 @@ import pytensor.tensor as pt
 
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
-from pytensor.compile.mode import Mode
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.compiling import INTERPRETER
 from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
 
-__all__ = ["INTERPRETER", "Coordinate", "at_scales", "coordinates_at", "rescaled"]
-
-# For what runs once a chain: nothing is compiled, and no BLAS library is looked for
-# Fused operations would run in Python element by element, and take 32 operands at most
-INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding("BlasOpt", "fusion", "inplace")
+__all__ = ["Coordinate", "at_scales", "coordinates_at", "rescaled"]
 
 # Of the scaled softplus, in units of the variable's start: log-like in the bulk
 _SCALE_OVER_START = 10.0

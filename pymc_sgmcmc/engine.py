@@ -20,7 +20,8 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.adaptation import Adaptation
-from pymc_sgmcmc.coordinates import INTERPRETER, at_scales, coordinates_at
+from pymc_sgmcmc.compiling import INTERPRETER, uncollected
+from pymc_sgmcmc.coordinates import at_scales, coordinates_at
 from pymc_sgmcmc.joined import LARGEST_JOINED, blocks_to_join
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.posterior import Posterior
@@ -72,6 +73,7 @@ class Engine:
         A point of the model, for shapes.
     """
 
+    @uncollected()
     def __init__(
         self,
         model: Model,
@@ -194,6 +196,7 @@ class Engine:
             self._potential = Potential(self.posterior, self.backend, self.settings.compile_kwargs)
         return self._potential
 
+    @uncollected()
     def attempt(self, first_use: Callable[[], Any]) -> Any:
         """Compile and call; where the choice is ours, numba serves what JAX cannot run.
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
+
+import numpy as np
 
 from pymc_sgmcmc.row_block import RowBlock
 
-__all__ = ["prepare", "refuse_inherited"]
+__all__ = ["constants_copied", "prepare", "refuse_inherited"]
 
 
 def prepare() -> None:
@@ -38,6 +41,27 @@ def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
         return dynamic_slice_in_dim(table, offset, op.size)
 
     return row_block
+
+
+@contextmanager
+def constants_copied() -> Generator[None]:
+    """Give JAX a graph's constants by copying them.
+
+    PyTensor has JAX compile a program for every shape among them, which does no more.
+    """
+    import jax
+
+    from pytensor.link.jax.dispatch.basic import jax_typify
+
+    def copied(data: np.ndarray, **kwargs: Any) -> Any:
+        return jax.device_put(data) if data.ndim else data.item()
+
+    usual = jax_typify.dispatch(np.ndarray)
+    jax_typify.register(np.ndarray)(copied)
+    try:
+        yield
+    finally:
+        jax_typify.register(np.ndarray)(usual)
 
 
 def refuse_inherited(constructed_in: int) -> None:

@@ -6,23 +6,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from pytensor.compile.io import In, Out
 from pytensor.conditional import ifelse
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc import jax_backend
 from pymc_sgmcmc.batch_density import BatchDensity, canonical
-from pymc_sgmcmc.coordinates import INTERPRETER
+from pymc_sgmcmc.compiling import compiled
 from pymc_sgmcmc.graphs import gradient_of, substitute
 from pymc_sgmcmc.posterior import Posterior
 
 __all__ = ["Potential"]
-
-_MODES = {"jax": "JAX", "numba": "NUMBA", "interpreter": INTERPRETER}
 
 # Evaluations in one call, enough to outweigh its cost
 _LENGTH = 64
@@ -96,10 +92,10 @@ class Potential:
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
         # Only JAX needs to know how many
         self._padded = backend == "jax"
-        self._function = self._compile(backend, dict(compile_kwargs or {}))
+        self._function = self._compile(backend, compile_kwargs)
         self._fixed: list[Any] = []
 
-    def _compile(self, backend: str, kwargs: dict[str, Any]) -> Any:
+    def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
         posterior, floatX = self.posterior, pytensor.config.floatX
         density = BatchDensity(posterior, contiguous=True, backend=backend)
         log_density, base, weights = posterior.weighted()
@@ -144,12 +140,7 @@ class Potential:
             return_updates=False,
             strict=True,
         )
-        kwargs = {"mode": _MODES[backend], "on_unused_input": "ignore", **kwargs}
-        inputs = [*sequences, *density.fixed]
-        function = pm.compile([In(x, borrow=True) for x in inputs],
-                              [Out(x, borrow=True) for x in evaluated], **kwargs)  # fmt: skip
-        function.trust_input = True
-        return function
+        return compiled([*sequences, *density.fixed], evaluated, backend, compile_kwargs)
 
     def set_fixed(self, fixed: Sequence[Any]) -> None:
         """Set the scales, others, data and tables, placed for the backend.

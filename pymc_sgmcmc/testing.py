@@ -15,7 +15,8 @@ import numpy as np
 import pymc as pm
 import pytensor
 
-from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
+from pymc_sgmcmc.compiling import INTERPRETER
+from pymc_sgmcmc.coordinates import coordinates_at
 from pymc_sgmcmc.posterior import Posterior
 from pymc_sgmcmc.step import SGMCMCStep
 

@@ -8,19 +8,16 @@ from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
 from pymc.distributions.transforms import CircularTransform
-from pytensor.compile.io import In, Out
-from pytensor.compile.mode import get_mode
-from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc import jax_backend
 from pymc_sgmcmc.batch_density import BatchDensity
 from pymc_sgmcmc.blocks import Blocks
+from pymc_sgmcmc.compiling import compiled
 from pymc_sgmcmc.gradients import Estimator
 from pymc_sgmcmc.graphs import substitute
 from pymc_sgmcmc.noise import Noise
@@ -34,9 +31,6 @@ Extra = dict[str, Blocks]
 # Noise of the updates of one compiled call, in numbers: models with millions of parameters
 # take several calls for a draw, and lose nothing by it
 _LARGEST_NOISE = 20_000_000
-
-# Rewrites of loops that cost compile time and make JAX's no quicker; scan_push_out_non_seq does
-_LEFT_TO_XLA = "scan_push_out_seq", "scan_push_out_dot1", "scan_push_out_add"
 
 # Batches beside those of the updates: what is measured of a draw must not depend on how the
 # chain got there
@@ -263,12 +257,15 @@ class Transition:
         ends[: len(psi)] = measured[: len(psi)]
         numbers = len(old), len(psi), len(old) - len(psi), len(values), len(gradient)
         self._ends = np.cumsum(numbers).tolist()
-        self._function = _compile(
+        function = compiled(
             [*old, *sequences, *fresh_sequences, *origin, *fixed],
             [*(x[-1] for x in ends), *(ends if draws > 1 else []), *measured[len(psi) :]],
             backend,
-            dict(compile_kwargs),
+            compile_kwargs,
         )
+        # What PyTensor wraps around JAX's function costs as much as several updates
+        jitted = getattr(function.vm, "jit_fn", None) if backend == "jax" else None
+        self._function = jitted or function
 
     def _steps(self, step_size: TensorVariable) -> tuple[Any, Any]:
         """Step size and known variance of the gradient: of all coordinates, or of each."""
@@ -492,19 +489,3 @@ def _mean_of_line(posterior: Posterior, products: Blocks, count: int) -> TensorV
 
 def _like(name: str, array: np.ndarray) -> TensorVariable:
     return pt.tensor(name, dtype=str(array.dtype), shape=array.shape)
-
-
-def _compile(
-    inputs: list[Variable], outputs: list[Variable], backend: str, kwargs: dict[str, Any]
-) -> Any:
-    mode = get_mode("JAX").excluding(*_LEFT_TO_XLA) if backend == "jax" else "NUMBA"
-    kwargs.setdefault("mode", mode)
-    kwargs.setdefault("on_unused_input", "ignore")
-    function = pm.compile(
-        [In(variable, borrow=True) for variable in inputs],
-        [Out(variable, borrow=True) for variable in outputs],
-        **kwargs,
-    )
-    function.trust_input = True
-    # What PyTensor wraps around JAX's function costs as much as several updates
-    return getattr(function.vm, "jit_fn", function) if backend == "jax" else function

@@ -11,7 +11,7 @@ import xarray as xr
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.coordinates import INTERPRETER
+from pymc_sgmcmc.compiling import INTERPRETER
 from pymc_sgmcmc.diagnostics import (
     bias_report,
     gradient_noise,

@@ -5,7 +5,8 @@ import pymc as pm
 import pytensor
 import pytest
 
-from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
+from pymc_sgmcmc.compiling import INTERPRETER
+from pymc_sgmcmc.coordinates import coordinates_at
 from pymc_sgmcmc.joined import LARGEST_JOINED, blocks_to_join
 from pymc_sgmcmc.posterior import Posterior
 

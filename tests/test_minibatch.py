@@ -10,7 +10,8 @@ import pytest
 import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.adaptation import Adaptation
-from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
+from pymc_sgmcmc.compiling import INTERPRETER
+from pymc_sgmcmc.coordinates import coordinates_at
 from pymc_sgmcmc.engine import Engine
 from pymc_sgmcmc.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.posterior import Posterior

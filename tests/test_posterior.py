@@ -17,7 +17,8 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.coordinates import INTERPRETER, coordinates_at
+from pymc_sgmcmc.compiling import INTERPRETER
+from pymc_sgmcmc.coordinates import coordinates_at
 from pymc_sgmcmc.posterior import Posterior
 from pymc_sgmcmc.testing import UNTUNED
 
