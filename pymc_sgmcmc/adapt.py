@@ -25,6 +25,7 @@ from pymc_sgmcmc.tuning.plan import Estimator, Plan, Wishes, find_bulk, make_pla
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.schedules import constant
 from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
@@ -192,8 +193,7 @@ class _Tuning:
             # The chain has found where the density is: look again from there
             self._report("a better centre")
             gradients += runner.gradients
-            moved = offset * plan.root if plan.root.ndim == 1 else plan.root @ offset
-            centre = plan.centre + moved
+            centre = plan.phi(offset)
             if root.ndim == 2:
                 centre, root = rewhitened(surface, centre, root, rng)
         thin = adaptation.thin
@@ -206,6 +206,7 @@ class _Tuning:
                 fixed_step=fixed,
                 fixed_thin=requested.thin is not None,
                 collapses=collapses,
+                curvatures=self._curvatures(surface, plan),
                 report=self._report,
             )
             adaptation.step_size, thin = found.step_size, found.thin
@@ -217,6 +218,12 @@ class _Tuning:
         gradients += runner.gradients
         self._log(plan, adaptation, surface.evaluations - evaluated + gradients)
         return runner
+
+    def _curvatures(self, surface: Potential, plan: Plan) -> Callable[..., np.ndarray] | None:
+        """Return what finds the largest curvatures at positions ψ, None where that costs much."""
+        if surface.batch_size or surface.dimension > _MOST_WATCHED:
+            return None
+        return lambda psi: largest_curvatures(surface, plan.phi(psi), plan.root, self._rng)
 
     def _make_surface(self, flat: np.ndarray) -> None:
         self._surface, self._tables = self._engine.potential(), None

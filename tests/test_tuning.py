@@ -20,6 +20,7 @@ from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.plan import Wishes, find_bulk, make_plan
 from pymc_sgmcmc.tuning.policy import Policy
 from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.tuning.stiffness import largest_curvatures, not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import (
@@ -915,11 +916,11 @@ class FakeChain:
         return Trial(psi, psi.copy(), 0)
 
 
-def settled(chain, *, h=0.2, thin=20, fixed_step=False, fixed_thin=False, policy=LM):
+def settled(chain, *, h=0.2, thin=20, fixed_step=False, fixed_thin=False, policy=LM, **options):
     h, _ = burn_in(chain, h, thin, fixed_step=fixed_step)
     return settle(
         chain, policy, h, thin=thin, fixed_step=fixed_step, fixed_thin=fixed_thin,
-        report=lambda step: None,
+        report=lambda step: None, **options,
     )  # fmt: skip
 
 
@@ -977,6 +978,28 @@ def test_trials_halve_steps_that_are_too_hot():
     assert found.step_size <= 0.05
     assert found.thin == 20 * 0.2 / found.step_size
     assert found.warnings == []
+
+
+def test_trials_lower_steps_where_the_curvature_is_large():
+    chain, seen = FakeChain(time=5.0), []
+
+    def curvatures(psi):
+        seen.append(psi.shape)
+        # Smaller steps go further up
+        return np.where(np.arange(len(psi)) < 40, 1.0, 10.0 if len(seen) == 1 else 12.0)
+
+    found = settled(chain, curvatures=curvatures)
+    # A fifth of the places has λ = 10: three quarters of 1/λ, at which hλ = 0.9 is not too much
+    assert found.step_size == pytest.approx(0.075)
+    assert seen == [(50, 3)] * 2
+    # 74 of 500 draws are then effective, of 250 that are asked for
+    assert found.thin == 80
+    assert chain.restarts == 1
+    assert found.warnings == []
+
+    assert settled(FakeChain(), curvatures=curvatures, fixed_step=True).step_size == 0.2
+    least = settled(FakeChain(), curvatures=lambda psi: np.full(len(psi), 1e9))
+    assert least.step_size == 0.2 / 16
 
 
 def test_methods_without_second_moments_are_not_asked_for_temperatures():
@@ -1056,6 +1079,40 @@ def test_effective_draws():
     assert effective_draws(np.hstack([psi, walk])) < 20
 
 
+# ---------------------------------------------------------------- stiffness
+
+
+@pytest.mark.parametrize("kind", ["dense", "diagonal", "none"])
+def test_largest_curvatures_are_the_largest_eigenvalues(kind):
+    rng = np.random.default_rng(8)
+    axes, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+    hessian = (axes * [-2.0, 1.0, 1.0, 1.0, 1.0, 9.0]) @ axes.T
+    root = {"dense": axes * rng.uniform(0.5, 2, 6), "diagonal": np.full(6, 2.0), "none": None}[kind]
+
+    class Quadratic(Exact):
+        def potential(self, points):
+            return np.zeros(len(points)), points @ hessian
+
+    whole = np.eye(6) if root is None else root * np.eye(6) if root.ndim == 1 else root
+    exact = np.abs(np.linalg.eigvalsh(whole.T @ hessian @ whole)).max()
+    found = largest_curvatures(Quadratic(6), rng.normal(size=(30, 6)), root, rng)
+    assert found.shape == (30,)
+    # From below, and from each direction nearly there
+    assert np.all(found < exact * (1 + 1e-6))
+    assert np.all(found > 0.95 * exact)
+
+
+def test_steps_are_lowered_to_what_the_curvature_allows():
+    squared_length, length = Policy(step_size=0.2), Policy(step_size=0.2, power=1)
+    assert not_too_stiff(0.2, np.full(20, 4.9), squared_length) == 0.2
+    assert not_too_stiff(0.2, np.full(20, 6.0), squared_length) == pytest.approx(0.125)
+    assert not_too_stiff(0.2, np.full(20, 24.0), length) == 0.2
+    assert not_too_stiff(0.2, np.full(20, 48.0), length) == pytest.approx(0.125)
+    # At few places, or where nothing is known
+    assert not_too_stiff(0.2, np.repeat([1.0, 50.0, np.nan], [19, 1, 10]), squared_length) == 0.2
+    assert not_too_stiff(0.2, np.full(20, np.nan), squared_length) == 0.2
+
+
 # ---------------------------------------------------------------- whole runs
 
 
@@ -1098,6 +1155,17 @@ def assert_right(posterior, exact, parts=20):
             )  # fmt: skip
             # Of 2,000 draws, at the least 300 are effective
             assert np.all(error < 1.5**power * np.sqrt(power / 300)), (name, power, error)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_mild_funnel_is_right(seed):
+    # A chain at h = 0.2 misses its neck: the mean of z was 0.2 with the second seed
+    with pm.Model():
+        z = pm.Normal("z")
+        pm.Normal("x", 0.0, pm.math.exp(0.6 * z), shape=3)
+        draws = run(sg.CoRVSGLD(), draws=2000, seed=seed).posterior["z"]
+    assert abs(float(draws.mean())) < 0.1
+    assert float(draws.std()) == pytest.approx(1, rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Steps 7 and 8 of tuning: burn-in, then trials that set step size and thinning."""
+"""Steps 6 and 7 of tuning: burn-in, then trials that set step size and thinning."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
 
 __all__ = ["Chain", "Found", "Trial", "burn_in", "settle"]
@@ -26,6 +27,9 @@ _MOST_HALVINGS = 12
 _LARGEST_THIN = 2560
 _FARTHEST = 1e3
 _SLACK = 0.05
+
+# One of how many draws of a trial at which the curvature is looked at
+_EACH = 10
 
 # Largest sd in units of the whitening's; where there is a funnel, its neck is missed sooner
 _WIDEST, _WIDEST_OF_FUNNEL = 3.0, 2.2
@@ -84,11 +88,13 @@ def settle(
     fixed_thin: bool,
     report: Callable[[str], None],
     collapses: bool = False,
+    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
     A trial passes if every configurational temperature :math:`T_i = E\,\psi_i \hat g_i`
-    is 1 within 0.05 and its error, and if every coordinate has enough effective draws. Where the
+    is 1 within 0.05 and its error, if the step size is small enough for the ``curvatures`` at its
+    positions, and if every coordinate has enough effective draws. Where the
     density ``collapses`` into a funnel, a coordinate much wider than its whitening is told sooner.
     """
     h, least, passed = step_size, step_size / 16, False
@@ -104,6 +110,11 @@ def settle(
             thin = thin if fixed_thin else min(2 * thin, _LARGEST_THIN)
             chain.restart()
             continue
+        if curvatures is not None and not fixed_step:
+            allowed = max(least, not_too_stiff(h, curvatures(trial.psi[::_EACH]), policy))
+            if allowed < h:
+                h = allowed
+                continue
         ess, enough = effective_draws(trial.psi), _enough(trial.psi.shape[1])
         if fixed_thin or ess >= enough or thin >= _LARGEST_THIN:
             passed = ess >= enough or fixed_thin

@@ -1,4 +1,4 @@
-"""Step 5 of tuning: the variance of gradient estimates, and how many batches to average."""
+"""Step 4 of tuning: the variance of gradient estimates, and how many batches to average."""
 
 from __future__ import annotations
 

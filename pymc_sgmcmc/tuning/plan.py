@@ -1,4 +1,4 @@
-"""Steps 2 to 6 of tuning: all that is decided before the chain runs."""
+"""Steps 2 to 5 of tuning: all that is decided before the chain runs."""
 
 from __future__ import annotations
 
@@ -79,6 +79,13 @@ class Plan:
     step_size: float
     relative: np.ndarray
     unit: float
+
+    def phi(self, psi: np.ndarray) -> np.ndarray:
+        """Return φ of whitened coordinates, shape (..., d)."""
+        if self.root is None:
+            return psi
+        moved = psi * self.root if self.root.ndim == 1 else psi @ self.root.T
+        return self.centre + moved
 
 
 def make_plan(

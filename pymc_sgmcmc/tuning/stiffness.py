@@ -1,0 +1,64 @@
+"""Part of step 7 of tuning: the step size that the curvature along the way allows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.tuning.surface import Surface, difference_step
+
+__all__ = ["largest_curvatures", "not_too_stiff"]
+
+_ROUNDS = 8
+
+# h λ, or h²λ where a step size is a length, that calls for a smaller step, what is then aimed
+# at, and the share of the positions at which λ is smaller
+_LARGEST, _AIM, _SHARE = 1.0, 0.75, 0.9
+
+
+def largest_curvatures(
+    surface: Surface, positions: np.ndarray, root: np.ndarray | None, rng: np.random.Generator
+) -> np.ndarray:
+    r"""Largest eigenvalue by magnitude of :math:`L^\top \nabla^2 U L`, by power iteration.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    positions : ndarray
+        φ, shape (P, d).
+    root : ndarray or None
+        L, shape (d, d), its diagonal, shape (d,), or None for the identity.
+    rng : numpy.random.Generator
+        For the directions to begin with.
+
+    Returns
+    -------
+    ndarray
+        Shape (P,); NaN where gradients are not finite.
+    """
+    d = positions.shape[1]
+    whole = np.eye(d) if root is None else np.diag(root) if root.ndim == 1 else root
+    step = difference_step(surface)
+    at = surface.full(positions)[1] @ whole
+    direction = rng.standard_normal(at.shape)
+    size = np.ones(len(positions))
+    for _ in range(_ROUNDS):
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        there = surface.full(positions + step * direction @ whole.T)[1] @ whole
+        direction = (there - at) / step
+        size = np.linalg.norm(direction, axis=1)
+    return size
+
+
+def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
+    """Return the step size, lowered where the curvature is far above its mean of 1.
+
+    Splittings are exact on Gaussians and stable up to hλ = 2; where λ changes along the way,
+    as towards the neck of a hierarchy, the draws are wrong long before they diverge.
+    """
+    known = curvatures[np.isfinite(curvatures)]
+    if not known.size:
+        return h
+    stiff, root = float(np.quantile(known, _SHARE)), policy.power / 2
+    return float((_AIM / stiff) ** root) if h ** (1 / root) * stiff > _LARGEST else h
