@@ -17,7 +17,7 @@ _LARGEST, _AIM, _SHARE = 1.0, 0.75, 0.9
 
 
 def largest_curvatures(
-    surface: Surface, positions: np.ndarray, root: np.ndarray | None, rng: np.random.Generator
+    surface: Surface, positions: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     r"""Largest eigenvalue by magnitude of :math:`L^\top \nabla^2 U L`, by power iteration.
 
@@ -27,8 +27,8 @@ def largest_curvatures(
         The potential.
     positions : ndarray
         φ, shape (P, d).
-    root : ndarray or None
-        L, shape (d, d), its diagonal, shape (d,), or None for the identity.
+    root : ndarray
+        L, shape (d, d), or its diagonal, shape (d,).
     rng : numpy.random.Generator
         For the directions to begin with.
 
@@ -37,11 +37,10 @@ def largest_curvatures(
     ndarray
         Shape (P,); NaN where gradients are not finite.
     """
-    d = positions.shape[1]
-    whole = np.eye(d) if root is None else np.diag(root) if root.ndim == 1 else root
+    whole = np.diag(root) if root.ndim == 1 else root
     step = difference_step(surface)
     at = surface.full(positions)[1] @ whole
-    direction = rng.standard_normal(at.shape)
+    direction = rng.standard_normal(positions.shape)
     size = np.ones(len(positions))
     for _ in range(_ROUNDS):
         direction /= np.linalg.norm(direction, axis=1, keepdims=True)
