@@ -43,8 +43,7 @@ _FARTHEST = 10.0
 _OFF_CENTRE = 2.5
 _MOST_CENTRES = 4
 
-# Blocks of the data, for each batch of a gradient, of which the curvatures at the draws of a
-# trial cost no more than the trial
+# Blocks of the data of which the curvatures at the draws of a trial cost no more than the trial
 _MOST_BLOCKS = 20
 
 # Coordinates of which the trials keep every draw
@@ -225,7 +224,7 @@ class _Tuning:
 
     def _curvatures(self, surface: Potential, plan: Plan) -> Callable[..., np.ndarray] | None:
         """Return what finds the largest h λ / max h at positions ψ, None where that costs much."""
-        if surface.n_blocks > _MOST_BLOCKS * plan.batches or surface.dimension > _MOST_WATCHED:
+        if surface.n_blocks > _MOST_BLOCKS or surface.dimension > _MOST_WATCHED:
             return None
         root = (1.0 if plan.root is None else plan.root) * np.sqrt(plan.relative)
         return lambda psi: largest_curvatures(surface, plan.phi(psi), root, self._rng)
