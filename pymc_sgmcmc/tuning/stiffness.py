@@ -35,7 +35,7 @@ def largest_curvatures(
     Returns
     -------
     ndarray
-        Shape (P,); NaN where gradients are not finite.
+        Shape (P,); NaN where gradients are not finite or do not change.
     """
     whole = np.diag(root) if root.ndim == 1 else root
     step = difference_step(surface)
@@ -43,10 +43,12 @@ def largest_curvatures(
     direction = rng.standard_normal(positions.shape)
     size = np.ones(len(positions))
     for _ in range(_ROUNDS):
-        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
-        there = surface.full(positions + step * direction @ whole.T)[1] @ whole
-        direction = (there - at) / step
-        size = np.linalg.norm(direction, axis=1)
+        # Where there is no curvature at all it stays unknown
+        with np.errstate(all="ignore"):
+            direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+            there = surface.full(positions + step * direction @ whole.T)[1] @ whole
+            direction = (there - at) / step
+            size = np.linalg.norm(direction, axis=1)
     return size
 
 
