@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pymc as pm
+import pytensor
 
 from pytensor.compile.io import In, Out
 from pytensor.compile.mode import Mode, get_mode
@@ -47,7 +48,7 @@ def compiled(
     """
     jax = backend == "jax"
     mode = get_mode("JAX").excluding(*_LEFT_TO_XLA) if jax else _MODES[backend]
-    with jax_backend.constants_copied() if jax else nullcontext():
+    with jax_backend.constants_copied() if jax else _repeatable():
         function = pm.compile(
             [In(variable, borrow=True) for variable in inputs],
             [Out(variable, borrow=True) for variable in outputs],
@@ -55,6 +56,15 @@ def compiled(
         )
     function.trust_input = True
     return function
+
+
+def _repeatable() -> AbstractContextManager[Any]:
+    """Have numba keep to the order of operations, so that a seed gives the same bits again.
+
+    Allowed to change it, as PyTensor allows by default, numba makes of functions compiled
+    just now another program than of the same functions from its cache.
+    """
+    return pytensor.config.change_flags(numba__fastmath=False)
 
 
 @contextmanager

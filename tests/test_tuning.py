@@ -1,5 +1,6 @@
 """Tuning: each of its steps alone on surfaces written in NumPy, then whole runs."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -1285,10 +1286,13 @@ for options in ({"cores": 2, "mp_ctx": "fork"}, {"cores": 1}):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "numba"])
-def test_one_core_and_two_give_the_same_bits_with_tuning(backend):
-    # In a process of its own: a JAX that runs in this one could not be forked
+def test_one_core_and_two_give_the_same_bits_with_tuning(backend, tmp_path):
+    # In a process of its own: a JAX that runs in this one could not be forked. Of numba the
+    # second run takes from the cache what the first has compiled
+    flags = os.environ.get("PYTENSOR_FLAGS", "")
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, backend],
+        env={**os.environ, "PYTENSOR_FLAGS": f"{flags},base_compiledir={tmp_path}".strip(",")},
         capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
