@@ -57,6 +57,7 @@ notebooks: $(RUN)
 
 benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/kernel.py
+	$(BIN)/python tests/benchmarks/tuning_cost.py
 	$(BIN)/python tests/benchmarks/noise.py
 	$(BIN)/python tests/benchmarks/accuracy.py --write docs/accuracy_table.md
 	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md

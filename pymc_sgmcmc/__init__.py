@@ -2,18 +2,19 @@
 
 from pymc_sgmcmc import diagnostics, transforms
 from pymc_sgmcmc._version import __version__
-from pymc_sgmcmc.blocks import Blocks, exp, sqrt
-from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
-from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.registry import register
+from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
+from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.kernel.noise import Noise
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.model.own_gradient import GradientPotential
 from pymc_sgmcmc.samplers.corvsgld import CoRVSGLD
 from pymc_sgmcmc.samplers.fla import FLA
 from pymc_sgmcmc.samplers.msgnht import MSGNHT
 from pymc_sgmcmc.samplers.sgld import SGLD
 from pymc_sgmcmc.samplers.smld import SMLD
-from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.tuning.policy import Policy
-from pymc_sgmcmc.tuning.schedules import constant, cyclical, polynomial
+from pymc_sgmcmc.schedules import constant, cyclical, polynomial
+from pymc_sgmcmc.step.registry import register
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = [
     "FLA",
@@ -24,6 +25,7 @@ __all__ = [
     "Blocks",
     "CoRVSGLD",
     "ControlVariates",
+    "GradientPotential",
     "Noise",
     "Plain",
     "Policy",

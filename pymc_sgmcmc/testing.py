@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 
-from pymc_sgmcmc.compiling import INTERPRETER
-from pymc_sgmcmc.coordinates import coordinates_at
-from pymc_sgmcmc.posterior import Posterior
-from pymc_sgmcmc.step import SGMCMCStep
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = [
     "UNTUNED",
@@ -73,11 +73,11 @@ class Target:
     Attributes
     ----------
     name : str
-        For messages.
+        Name for messages.
     model : pymc.Model
-        With one free variable ``x`` of shape (replicate, dimension) or (replicate,).
+        A model with one free variable ``x`` of shape (replicate, dimension) or (replicate,).
     moments : list of Moment
-        To compare.
+        What is compared.
     relaxation : float
         About how long the slowest mode takes, in units of time: updates × step size.
     options : dict
@@ -101,7 +101,7 @@ def run_chain(
     dict
         Draws of every free variable in its own space, shape ``(draws, *shape)``.
     """
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with interpreted():
         point = model.initial_point()
     to_own = pm.compile(
         model.value_vars,
@@ -198,7 +198,7 @@ def gaussian(
     replicates: int | None = None,
 ) -> Target:
     """Return N(0, I) with exact gradients; ``unknown`` as in :func:`check_sampler`."""
-    # Of each replicate all coordinates count
+    # All coordinates of a replicate count, so that fewer replicates are needed
     replicates = replicates or max(200, 1000 // dimension)
     with pm.Model() as model:
         pm.Normal("x", 0, 1, shape=(replicates, dimension))
@@ -227,7 +227,7 @@ def correlated_gaussian(
     moments = []
     for i in sorted({0, dimension // 2, dimension - 1}):
         along = _projection(rotation[:, i])
-        # In units of its own sd the direction sees the step size h λ
+        # A direction of precision λ sees the step size h λ in units of its own sd
         exact = variance(step_size * precisions[i], 0) / precisions[i]
         left = unknown * step_size**2  # in units of the sd: h² λ / λ
         moments += _gaussian_moments(exact, left, along, f" along precision {precisions[i]:.2f}")
@@ -321,7 +321,7 @@ def _distribution(
     """Grid of θ, its distribution function, and the Euler scheme's shift of it over h."""
     with pm.Model() as model:
         build(size)
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with interpreted():
         point = model.initial_point()
     coordinates, start, scales = coordinates_at(model, model.value_vars, transforms, point)
     posterior = Posterior(model, coordinates)

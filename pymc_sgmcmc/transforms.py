@@ -47,7 +47,7 @@ type BoundsFn = Callable[..., tuple[Any, Any]]
 
 
 class _Bounded(Transform):
-    """What the elementwise maps share: their bounds, and a map F whose range is standard."""
+    """Base of the elementwise maps: their bounds, and a map F onto a standard range."""
 
     name: ClassVar[str]
     ndim_supp = 0
@@ -485,6 +485,11 @@ def _floating(value: Any) -> TensorVariable:
 def _like(value: TensorVariable, other: Any) -> TensorVariable:
     """Return `other` as a tensor of the dtype of `value`."""
     return pt.as_tensor_variable(other).astype(value.dtype)
+
+
+def bounds_of(transform: Transform, inputs: Sequence[Variable]) -> tuple[Any, Any] | None:
+    """Return the bounds of one of this module's maps, None for other transforms."""
+    return transform.bounds(*inputs) if isinstance(transform, _Bounded) else None
 
 
 def infinite_elements(bound: Any) -> NDArray[np.bool_]:

@@ -9,6 +9,9 @@ import pytest
 # Programs, not modules: they import one another from their folder
 collect_ignore = ["benchmarks"]
 
+# An assert of a helper shows its values, as one of a test does
+pytest.register_assert_rewrite("helpers")
+
 # No display is needed, here and in the processes that tests start. Matplotlib reads it on import.
 os.environ["MPLBACKEND"] = "Agg"
 

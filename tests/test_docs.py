@@ -5,30 +5,43 @@ import re
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pymc as pm
 import pytest
+
+from scipy import stats
 
 import pymc_sgmcmc as sg
 import pymc_sgmcmc.testing
 
-PAGE = Path(__file__).parents[1] / "docs" / "add_a_sampler.md"
+from helpers.conjugate import normal_means
+from helpers.laws import error_of_cdf
+from helpers.sampling import QUIET, run
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
+
+DOCS = Path(__file__).parents[1] / "docs"
 
 
-def code_with(text):
+def code_with(text, page="add_a_sampler.md"):
     """The one block of Python on the page that holds `text`."""
-    if not PAGE.exists():
+    path = DOCS / page
+    if not path.exists():
         pytest.skip("needs the folder docs, which is not part of a source distribution")
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```python\n(.*?)^```", path.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     [block] = [block for block in blocks if text in block]
     return block
 
 
+def defined_by(text):
+    """What the sampler's file defines."""
+    names = {"__name__": "sampler"}
+    exec(code_with(text), names)
+    return names
+
+
 @pytest.fixture
 def names():
-    """What the sampler's file defines."""
-    names = {"__name__": "sghmc"}
-    exec(code_with("class SGHMC"), names)
-    return names
+    return defined_by("class SGHMC")
 
 
 def check_on(backend, names, monkeypatch, **options):
@@ -49,9 +62,10 @@ def test_added_sampler_passes_the_whole_matrix(backend, names, monkeypatch):
     check_on(backend, names, monkeypatch)
 
 
-def test_added_sampler_is_short():
-    lines = [line for line in code_with("class SGHMC").splitlines() if line.strip()]
-    assert len(lines) <= 45
+@pytest.mark.parametrize(("text", "most"), [("class SGHMC", 45), ("class Reflected", 30)])
+def test_added_sampler_is_short(text, most):
+    lines = [line for line in code_with(text).splitlines() if line.strip()]
+    assert len(lines) <= most
 
 
 def test_added_sampler_is_a_step_method(names):
@@ -61,3 +75,56 @@ def test_added_sampler_is_a_step_method(names):
     with pm.Model(), pytest.raises(ValueError, match=r"^friction must be positive"):
         pm.Normal("x")
         SGHMC(step_size=0.1, friction=0.0)
+
+
+def test_added_sampler_is_tuned_for_noise_and_told_of_it(names, caplog):
+    data = np.random.default_rng(3).normal(size=(400, 3))
+    model, _, sd = normal_means(data, 1.0, batch_size=40)
+    with model:
+        alone = names["SGHMC"](backend="jax")
+        noisy = names["SGHMC"](backend="jax", step_size=0.1, gradient="plain", batches=1)
+    draws = run(alone).posterior["mu"].values
+    assert draws.std(axis=(0, 1)).mean() / sd == pytest.approx(1.0, abs=0.05)
+    assert "R-hat does not see it" not in caplog.text
+    # hσ²/2 is 0.45 with plain batches of a tenth of the rows
+    run(noisy, chains=1)
+    assert "R-hat does not see it" in caplog.text
+
+
+def test_reflected_sampler_in_theta_errs_like_the_root_of_its_step():
+    Reflected, law, found = defined_by("class Reflected")["Reflected"], stats.gamma(0.5), []
+    for h in (0.04, 0.01):
+        with pm.Model() as model:
+            pm.Gamma("x", 0.5, 1.0, shape=4000)
+            step = Reflected(step_size=h, thin=round(1 / h), backend="jax")
+        found.append(error_of_cdf(model, step, law, seed=1))
+    (coarse, coarse_se), (fine, fine_se) = found
+    # The known flaw: four times the step, twice the error
+    assert abs(fine) > 5 * fine_se
+    ratio = coarse / fine
+    se = ratio * np.hypot(coarse_se / coarse, fine_se / fine)
+    assert abs(ratio - 2) < STANDARD_ERRORS * se + 0.4
+
+
+def test_reflected_sampler_refuses_what_it_cannot_reflect():
+    Reflected = defined_by("class Reflected")["Reflected"]
+    with pm.Model() as model:
+        pm.Normal("x")
+        step = Reflected(step_size=0.01)
+    with pytest.raises(NotImplementedError, match="needs positive variables"):
+        step.setup_chain(np.random.default_rng(0), 0, 1)
+        step.step(model.initial_point())
+
+
+def test_gradient_of_the_users_own(monkeypatch):
+    on_one_core = partial(pm.sample, cores=1, **QUIET)
+    monkeypatch.setattr(pm, "sample", on_one_core)
+    names = {}
+    exec(code_with("GradientPotential", "own_gradient.md"), names)
+    mean, sd = names["exact"]
+    z = (names["draws"] - mean) / sd
+    for values, expected in ((z, 0.0), (z**2, 1.0)):
+        found, error = mean_and_error(means_of_parts(values))
+        # Of 2,000 draws: the error itself is known to a sixth
+        assert abs(found - expected) < STANDARD_ERRORS * error
+        assert error < 0.06

@@ -11,7 +11,7 @@ from pytensor.graph.op import Op
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc import arguments
+from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.testing import UNTUNED
 
 X = np.random.default_rng(0).normal(size=(30, 2))
@@ -97,6 +97,14 @@ def on_a_batch():
     return model
 
 
+def potential_on_two_minibatches():
+    with pm.Model() as model:
+        x, y = (pm.Minibatch(array, batch_size=10) for array in (X, Y))
+        slope = pm.Normal("slope")
+        pm.Potential("loss", -3 * pt.sqr(y - slope * x[:, 0]))
+    return model
+
+
 def built(model=mixed, method=sg.SGLD, **options):
     """Construct a step, and do no more."""
     return lambda: method(model=model(), **{"step_size": 0.1, **options})
@@ -121,6 +129,38 @@ def sampled(model=location_and_scale, method=sg.SGLD, draws=30, initvals=None, *
             )
 
     return run
+
+
+def pulled():
+    with pm.Model() as model:
+        y = pm.Minibatch(Y, batch_size=10)
+        pm.Potential("pull", -3 * pt.sum((pm.Normal("x") - y) ** 2))
+    return model
+
+
+def walk_on_a_batch():
+    with pm.Model() as model:
+        y = pm.Minibatch(Y, batch_size=10)
+        pm.MvNormal("y", pm.Normal("x"), np.eye(10), observed=y, total_size=30)
+    return model
+
+
+def gaps(kind, column=0, value=np.nan):
+    """A regression with two bad rows among 200."""
+    table = np.random.default_rng(2).normal(size=(200, 3))
+    good = table.copy()
+    table[[150, 180], column] = value
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=2)
+        x, y = table[:, :2].copy(), table[:, 2].copy()
+        if "pm.Data" in kind:
+            x = pm.Data("x", good[:, :2])
+            model.set_data("x", table[:, :2])
+        batched = "minibatch" in kind
+        if batched:
+            x, y = pm.Minibatch(x, y, batch_size=20)
+        pm.Normal("y", x @ beta, 1.0, observed=y, total_size=200 if batched else None)
+    return model
 
 
 def falls(t):
@@ -383,6 +423,13 @@ BAD_INPUTS = [
         r"in one call: x, y = pm\.Minibatch\(x, y",
     ),
     (
+        "two minibatches in one potential",
+        built(model=potential_on_two_minibatches),
+        ValueError,
+        "potential 'loss' draws its rows from 2 pm.Minibatch calls, whose rows are not aligned",
+        "in one call: .* write a pm.Potential for each",
+    ),
+    (
         "total_size missing",
         built(model=without_total_size),
         ValueError,
@@ -402,6 +449,20 @@ BAD_INPUTS = [
         NotImplementedError,
         "unobserved variable 'latent'",
         "Give it the shape of the full data",
+    ),
+    (
+        "more batches than the data have",
+        built(model=regression, batches=10**9),
+        ValueError,
+        "batches=1000000000, but the data have only 3 batches: 30 rows in batches of 10",
+        "Pass at most batches=3",
+    ),
+    (
+        "batches without minibatches",
+        built(batches=2),
+        ValueError,
+        r"batches=2, but the model has no pm\.Minibatch",
+        "Leave batches out",
     ),
     # The start
     (
@@ -476,3 +537,77 @@ def test_jax_not_installed(monkeypatch):
 
 def test_mirrored_langevin_takes_unbounded_variables():
     built(method=sg.SMLD)()
+
+
+ARRAY = r"an array of shape \(200, 2\) on which 'y' depends has NaN in 2 of 200 rows"
+
+
+@pytest.mark.parametrize(
+    ("kind", "column", "value", "fault"),
+    [
+        ("constant", 0, np.nan, ARRAY),
+        ("minibatch", 0, np.nan, ARRAY),
+        ("pm.Data", 0, np.nan, r"pm\.Data 'x' has NaN in 2 of 200 rows"),
+        ("minibatched pm.Data", 0, np.inf, r"pm\.Data 'x' has inf in 2 of 200 rows"),
+        ("minibatch", 2, np.nan, "the observed array of 'y' has NaN in 2 of 200 rows"),
+        ("minibatch", 2, np.inf, "the observed array of 'y' has inf in 2 of 200 rows"),
+    ],
+)
+def test_data_that_are_not_finite_are_named_with_their_rows(kind, column, value, fault):
+    cure = "pass initvals=" if np.isinf(value) else "without pm.Minibatch"
+    for options in ({"gradient": "auto", "step_size": "auto"}, {"step_size": 1e-3}):
+        if "gradient" not in options and kind != "minibatch":
+            continue
+        # With steps set by hand, too, where hardly any batch has one of the rows
+        with pytest.raises(SamplingError, match=f"^The chain cannot start: .*{fault}") as info:
+            sampled(model=lambda: gaps(kind, column, value), **options)()
+        assert info.match(f"the first of them row 150. Leave these rows out.*{cure}")
+
+
+def test_missing_observed_values_that_pymc_imputes_are_legal():
+    with pytest.warns(pm.exceptions.ImputationWarning):
+        sampled(model=lambda: gaps("constant", column=2), draws=2)()
+
+
+def test_missing_covariates_that_the_model_leaves_out_are_legal():
+    def model():
+        x = np.where(np.arange(200) % 50 == 0, np.nan, 1.0)
+        with pm.Model() as model:
+            x, y = pm.Minibatch(x, np.zeros(200), batch_size=20)
+            seen = pt.switch(pt.isnan(x), 0.0, x)
+            pm.Normal("y", pm.Normal("b") * seen, observed=y, total_size=200)
+        return model
+
+    sampled(model=model, step_size=1e-3, draws=2)()
+
+
+@pytest.mark.parametrize("backend", ["auto", "jax", "numba"])
+@pytest.mark.filterwarnings("ignore:The potential 'pull' depends on a pm.Minibatch")
+def test_a_potential_that_is_no_sum_over_rows_is_told_as_that(backend, caplog):
+    why = (
+        r"^The potential 'pull' on a pm\.Minibatch has a log density of shape \(\), not one entry "
+        "for each of the 10 rows"
+    )
+    with pytest.raises(NotImplementedError, match=why) as info:
+        sampled(model=pulled, step_size="auto", backend=backend)()
+    info.match(r"vector with one entry for each row.*observed pm\.CustomDist with total_size=")
+    assert "JAX cannot run" not in caplog.text
+
+
+def test_rows_of_a_batch_that_depend_on_each_other_are_told_as_that():
+    with pytest.raises(NotImplementedError, match=r"^The variable 'y'") as info:
+        sampled(model=walk_on_a_batch, step_size="auto")()
+    info.match("leave pm.Minibatch out")
+
+
+def test_more_batches_than_the_data_have_once_they_are_set_anew():
+    with pm.Model() as model:
+        data = pm.Data("data", np.zeros(100))
+        y = pm.Minibatch(data, batch_size=10)
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=[data.shape[0]])
+    step = sg.SGLD(model=model, backend="jax", **{**UNTUNED, "batches": 6}, step_size=0.01)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    step.step(model.initial_point())
+    model.set_data("data", np.zeros(50))
+    with pytest.raises(ValueError, match=r"batches=6, but the data have only 5 batches"):
+        step.setup_chain(np.random.default_rng(0), 0, 1)

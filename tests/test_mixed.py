@@ -14,6 +14,7 @@ from scipy import integrate, stats
 
 import pymc_sgmcmc as sg
 
+from helpers.conjugate import location_and_precision
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -87,26 +88,17 @@ def test_with_binary_metropolis():
 
 
 def test_with_slice():
-    # Conjugate: mu | tau ~ N(m, 1 / (k tau)) and tau ~ Gamma(a, b)
-    y = np.random.default_rng(4).normal(1.0, 2.0, size=12)
-    with pm.Model() as model:
-        tau = pm.Gamma("tau", 3, 4)
-        mu = pm.Normal("mu", 0, tau=0.5 * tau)
-        pm.Normal("y", mu, tau=tau, observed=y)
-    k, a = 0.5 + len(y), 3 + len(y) / 2
-    m = y.sum() / k
-    b = 4 + (np.sum((y - y.mean()) ** 2) + 0.5 * len(y) / k * y.mean() ** 2) / 2
-
-    # "lm" is exact for the normal density of mu at every tau
+    model, exact = location_and_precision(np.random.default_rng(4).normal(1.0, 2.0, size=12))
+    # Given tau, the precision of mu is 12.5 tau: "lm" is exact for its normal density
+    h = 0.2 / (12.5 * exact["tau"][0])
     step = [
-        sg.CoRVSGLD([mu], step_size=0.2 * b / (k * a), backend="jax", model=model, **UNTUNED),
-        pm.Slice([tau], model=model),
+        sg.CoRVSGLD([model["mu"]], step_size=h, backend="jax", model=model, **UNTUNED),
+        pm.Slice([model["tau"]], model=model),
     ]
     posterior = sample(model, step)
-    assert_mean(posterior["mu"], m)
-    assert_mean((posterior["mu"] - m) ** 2, b / (k * (a - 1)))
-    assert_mean(posterior["tau"], a / b)
-    assert_mean((posterior["tau"] - a / b) ** 2, a / b**2)
+    for name, (mean, sd) in exact.items():
+        assert_mean(posterior[name], mean)
+        assert_mean((posterior[name] - mean) ** 2, sd**2)
 
 
 def test_with_a_bound_that_another_step_moves():
@@ -233,7 +225,7 @@ def test_importing_changes_no_choice_of_pymc(make):
 def test_registered_once():
     assert len(STEP_METHODS) == len(set(STEP_METHODS))
     before = list(STEP_METHODS)
-    sg.registry.register(sg.CoRVSGLD)
+    sg.register(sg.CoRVSGLD)
     assert before == STEP_METHODS
     assert all(method.name for method in STEP_METHODS)
     assert len({method.name for method in STEP_METHODS}) == len(STEP_METHODS)

@@ -16,10 +16,8 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import QUIET
 from pymc_sgmcmc.testing import UNTUNED
-
-QUIET = {"progressbar": False, "compute_convergence_checks": False}
-
 
 # Each function adds its variables to the model in context, and returns the whitening scales,
 # about one posterior sd of each variable, and a function that checks the draws.
@@ -323,7 +321,7 @@ def test_model_is_sampled(build, backend):
         assert np.isfinite(draws).all(), name
         assert name not in free or (draws.std("draw") > 0).all(), name
     assert not dt.sample_stats["diverging"].any()
-    for value, last in zip(step.vars, step.values, strict=True):
+    for value, last in zip(step.vars, step.chain.values, strict=True):
         # PyMC wraps what it records; the coordinate itself must not drift away either
         assert "circular" not in value.name or (abs(last) <= np.pi).all()
     check(posterior)

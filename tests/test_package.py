@@ -1,8 +1,6 @@
 """Packaging: the version, the metadata and what an import does."""
 
 import re
-import subprocess
-import sys
 import tomllib
 
 from importlib import metadata, resources
@@ -16,6 +14,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 import pymc_sgmcmc
+
+from helpers.subprocesses import run_python
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,7 +61,8 @@ def test_public_names_exist_and_are_documented():
 def test_import_does_not_start_jax():
     # A process in which JAX has started must not fork, and pm.sample forks.
     code = "import sys, pymc_sgmcmc; sys.exit('jax' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = run_python(code)
+    assert done.returncode == 0, done.stderr
 
 
 def test_python_versions_agree(project):

@@ -3,12 +3,12 @@
 import json
 import multiprocessing
 import re
-import subprocess
-import sys
 
 import pytest
 
 from pymc.sampling.parallel import _initialize_multiprocessing_context
+
+from helpers.subprocesses import run_python
 
 # Each program runs its cases in order, in one parent process, and prints a line after each: an
 # earlier case decides whether JAX is running in the parent.
@@ -69,16 +69,9 @@ if __name__ == "__main__":
 
 
 def run(program, backend, cases, timeout):
-    arguments = [sys.executable, program, json.dumps([backend, cases])]
-    try:
-        done = subprocess.run(
-            arguments, capture_output=True, text=True, timeout=timeout, check=False
-        )
-        said, complaint = done.stdout, done.stderr
-    except subprocess.TimeoutExpired as hung:
-        said, complaint = (hung.stdout or b"").decode(), f"no end after {timeout} s"
-    outcomes = dict(json.loads(line) for line in said.splitlines() if line.startswith("["))
-    assert outcomes.keys() == {n for n, o in cases.items() if isinstance(o, dict)}, complaint
+    done = run_python(program, json.dumps([backend, cases]), timeout=timeout)
+    outcomes = dict(json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    assert outcomes.keys() == {n for n, o in cases.items() if isinstance(o, dict)}, done.stderr
     return outcomes
 
 
@@ -182,8 +175,6 @@ def test_spawned_processes_need_the_guard_of_the_main_module(program, tmp_path):
     )
     unguarded.write_text(text, encoding="utf-8")
     cases = json.dumps(["jax", {"forkserver": CURES["mp_ctx='forkserver'"]}])
-    done = subprocess.run(
-        [sys.executable, unguarded, cases], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run_python(unguarded, cases)
     assert done.returncode != 0
     assert "__name__ == '__main__'" in done.stderr

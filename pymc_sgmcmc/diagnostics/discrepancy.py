@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc.model import Model
 
-from pymc_sgmcmc.arguments import one_of, positive_int
+from pymc_sgmcmc.checks import one_of, positive_int
 from pymc_sgmcmc.diagnostics.model_density import density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, draws_of
 from pymc_sgmcmc.diagnostics.standardised import Standard

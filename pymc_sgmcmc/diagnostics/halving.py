@@ -14,19 +14,18 @@ import xarray as xr
 from pymc.model import Model
 from scipy.special import ndtri
 
-from pymc_sgmcmc.arguments import positive, positive_int
+from pymc_sgmcmc.checks import positive, positive_int
 from pymc_sgmcmc.diagnostics.labels import element_labels
 from pymc_sgmcmc.diagnostics.model_density import initial_point
 from pymc_sgmcmc.diagnostics.over_draws import constrained
 from pymc_sgmcmc.diagnostics.result import checked_model
-from pymc_sgmcmc.minibatch import find_minibatches
-from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.tuning.schedules import constant
+from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.schedules import constant
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["bias_report"]
 
 _STATISTICS = ["mean", "sd"]
-_SECOND_ORDER = ("lm", "ssi")
 # Share of reports on exact draws that flag anything
 _FALSE_ALARMS = 0.01
 _UNMIXED = 1.05
@@ -70,8 +69,8 @@ def bias_report(
     chains : int, default 4
         Chains, run one after the other in this process.
     order : {1, 2}, optional
-        p. By default 2 for ``integrator="lm"`` and ``"ssi"`` with full gradients, and 1 for
-        all others: noise of minibatch gradients makes an error of first order.
+        p. By default the ``order`` of the method's policy with full gradients, and 1 with
+        minibatches: noise of gradients makes an error of first order.
     tolerance : float, default 0.1
         Bias in posterior sds that matters.
     random_seed : int or sequence of int, optional
@@ -138,17 +137,17 @@ def bias_report(
     if order is None:
         order = 2 if _is_second_order(made) else 1
 
-    requested = made.requested
+    options_before = made.options
     runs: list[list[dict[str, np.ndarray]]] = [[], []]
     found: list[tuple[float, int, int]] = []
     try:
         for rng in np.random.default_rng(random_seed).spawn(chains):
-            made.requested = requested
+            made.options = options_before
             full, half = _one_chain(made, rng, tune, draws, found)
             runs[0].append(full)
             runs[1].append(half)
     finally:
-        made.requested = requested
+        made.options = options_before
     step_size, thin, _ = np.mean(found, axis=0)
     return _report(model, runs, order, tolerance).assign_attrs(
         step_size=float(step_size),
@@ -182,13 +181,13 @@ def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
             f"got {step!r:.80}."
         )
     method = type(made).__name__
-    if not made.requested.policy.second_moments:
+    if not made.policy().second_moments:
         raise NotImplementedError(
             f"bias_report cannot judge {method} with alpha={getattr(made, 'alpha', '?')}: its "
             "error does not vanish with the step size, so that halving does not see it, and it "
             "has no sds. Compare medians and quantiles with a run of CoRVSGLD."
         )
-    schedule = made.requested.step_size
+    schedule = made.options.step_size
     if schedule is not None and not isinstance(schedule, constant):
         raise ValueError(
             f"step_size is the schedule {schedule!r}, which has no half. Pass a number or 'auto'."
@@ -206,7 +205,7 @@ def _is_second_order(step: SGMCMCStep) -> bool:
     model = step.model
     graphs = [*model.observed_RVs, *model.rvs_to_values.values(), *model.potentials]
     exact = not find_minibatches(graphs)
-    return exact and getattr(step, "integrator", "euler") in _SECOND_ORDER
+    return exact and step.policy().order == 2
 
 
 def _one_chain(
@@ -220,19 +219,24 @@ def _one_chain(
     first, second = rng.spawn(2)
     step.setup_chain(first, tune, draws)
     point, full, rejected = _run(step, initial_point(step.model), tune, draws)
-    names = "position", "extra", "scales", "origin", "adaptation", "row_order"
-    state = {name: getattr(step, name) for name in names}
-    adaptation = state["adaptation"]
-    schedule = step.requested.step_size
-    h = float(adaptation.step_size if schedule is None else schedule.h)
-    state["adaptation"] = replace(adaptation, step_size=h / 2)
+    before, schedule = step.chain, step.options.step_size
+    settings = before.settings
+    assert settings is not None
+    h: Any = schedule.h if isinstance(schedule, constant) else settings.step_size
     if schedule is not None:
-        step.requested = replace(step.requested, step_size=constant(h / 2))
+        step.options = replace(step.options, step_size=constant(h / 2))
     step.setup_chain(second, 2 * tune, 2 * draws)
-    for name, value in state.items():
-        setattr(step, name, value)
+    step.chain = replace(
+        step.chain,
+        psi=before.psi,
+        extra=before.extra,
+        scales=before.scales,
+        origin=before.origin,
+        settings=replace(settings, step_size=h / 2),
+        row_order=before.row_order,
+    )
     _, half, rejected_too = _run(step, point, 2 * tune, 2 * draws)
-    found.append((h, adaptation.thin, rejected + rejected_too))
+    found.append((float(h), settings.thin, rejected + rejected_too))
     return full, half
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc_sgmcmc.arguments import positive_int
+from pymc_sgmcmc.checks import positive_int
 
 __all__ = ["plot_bias_report"]
 

@@ -21,10 +21,10 @@ def dims_of(
     model : pymc.Model
         The model.
     name : str
-        Of the variable.
+        Name of the variable.
     shape : tuple of int
-        Of an array that belongs to it; where it is not the variable's own, the dimensions are
-        named after unconstrained coordinates.
+        Shape of an array that belongs to the variable. Where it is not the variable's own, the
+        dimensions are named after unconstrained coordinates.
     """
     own = model[name].type.shape
     dims = model.named_vars_to_dims.get(name)

@@ -5,21 +5,22 @@ from __future__ import annotations
 import warnings
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-import pytensor
 
 from pymc.distributions.transforms import CircularTransform
 from pymc.model import Model
 from pymc.vartypes import continuous_types
 
-from pymc_sgmcmc.arguments import checked_backend, positive, sampled_values
+from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.over_draws import unconstrained
-from pymc_sgmcmc.engine import Engine, Settings
-from pymc_sgmcmc.minibatch import check_minibatches
-from pymc_sgmcmc.potential import Potential
-from pymc_sgmcmc.transition import Sampler
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.minibatch import check_minibatches
+from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
 __all__ = ["ModelDensity", "density_of", "initial_point"]
 
@@ -76,7 +77,7 @@ class ModelDensity:
                 "gradient, which this diagnostic needs of all variables. Sum it out of the model."
             )
         with warnings.catch_warnings():
-            # Of what is worth a warning, the step method has warned
+            # The step method has warned of these already
             warnings.simplefilter("ignore", UserWarning)
             check_minibatches(model)
         self.model = model
@@ -85,48 +86,45 @@ class ModelDensity:
         temperature = positive("temperature", temperature, usual=1.0)
         self._names = [model.values_to_rvs[v].name for v in values]
         self._value_names = [str(v.name) for v in values]
-        # Nothing is sampled here, and the engine asks for a sampler only to compile updates
-        self._engine = Engine(
-            model, values, cast(Sampler, None),
-            Settings("shuffled", "model", temperature, backend, kwargs), initial_point(model),
-        )  # fmt: skip
-        self.dimension = self._engine.dimension
-        self._potential: Potential = self._engine.attempt(self._start)
+        options = Options(
+            transforms="model", temperature=temperature, backend=backend, compile_kwargs=kwargs
+        )
+        self._compiled = CompiledModel(model, values, options, initial_point(model))
+        self.dimension = self._compiled.dimension
+        self._compiled.attempt(self._start)
         self.batch_size = self._potential.batch_size
-        self.rows = sum(len(arrays[0]) for arrays in self._engine.posterior.arrays)
+        self.rows = sum(len(arrays[0]) for arrays in self._compiled.posterior.arrays)
 
     def is_of(self, model: Model, backend: str, temperature: float) -> bool:
         """Whether it was made for this model, as it is now, and these arguments."""
         same = self._made_for == (_contents(model), backend, temperature)
-        return same and not self._engine.is_stale()
+        return same and not self._compiled.is_stale()
 
-    def _start(self) -> Potential:
-        potential = self._engine.potential()
-        self._set_rows(potential, 0)
+    def _start(self) -> None:
+        potential = self._set_rows(0)
         # Only the first call lets JAX trace the graph
         potential.block(np.zeros((1, self.dimension)), 0)
-        return potential
 
-    def _set_rows(self, potential: Potential, row_order: int) -> None:
-        engine = self._engine
-        potential.set_fixed([*engine.data(), *engine.tables(row_order)])
+    def _set_rows(self, row_order: int) -> Potential:
+        self._potential = self._compiled.potential_at(row_order, [], [])
         self._row_order = row_order
+        return self._potential
 
     def shuffle(self, rng: np.random.Generator) -> None:
         """Permute the rows anew: batches are blocks of consecutive ones."""
-        self._set_rows(self._potential, int(rng.integers(1, 2**31)))
+        self._set_rows(int(rng.integers(1, 2**31)))
 
     def restore_rows(self) -> None:
         """Undo all shuffling, so that nothing depends on what was computed before."""
         if self._row_order != 0:
-            self._set_rows(self._potential, 0)
+            self._set_rows(0)
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """For each variable the shape of its unconstrained coordinates."""
         return {
             name: tuple(phi.type.shape)
-            for name, phi in zip(self._names, self._engine.posterior.phi, strict=True)
+            for name, phi in zip(self._names, self._compiled.posterior.phi, strict=True)
         }
 
     def split(self, flat: np.ndarray) -> dict[str, np.ndarray]:
@@ -135,7 +133,7 @@ class ModelDensity:
 
     def refuse_circular(self, diagnostic: str) -> None:
         """Raise where a coordinate is a circle."""
-        for coordinate in self._engine.posterior.coordinates:
+        for coordinate in self._compiled.posterior.coordinates:
             if isinstance(coordinate.transform, CircularTransform):
                 raise NotImplementedError(
                     f"The variable '{coordinate.name}' is circular, and {diagnostic} is defined "
@@ -217,7 +215,7 @@ class ModelDensity:
 
 def initial_point(model: Model) -> dict[str, np.ndarray]:
     """Return PyMC's initial point, interpreted: it is needed once."""
-    with pytensor.config.change_flags(mode="FAST_COMPILE", cxx=""):
+    with interpreted():
         point: Any = model.initial_point()
     return dict(point)
 

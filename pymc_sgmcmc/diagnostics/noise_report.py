@@ -12,7 +12,7 @@ import xarray as xr
 
 from pymc.model import Model
 
-from pymc_sgmcmc.arguments import positive, positive_int
+from pymc_sgmcmc.checks import positive, positive_int
 from pymc_sgmcmc.diagnostics.labels import dims_of
 from pymc_sgmcmc.diagnostics.model_density import ModelDensity, density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, draws_of, point_of
@@ -23,7 +23,7 @@ from pymc_sgmcmc.tuning.whiten import inverse_root
 __all__ = ["gradient_noise"]
 
 _ROUNDS = 8
-# Of the noise of blocks of once-permuted rows, relative and over √(B/N), between permutations
+# Relative sd over √(B/N), between permutations, of the noise of blocks of once-permuted rows
 _OF_A_PERMUTATION = 1.15
 _LARGEST_DENSE = 512
 _LARGEST_ARRAY = 2**24
@@ -42,8 +42,8 @@ def gradient_noise(
 ) -> xr.Dataset:
     r"""Variance of minibatch gradients, with and without control variates.
 
-    In whitened coordinates ψ, in which the posterior has unit scale, and for one batch of the
-    model's size:
+    The variances are those of one batch of the model's size, in whitened coordinates ψ, in which
+    the posterior has unit scale:
 
     .. math:: \sigma^2_{\text{plain}} = \operatorname{Var} \hat g(\psi), \qquad
        \sigma^2_{\text{control}} =

@@ -13,7 +13,7 @@ from pymc.model import Model
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.compiling import INTERPRETER
+from pymc_sgmcmc.backends.compiling import INTERPRETER
 
 __all__ = ["constrained", "unconstrained"]
 

@@ -11,7 +11,7 @@ import xarray as xr
 
 from pymc.model import Model, modelcontext
 
-from pymc_sgmcmc.arguments import positive_int
+from pymc_sgmcmc.checks import positive_int
 
 __all__ = ["Draws", "checked_model", "draws_of", "point_of"]
 
@@ -27,7 +27,7 @@ class Draws:
     values : dict
         For each free variable's name the chosen draws, shape ``(chains * draws, *shape)``.
     chain, draw : ndarray
-        Which they are, by position, shape ``(chains * draws,)``.
+        Their numbers in the group, by position, shape ``(chains * draws,)``.
     chains : int
         How many chains.
     """

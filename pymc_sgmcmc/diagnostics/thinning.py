@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc.model import Model
 
-from pymc_sgmcmc.arguments import positive_int
+from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.diagnostics.model_density import density_of
 from pymc_sgmcmc.diagnostics.result import Draws, checked_model, draws_of
 from pymc_sgmcmc.diagnostics.standardised import Standard

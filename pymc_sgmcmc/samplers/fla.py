@@ -10,12 +10,12 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.arguments import positive, within
-from pymc_sgmcmc.blocks import Blocks
-from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra, Gradient
-from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.checks import positive, within
+from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.noise import Noise
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["FLA"]
 
@@ -33,9 +33,11 @@ class FLA(SGMCMCStep):
     quantiles, not by means and sds; do not trust the weights of separate modes.
 
     Unlike in the paper, updates are tamed: the drift is scaled down, all coordinates
-    together, where it would move any of them by more than ``largest_drift``, and jumps are
-    clipped at ``largest_jump``. Without it most chains diverge on potentials that grow
-    faster than quadratically.
+    together, to where no coordinate moves by more than the way back to the centre of the
+    posterior, or by ``largest_drift`` where that is longer, and jumps are clipped at
+    ``largest_jump``. Untamed, most chains diverge on potentials that grow faster than
+    quadratically; on a normal posterior the bound on the drift never acts. The statistic
+    ``tamed_updates`` counts the updates in which a bound did.
 
     Parameters
     ----------
@@ -43,7 +45,8 @@ class FLA(SGMCMCStep):
     alpha : float, default 1.8
         Tail index α, 1 < α ≤ 2; 1.5 to 2 is recommended.
     largest_drift : float or None, default 1.0
-        Largest move of a coordinate by the drift, in sampled coordinates; None for no limit.
+        Largest move of a coordinate by the drift, in sampled coordinates, where the chain is
+        nearer to the centre than that; farther out it is the way back. None for no limit.
     largest_jump : float or None, default 100.0
         Largest move of a coordinate by the noise; None for no limit.
 
@@ -78,15 +81,22 @@ class FLA(SGMCMCStep):
         super().__init__(vars, **options)
 
     def policy(self) -> Policy:
-        """Return that of a first-order method that makes up for no gradient noise.
+        """Return a first-order policy whose injected noise makes up for no gradient noise.
 
         At α < 2 there are no temperatures to check.
         """
         normal = self.alpha == 2
-        return Policy(step_size=0.04, widening=0.05, second_moments=normal, isotropic=normal)
+        return Policy(
+            step_size=0.04,
+            widening=0.05,
+            per_coordinate=True,
+            second_moments=normal,
+            isotropic=normal,
+            gradients_bounded=False,
+        )
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
-        r""":math:`h c_\alpha \sigma^2 / (2 - h c_\alpha)`, of the Gaussian part."""
+        r"""Return :math:`h c_\alpha \sigma^2 / (2 - h c_\alpha)`, that of the Gaussian part."""
         rate = step_size * self.drift_constant(self.alpha)
         return rate * variance / (2 - rate)
 
@@ -108,10 +118,11 @@ class FLA(SGMCMCStep):
         drift = h * self.drift_constant(alpha) * gradient(x)
         jump = h ** (1 / alpha) * noise.stable(alpha)
         if self.largest_drift is not None:
-            # The whole vector is scaled: clipping coordinates would bend correlations
-            drift = drift * pt.minimum(1.0, self.largest_drift / drift.max_abs())
+            # One coordinate that has jumped must not slow the others on their own ways back
+            back = (x - gradient.centre).max_abs()
+            drift = gradient.taming.shortened(drift, pt.maximum(self.largest_drift, back))
         if self.largest_jump is not None:
-            jump = jump.map(lambda j: pt.clip(j, -self.largest_jump, self.largest_jump))
+            jump = gradient.taming.clipped(jump, self.largest_jump)
         return x - drift + jump, extra
 
 

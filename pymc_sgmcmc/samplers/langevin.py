@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.arguments import one_of
-from pymc_sgmcmc.blocks import Blocks, sqrt
-from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra, Gradient
-from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.checks import one_of
+from pymc_sgmcmc.kernel.blocks import Blocks, sqrt
+from pymc_sgmcmc.kernel.noise import Noise
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["LangevinStep"]
 
@@ -31,7 +31,7 @@ class LangevinStep(SGMCMCStep):
     integrator : {"lm", "euler"}
         The integrator.
     **options
-        Of :class:`~pymc_sgmcmc.SGMCMCStep`.
+        Arguments of :class:`~pymc_sgmcmc.SGMCMCStep`.
 
     References
     ----------
@@ -44,8 +44,14 @@ class LangevinStep(SGMCMCStep):
         super().__init__(vars, **options)
 
     def policy(self) -> Policy:
-        """Return a step five times as long for "lm", of second order, as for "euler"."""
-        return Policy(step_size=0.2 if self.integrator == "lm" else 0.04)
+        """Return second order and a five times longer step for "lm", first order for "euler"."""
+        second = self.integrator == "lm"
+        return Policy(
+            step_size=0.2 if second else 0.04,
+            order=2 if second else 1,
+            per_coordinate=True,
+            compensates=True,
+        )
 
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator

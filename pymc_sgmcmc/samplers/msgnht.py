@@ -9,12 +9,12 @@ import numpy as np
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.arguments import one_of, positive
-from pymc_sgmcmc.blocks import Blocks, exp, sqrt
-from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra, Gradient
-from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.checks import one_of, positive
+from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
+from pymc_sgmcmc.kernel.noise import Noise
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["MSGNHT"]
 
@@ -84,7 +84,10 @@ class MSGNHT(SGMCMCStep):
     def policy(self) -> Policy:
         """Return one step size for all coordinates: the thermostat absorbs the noise."""
         h = 0.2 if self.integrator == "ssi" else 0.05
-        return Policy(step_size=h, noise=6.0, widening=None, adapted=False, power=1)
+        order = 2 if self.integrator == "ssi" else 1
+        return Policy(
+            step_size=h, order=order, power=1, noise=6.0, widening=None, absorbs_noise=True
+        )
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         """Return hσ²/(2D), the relative excess of the thermostat; positions widen far less."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.blocks import Blocks, sqrt
-from pymc_sgmcmc.noise import Noise
-from pymc_sgmcmc.step import SGMCMCStep
-from pymc_sgmcmc.transition import Extra, Gradient
+from pymc_sgmcmc.kernel.blocks import Blocks, sqrt
+from pymc_sgmcmc.kernel.noise import Noise
+from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["SGLD"]
 

@@ -1,5 +1,8 @@
 """Mirrored Langevin dynamics."""
 
+from dataclasses import replace
+
+from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.samplers.langevin import LangevinStep
 
 __all__ = ["SMLD"]
@@ -43,4 +46,7 @@ class SMLD(LangevinStep):
     """
 
     name = "smld"
-    default_transforms = "mirror"
+
+    def policy(self) -> Policy:
+        """Return the policy of Langevin methods, in mirror coordinates."""
+        return replace(super().policy(), coordinates="mirror")

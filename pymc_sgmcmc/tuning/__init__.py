@@ -1,1 +1,1 @@
-"""What is chosen for the user: step sizes and their schedules."""
+"""What is chosen for the user: coordinates, gradient estimator, step size, thinning."""

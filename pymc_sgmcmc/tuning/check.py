@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from scipy.special import stdtrit
 
-from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
 
@@ -26,14 +27,16 @@ _MOST_TRIALS = 14
 _MOST_HALVINGS = 12
 _LARGEST_THIN = 2560
 _FARTHEST = 1e3
+_ABSURD = 1e6
 _SLACK = 0.05
 
-# One of how many draws of a trial at which the curvature is looked at
+# One in so many draws of a trial has its curvature looked at
 _EACH = 10
 
-# Largest sd in units of the whitening's; where there is a funnel, its neck is missed sooner
+# Largest sd in units of the whitening's that is no reason to warn; less where a funnel was seen
 _WIDEST, _WIDEST_OF_FUNNEL = 3.0, 2.2
 _BATCH_MEANS = 20
+_IQR_OF_NORMAL = 1.349
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,14 @@ class Trial:
         Estimates of ∇U there, shape (draws, d).
     rejected : int
         Updates that were not finite.
+    circular : ndarray or None
+        Which coordinates lie on a circle, and so have no temperature; None for none of them.
     """
 
     psi: np.ndarray
     gradient: np.ndarray
     rejected: int
+    circular: np.ndarray | None = None
 
     def is_wild(self) -> bool:
         """Whether the chain left the region where the posterior can be."""
@@ -78,6 +84,7 @@ class Found:
     warnings: list[str]
 
 
+@named_step("the check of the step size")
 def settle(
     chain: Chain,
     policy: Policy,
@@ -89,19 +96,25 @@ def settle(
     report: Callable[[str], None],
     collapses: bool = False,
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
+    moves: bool = False,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
     A trial passes if every configurational temperature :math:`T_i = E\,\psi_i \hat g_i`
     is 1 within 0.05 and its error, if the step size is small enough for the ``curvatures`` at its
-    positions, and if every coordinate has enough effective draws. Where the
-    density ``collapses`` into a funnel, a coordinate much wider than its whitening is told sooner.
+    positions, and if every coordinate has enough effective draws. Where the density ``collapses``
+    into a funnel, the warning of a coordinate much wider than its whitening comes sooner. Where
+    the law ``moves`` with what other step methods sample, temperatures are taken about its mean.
     """
     h, least, passed = step_size, step_size / 16, False
     report("check")
     for _ in range(_MOST_TRIALS):
         trial = chain.run(h, thin, _TRIAL_DRAWS)
         wild = trial.is_wild()
+        if moves and not wild:
+            raw, trial = trial, replace(trial, psi=trial.psi - trial.psi.mean(axis=0))
+        else:
+            raw = trial
         hot = not wild and policy.second_moments and _off_temperature(trial)
         if wild or hot:
             if fixed_step or h / 2 < least:
@@ -111,7 +124,7 @@ def settle(
             chain.restart()
             continue
         if curvatures is not None and not fixed_step:
-            allowed = max(least, not_too_stiff(h, curvatures(trial.psi[::_EACH]), policy))
+            allowed = max(least, not_too_stiff(h, curvatures(raw.psi[::_EACH]), policy))
             if allowed < h:
                 h = allowed
                 continue
@@ -125,12 +138,13 @@ def settle(
             passed = True
             break
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
-    warnings = [] if trial.is_wild() else _looks(trial.psi, widest)
+    warnings = [] if trial.is_wild() else _looks(trial.psi, widest, policy)
     if not passed:
         warnings.append(_why_not(trial, policy))
     return Found(h, thin, warnings)
 
 
+@named_step("the burn-in")
 def burn_in(chain: Chain, h: float, thin: int, *, fixed_step: bool) -> tuple[float, np.ndarray]:
     """Run from m + Le until the chain has forgotten it, with half the step where it runs away.
 
@@ -155,28 +169,35 @@ def burn_in(chain: Chain, h: float, thin: int, *, fixed_step: bool) -> tuple[flo
         h /= 2
     raise TuningError(
         f"the burn-in diverged at every step size down to {h:.2g}. Pass a smaller step_size, "
-        "initvals= near the posterior, or tighter priors"
+        f"initvals= near the posterior, tighter priors, or {BY_HAND}"
     )
 
 
 def temperatures(trial: Trial) -> tuple[np.ndarray, np.ndarray]:
-    """T_i of each coordinate and their standard errors, from batch means."""
+    """Return T_i of each coordinate on the line, and its standard error, from batch means."""
     products = trial.psi * trial.gradient
-    usable = len(products) // _BATCH_MEANS * _BATCH_MEANS
-    means = products[:usable].reshape(_BATCH_MEANS, -1, products.shape[1]).mean(axis=1)
+    if trial.circular is not None:
+        products = products[:, ~trial.circular]
+    each = len(products) // _BATCH_MEANS
+    usable = products[: each * _BATCH_MEANS]
+    means = usable.reshape(_BATCH_MEANS, each, products.shape[1]).mean(axis=1)
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(_BATCH_MEANS)
 
 
 def _off_temperature(trial: Trial) -> bool:
     mean, error = temperatures(trial)
-    # As many coordinates as are compared, one in a hundred such trials is off by chance
+    if not mean.size:
+        return False
+    # However many coordinates are compared, one in a hundred right trials is off by chance
     allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
-    return bool(np.any(np.abs(mean - 1) > _SLACK + allowed * error))
+    # A mean or error that is not finite counts as off
+    near = (np.abs(mean - 1) <= _SLACK + allowed * error) & np.isfinite(error)
+    return not np.all(near)
 
 
 def effective_draws(psi: np.ndarray) -> float:
-    """Least effective number of draws over coordinates, of the mean."""
-    # Here, for ArviZ imports JAX, which the process that only constructs must not
+    """Return the least effective number of draws of any coordinate, for its mean."""
+    # Imported here: ArviZ imports JAX, and a process that only constructs a step must not
     from arviz_stats.base.array import array_stats
 
     with np.errstate(all="ignore"):
@@ -187,13 +208,17 @@ def effective_draws(psi: np.ndarray) -> float:
 
 
 def _enough(dimension: int) -> float:
-    """Least effective draws of 500: of many independent coordinates one always seems slow."""
+    """Return how many of 500 draws must be effective: one of many coordinates always seems slow."""
     return max(125.0, 250 - 75 * math.log10(max(dimension / 10, 1.0)))
 
 
-def _looks(psi: np.ndarray, widest: float) -> list[str]:
+def _looks(psi: np.ndarray, widest: float, policy: Policy) -> list[str]:
     """Warn where the chain is far from what the whitening promised."""
-    sd, mean = psi.std(axis=0).max(), np.abs(psi.mean(axis=0)).max()
+    if policy.second_moments:
+        sd, mean = psi.std(axis=0).max(), np.abs(psi.mean(axis=0)).max()
+    else:
+        low, middle, high = np.quantile(psi, [0.25, 0.5, 0.75], axis=0)
+        sd, mean = (high - low).max() / _IQR_OF_NORMAL, np.abs(middle).max()
     if sd > widest or mean > 4:
         return [
             f"the posterior is far from the Gaussian that whitening fitted to it (largest sd "
@@ -210,7 +235,13 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             "write the model non-centred, take tighter priors, or use NUTS"
         )
     mean, _ = temperatures(trial)
-    worst = float(mean[np.argmax(np.abs(mean - 1))])
+    worst = float(mean[np.argmax(np.abs(mean - 1))]) if mean.size else 1.0
+    if policy.second_moments and not abs(worst) < _ABSURD:
+        return (
+            "gradients are not finite, or of absurd size, at some of the chain's positions. The "
+            "draws cannot be trusted: leave out rows of the data that no parameter can explain, "
+            "take tighter priors, or use NUTS"
+        )
     if policy.second_moments and abs(worst - 1) > 0.1:
         return (
             f"the worst configurational temperature is {worst:.2f}, not 1: some sds are wrong by "

@@ -15,7 +15,7 @@ class Conditional:
     Parameters
     ----------
     surface : Surface
-        In all coordinates.
+        The potential in all coordinates.
     point : ndarray
         Where the others are held, shape (D,).
     free : ndarray of bool
@@ -29,11 +29,13 @@ class Conditional:
         self.dimension = int(free.sum())
         self.n_blocks = surface.n_blocks
         self.batch_size = surface.batch_size
+        self.sizes = surface.sizes
         self.precision = surface.precision
         self.unbounded = surface.unbounded[free]
+        self.circular = surface.circular[free]
 
     def whole(self, points: np.ndarray) -> np.ndarray:
-        """Return positions in all coordinates, shape (P, D), of those in the free ones."""
+        """Map positions in the free coordinates to all coordinates, shape (P, D)."""
         whole = np.repeat(self._point[None], len(points), axis=0)
         whole[:, self._free] = points
         return whole
@@ -49,7 +51,7 @@ class Conditional:
         return u, g[:, self._free]
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Of these ∇U alone."""
+        """Estimates of ∇U alone."""
         return self._surface.batch_gradient(self.whole(points), rows)[:, self._free]
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step, mean_hessian
 
 __all__ = ["newton"]
@@ -11,12 +12,13 @@ __all__ = ["newton"]
 _MOST_STEPS = 60
 _MOST_DAMPING = 1e12
 
-# The density of a hierarchical model can rise without end where a scale goes to 0, in ever
-# less volume: how much mass, as a logarithm, may be lost on the way, and for how many steps
+# Where a scale goes to 0 the density of a hierarchical model can rise without end, in ever less
+# volume. How much log mass the way down may lose, and for how many steps
 _LOST = 2.0
 _LOST_STEPS = 8
 
 
+@named_step("the search for a centre")
 def newton(
     surface: Surface,
     start: np.ndarray,
@@ -50,7 +52,7 @@ def newton(
     centre : ndarray
         Shape (d,).
     hessian : ndarray
-        There, shape (d, d).
+        The Hessian there, shape (d, d).
     collapses : bool
         Whether the way down went on from there, to less mass.
 
@@ -66,7 +68,7 @@ def newton(
     best, most, lost = (x, np.empty((d, d))), -np.inf, 0
     for k in range(most_steps + 1):
         for _ in range(3):
-            # Until the differences are of the size of the curvature that they find
+            # Repeated until the differences' step fits the curvature that they find
             hessian = mean_hessian(
                 lambda y, _: _mean_gradient(surface, y, rows), x[None], scale, step
             )
@@ -80,11 +82,7 @@ def newton(
             if settled or not first:
                 break
         first = False
-        if not np.all(np.isfinite(hessian)):
-            raise TuningError(
-                "the search for a centre met a non-finite curvature. Pass initvals= to pm.sample "
-                "near the posterior, or tighter priors"
-            )
+        _refuse_unusable(hessian)
         if k == most_steps:
             break
         w, v = np.linalg.eigh(hessian * np.outer(scale, scale))
@@ -112,6 +110,17 @@ def newton(
         if near if rough or rows is not None else (fell < 0.01 and decrement < 0.1 * d):
             break
     return (*best, True) if lost else (x, hessian, False)
+
+
+def _refuse_unusable(hessian: np.ndarray) -> None:
+    if not np.all(np.isfinite(hessian)):
+        raise TuningError(f"the search for a centre met a non-finite curvature. {NEARER}")
+    if not hessian.any():
+        raise TuningError(
+            "the search for a centre met a density without curvature in any direction: what "
+            "is sampled has no effect on the data there, or no proper prior. Give every "
+            f"variable a proper prior. {NEARER}"
+        )
 
 
 def _log_mass(hessian: np.ndarray, scale: np.ndarray, free: np.ndarray) -> float:

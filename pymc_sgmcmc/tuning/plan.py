@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from pymc_sgmcmc.gradients import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice, Plain
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.conditional import Conditional
-from pymc_sgmcmc.tuning.gradient_noise import GradientNoise, measured_noise
+from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.newton import newton
-from pymc_sgmcmc.tuning.policy import Policy
-from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise
+from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
-from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, upright
+from pymc_sgmcmc.tuning.whiten import (
+    bulk_of_full_data,
+    bulk_of_minibatches,
+    inverse_root,
+    measured_diagonal,
+    upright,
+)
 
-__all__ = ["Plan", "Wishes", "find_bulk", "make_plan"]
+__all__ = ["Plan", "find_bulk", "make_plan"]
 
 LARGEST_DENSE = 512
 
@@ -25,26 +35,8 @@ _LITTLE = 1.6
 
 _LARGEST_NEWTON = 128
 
-Estimator = Plain | ControlVariates | SVRG
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user set by hand; "auto" elsewhere.
-
-    Attributes
-    ----------
-    scale : str, ndarray or None
-        "auto", "dense", "diagonal", None, or a scale for each element of φ.
-    gradient : str or estimator
-        "auto" or an estimator.
-    batches : str or int
-        "auto" or K.
-    """
-
-    scale: str | np.ndarray | None = "auto"
-    gradient: str | Estimator = "auto"
-    batches: str | int = "auto"
+# Of L with rows of length 1: beyond it L cannot be inverted in double precision
+_LARGEST_CONDITION = 1e15
 
 
 @dataclass
@@ -73,7 +65,7 @@ class Plan:
 
     centre: np.ndarray
     root: np.ndarray | None
-    gradient: Estimator
+    gradient: GradientChoice
     batches: int
     variance: np.ndarray
     step_size: float
@@ -88,16 +80,18 @@ class Plan:
         return self.centre + moved
 
 
+@named_step("the choice of step size and batches")
 def make_plan(
     surface: Surface,
     centre: np.ndarray,
     root: np.ndarray,
     policy: Policy,
-    wishes: Wishes,
+    options: Options,
+    scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
     *,
-    without_replacement: bool = True,
+    scheme: BatchScheme = BATCH_SCHEMES["shuffled"],
     remembered: bool = False,
     compiled: int | None = None,
 ) -> Plan:
@@ -111,30 +105,33 @@ def make_plan(
         m and L of the bulk; of L the diagonal where that is all.
     policy : Policy
         Of the algorithm.
-    wishes : Wishes
+    options : Options
         Of the user.
+    scale : str, ndarray or None
+        The user's, as a scale for each element of φ where it is one.
     rng : numpy.random.Generator
         The chain's.
     report : callable
         Is told the name of each step.
-    without_replacement : bool
-        Whether the batches that are averaged share no rows.
+    scheme : BatchScheme
+        By which batches are drawn.
     remembered : bool
-        Whether gradients at an anchor cost nothing.
+        Whether gradients at an anchor are kept for blocks of the data, and cost nothing.
     compiled : int, optional
         K of an earlier plan of this chain, kept where another would be little better.
     """
     unit, bulk = 1.0, root
-    if wishes.scale is None:
+    if scale is None:
         # Coordinates stay as they are, and steps are those that the narrowest direction needs
         largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()
         unit, root = float(1 / largest), np.ones(len(centre))
-    elif isinstance(wishes.scale, np.ndarray):
-        root = wishes.scale
-    elif root.ndim == 2 and not policy.isotropic:
-        root = upright(root)
+    elif isinstance(scale, np.ndarray):
+        root = scale
+    elif not policy.isotropic:
+        root = upright(root) if root.ndim == 2 else measured_diagonal(surface, centre, root, rng)
+    _refuse_degenerate(root)
     d = len(centre)
-    gradient: Estimator = Plain()
+    gradient: GradientChoice = Plain()
     batches, variance = 1, np.zeros(d)
     if surface.batch_size:
         report("gradient noise")
@@ -142,24 +139,24 @@ def make_plan(
         if noise.rotation is not None:
             root = root @ noise.rotation
         gradient, batches, variance = _estimator(
-            wishes,
+            options,
             noise,
             policy,
             unit,
+            partial(_ratios, surface, scheme),
             surface.n_blocks,
-            without_replacement,
-            1 if remembered else 2,
+            remembered,
             compiled,
         )
     h = np.full(d, policy.step_size)
     if policy.widening is not None:
         h = np.minimum(h, policy.widening / np.maximum(variance * unit**2, 1e-300))
-    if not policy.adapted:
+    if not policy.per_coordinate:
         h = np.full(d, h.min())
     h = h * unit**policy.power
     return Plan(
         centre=centre,
-        root=None if wishes.scale is None else root,
+        root=None if scale is None else root,
         gradient=gradient,
         batches=batches,
         variance=variance,
@@ -220,7 +217,7 @@ def find_bulk(
         centre, _, collapses = newton(surface, start, rows)
         centre, start = rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
-        root = inverse_root(hessian)
+        root = inverse_root(hessian, surface.circular)
     else:
         centre, sd = _independent(surface, start, rescale, rng)
         if not dense:
@@ -230,7 +227,10 @@ def find_bulk(
     if batch_size:
         centre, root = bulk_of_minibatches(surface, centre, root, rng)
     else:
-        centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
+        try:
+            centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
+        except TuningError:
+            astray = True
         if astray:
             # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
             report("rough centre")
@@ -240,6 +240,19 @@ def find_bulk(
     if isinstance(scale, str) and scale == "diagonal":
         root = np.sqrt(np.sum(root**2, axis=1))
     return centre, root, collapses
+
+
+def _refuse_degenerate(root: np.ndarray) -> None:
+    """Raise where whitened coordinates would not be coordinates."""
+    widths = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+    sound = bool(np.all((widths > 0) & np.isfinite(widths)))
+    if sound and root.ndim == 2:
+        sound = bool(np.linalg.cond(root / widths[:, None]) < _LARGEST_CONDITION)
+    if not sound:
+        raise TuningError(
+            "the whitening found some direction without any width beside the others: a density "
+            f"that is unbounded there, or an improper one. {NEARER}"
+        )
 
 
 def _independent(
@@ -254,39 +267,64 @@ def _independent(
     return centre, np.abs(above - below) / 2
 
 
+def _ratios(
+    surface: Surface, scheme: BatchScheme, counts: np.ndarray, of_blocks: bool
+) -> np.ndarray:
+    """Return the variances of means of K batches over that of one, for each K of ``counts``.
+
+    Of several minibatches, those of the one for which they are largest.
+    """
+    sizes = [(surface.n_blocks, 1)] if of_blocks else surface.sizes
+    return np.array(
+        [max(scheme.variance_ratio(n, size, int(k)) for n, size in sizes) for k in counts]
+    )
+
+
+def _distance_to_anchor(refresh: int, rate: float) -> float:
+    """Return the mean squared distance to a past draw, that of a draw to the centre being 1.
+
+    Of a chain whose autocorrelation falls by ``rate`` with each update, over the updates until
+    the anchor is taken anew: 0 next to it, 2 once the chain has forgotten it.
+    """
+    kept = 1 - rate
+    return 2 * (1 - (1 - kept**refresh) / (refresh * rate))
+
+
 def _estimator(
-    wishes: Wishes,
+    options: Options,
     noise: GradientNoise,
     policy: Policy,
     unit: float,
+    ratios: Callable[[np.ndarray, bool], np.ndarray],
     n_blocks: int,
-    without_replacement: bool,
-    anchored_cost: int,
+    remembered: bool,
     compiled: int | None,
-) -> tuple[Estimator, int, np.ndarray]:
+) -> tuple[GradientChoice, int, np.ndarray]:
     """Return the estimator and the K for which an effective draw costs least.
 
-    At the same cost, the quieter one.
+    At the same cost, the quieter one. ``ratios`` of numbers K: the variance of the mean of K
+    batches over that of one, where batches are any rows or (True) blocks of the data.
     """
-    wish = wishes.gradient
-    # An anchor of SVRG is a draw itself: two independent distances in place of one
-    choices: list[tuple[Estimator, np.ndarray, int]] = []
+    wish = options.gradient
+    anchored_cost = 1 if remembered else 2
+    choices: list[tuple[GradientChoice, np.ndarray, int]] = []
     if wish == "auto" or isinstance(wish, Plain):
         choices.append((Plain(), noise.plain, 1))
     if wish == "auto" or isinstance(wish, ControlVariates):
         choices.append((ControlVariates(), noise.controlled, anchored_cost))
     if isinstance(wish, SVRG):
-        choices.append((wish, 2 * noise.controlled, anchored_cost))
+        away = _distance_to_anchor(wish.refresh, policy.step_size)
+        choices.append((wish, away * noise.controlled, anchored_cost))
     # Coarse, so that another centre and other chains mostly take the same compiled function
     counts = np.unique([*(c << k for k in range(30) for c in (2, 3) if c << k < n_blocks), 1])
     counts = np.union1d(counts, [max(1, n_blocks)])
-    if isinstance(wishes.batches, int):
-        counts = np.array([wishes.batches])
-    # K blocks without common rows are quieter than K independent ones, all of them exact
-    left = np.maximum(1 - counts / n_blocks, 0) / (1 - 1 / n_blocks) if n_blocks > 1 else 0.0
-    factor = (left if without_replacement else 1.0) / counts
-    best: tuple[tuple[float, float], Estimator, int, np.ndarray] | None = None
+    if isinstance(options.batches, int):
+        counts = np.array([options.batches])
+    of_blocks = ratios(counts, remembered)
+    of_rows = ratios(counts, False) if remembered else of_blocks
+    best: tuple[tuple[float, float], GradientChoice, int, np.ndarray] | None = None
     for estimator, variance, gradients in choices:
+        factor = of_rows if isinstance(estimator, Plain) else of_blocks
         largest = variance.max() * unit**2 * factor
         slowest = np.minimum(1.0, policy.noise / np.maximum(largest, 1e-300))
         # Noise above the bound costs time, where it lowers the step size, and accuracy

@@ -38,8 +38,9 @@ def jittered(
     at_start = potential(start[None])[0]
     if not np.isfinite(at_start):
         return None
+    highest = min(2 * abs(float(at_start)) + 1000, np.finfo(float).max)
     for k in range(_MOST_HALVINGS):
         moved = start + jitter * 2.0**-k
-        if potential(moved[None])[0] <= 2 * abs(at_start) + 1000:
+        if potential(moved[None])[0] <= highest:
             return moved
     return start

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.policy import Policy
+from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface, difference_step
 
 __all__ = ["largest_curvatures", "not_too_stiff"]
 
 _ROUNDS = 8
 
-# h λ, or h²λ where a step size is a length, that calls for a smaller step, what is then aimed
-# at, and the share of the positions at which λ is smaller
+# Largest h λ (h²λ where a step size is a length) that is let pass, the value that a smaller step
+# aims at, and the share of the positions at which it has to hold
 _LARGEST, _AIM, _SHARE = 1.0, 0.75, 0.9
 
 
@@ -30,7 +30,7 @@ def largest_curvatures(
     root : ndarray
         L, shape (d, d), or its diagonal, shape (d,).
     rng : numpy.random.Generator
-        For the directions to begin with.
+        Draws the directions to begin with.
 
     Returns
     -------
@@ -39,12 +39,12 @@ def largest_curvatures(
     """
     whole = np.diag(root) if root.ndim == 1 else root
     step = difference_step(surface)
-    at = surface.full(positions)[1] @ whole
     direction = rng.standard_normal(positions.shape)
     size = np.ones(len(positions))
-    for _ in range(_ROUNDS):
-        # Where there is no curvature at all it stays unknown
-        with np.errstate(all="ignore"):
+    # Where there is no curvature at all it stays unknown
+    with np.errstate(all="ignore"):
+        at = surface.full(positions)[1] @ whole
+        for _ in range(_ROUNDS):
             direction /= np.linalg.norm(direction, axis=1, keepdims=True)
             there = surface.full(positions + step * direction @ whole.T)[1] @ whole
             direction = (there - at) / step
@@ -55,8 +55,8 @@ def largest_curvatures(
 def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
     """Return the step size, lowered where the curvature is far above its mean of 1.
 
-    Splittings are exact on Gaussians and stable up to hλ = 2; where λ changes along the way,
-    as towards the neck of a hierarchy, the draws are wrong long before they diverge.
+    Splittings are exact on Gaussians and stable up to hλ = 2. Where λ changes along the way, as it
+    does towards the neck of a hierarchy, draws are wrong long before they diverge.
     """
     known = curvatures[np.isfinite(curvatures)]
     if not known.size:

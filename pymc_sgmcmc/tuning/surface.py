@@ -9,6 +9,9 @@ import numpy as np
 
 __all__ = ["Gradients", "Surface", "TuningError", "antithetic", "mean_hessian"]
 
+# Positions that a compiled potential evaluates in one call
+_IN_ONE_CALL = 64
+
 Gradients = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Maps positions (P, d) to potentials (P,) and gradients (P, d)."""
 
@@ -18,15 +21,19 @@ class TuningError(RuntimeError):
 
 
 class Surface(Protocol):
-    """The potential at flat positions φ, as :class:`~pymc_sgmcmc.potential.Potential`."""
+    """The potential at flat positions φ, as :class:`~pymc_sgmcmc.kernel.potential.Potential`."""
 
     dimension: int
     n_blocks: int
     batch_size: int
+    sizes: list[tuple[int, int]]
+    """Rows N and batch size B of each minibatch."""
     precision: float
     """Relative rounding error of the model's floats."""
     unbounded: np.ndarray
     """Which coordinates are those of variables without bounds, shape (d,)."""
+    circular: np.ndarray
+    """Which coordinates lie on a circle, shape (d,)."""
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data."""
@@ -35,7 +42,7 @@ class Surface(Protocol):
         """Unbiased estimates of U and ∇U from one batch for each position."""
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Of these ∇U alone, which may cost far less."""
+        """Estimates of ∇U alone, which may cost far less."""
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
         """Share of the full ∇U of one block of the data for each position."""
@@ -56,7 +63,7 @@ def difference_step(surface: Surface) -> float:
 
 
 def mean_hessian(
-    gradients: Callable[[np.ndarray, int], np.ndarray],
+    gradients: Callable[[np.ndarray, np.ndarray], np.ndarray],
     points: np.ndarray,
     scale: np.ndarray,
     step: float,
@@ -68,7 +75,8 @@ def mean_hessian(
     Parameters
     ----------
     gradients : callable
-        ``gradients(x, p)``: ∇U at positions x near ``points[p]``, as many as x.
+        ``gradients(x, p)``: ∇U at positions x, each of them near ``points[p]``; shapes (n, d)
+        and (n,).
     points : ndarray
         Shape (P, d).
     scale : ndarray
@@ -76,24 +84,29 @@ def mean_hessian(
     step : float
         Step of the differences in units of ``scale``.
     central : bool
-        Whether differences are central. Others cost half; their error, of first order in the
-        step and odd, cancels between positions that lie opposite each other.
+        Whether differences are central. One-sided ones cost half; their error is odd and of
+        first order in the step, so it cancels between opposite positions.
 
     Returns
     -------
     ndarray
-        Shape (d, d), symmetric; of the positions whose differences are all finite, and NaN
-        if there are none.
+        Shape (d, d), symmetric: the mean over the positions whose differences are all finite,
+        NaN if there are none.
     """
     d = len(scale)
     moves = np.diag(step * scale)
+    moves = np.concatenate([moves, -moves if central else np.zeros((1, d))])
+    together = max(1, _IN_ONE_CALL // len(moves))
     total, count = np.zeros((d, d)), 0
-    for p, x in enumerate(points):
-        g = gradients(np.concatenate([x + moves, x - moves if central else x[None]]), p)
-        hessian = (g[:d] - g[d:]) / ((1 + central) * step * scale)[:, None]
-        if np.all(np.isfinite(hessian)):
-            total += hessian
-            count += 1
+    for first in range(0, len(points), together):
+        some = points[first : first + together]
+        which = np.repeat(np.arange(first, first + len(some)), len(moves))
+        found = gradients((some[:, None] + moves).reshape(-1, d), which)
+        for g in found.reshape(len(some), len(moves), d):
+            hessian = (g[:d] - g[d:]) / ((1 + central) * step * scale)[:, None]
+            if np.all(np.isfinite(hessian)):
+                total += hessian
+                count += 1
     if not count:
         return np.full((d, d), np.nan)
     return (total + total.T) / (2 * count)

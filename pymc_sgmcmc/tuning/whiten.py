@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,
@@ -16,6 +17,7 @@ __all__ = [
     "bulk_of_full_data",
     "bulk_of_minibatches",
     "inverse_root",
+    "measured_diagonal",
     "refined",
     "rewhitened",
     "upright",
@@ -27,25 +29,36 @@ _MOST_PASSES = 30
 _MOST_MOVES = 3
 _MOST_WHITENINGS = 2
 
-# A centre off by more in some direction costs noise of control variates, in sds
+# How far off the centre may be, in sds: farther, control variates become noisier
 _NEAR = 0.3
 
-# Largest factor by which a length may still change, and for how many rounds; by how much it
-# changes where the rounds lead away from the bulk
+# Largest factor by which a length may still change in a settled round, the factor that says that
+# rounds lead away from the bulk, and how many settled rounds are enough
 _SETTLED, _ASTRAY = 1.5, 4.0
 _SETTLED_ROUNDS = 3
 
-# Rows times gradients for one mean Hessian; a gradient costs as much as some more rows
+# Rows times gradients for a mean Hessian, and for the last; the fixed cost of a gradient, in rows
 _WORK = 4e6
 _LAST_WORK = 5e7
 _ROWS_OF_OVERHEAD = 200
 
-# Places and their opposites at which one block is seen
+# Most places, each with its opposite, at which one block is seen
 _MOST_PAIRS = 4
 
+# Pairs and rounds for a diagonal whose errors a law that is not normal would keep
+_PAIRS_OF_DIAGONAL, _ROUNDS_OF_DIAGONAL = 8, 8
 
-def inverse_root(hessian: np.ndarray) -> np.ndarray:
-    """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude."""
+
+def inverse_root(hessian: np.ndarray, circular: np.ndarray | None = None) -> np.ndarray:
+    """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude.
+
+    Coordinates on a circle are not mixed with others, and none of their lengths is above one.
+    """
+    if circular is not None and circular.any():
+        lengths = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)[circular]), 1.0))
+        return _apart(circular, inverse_root(_of_line(hessian, circular)), lengths)
+    if not hessian.size:
+        return hessian
     d = np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
     w, v = np.linalg.eigh(hessian / np.outer(d, d))
     w = np.maximum(np.abs(w), _LEAST_EIGENVALUE * np.abs(w).max())
@@ -62,8 +75,13 @@ def upright(root: np.ndarray) -> np.ndarray:
     return found
 
 
-def refined(root: np.ndarray, hessian: np.ndarray) -> tuple[np.ndarray, float]:
+def refined(
+    root: np.ndarray, hessian: np.ndarray, circular: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
     """Return L with LL' = H⁻¹, no direction longer than twice its old length.
+
+    Coordinates on a circle are not mixed with others, and none of their lengths is above one:
+    where the density is nearly flat along the circle, its curvature says nothing of a width.
 
     Where the Hessian averaged over the old L is near zero or negative, that L reached too far
     for it to mean anything; all of it at once would reach farther still.
@@ -75,12 +93,21 @@ def refined(root: np.ndarray, hessian: np.ndarray) -> tuple[np.ndarray, float]:
     change : float
         Largest factor by which a direction's length changed.
     """
+    if circular is not None and circular.any():
+        old, h = np.diag(root)[circular], np.diag(hessian)[circular]
+        lengths = 1 / np.sqrt(np.maximum(h, np.maximum(0.25 / old**2, 1.0)))
+        line, change = refined(_of_line(root, circular), _of_line(hessian, circular))
+        change = max(change, float(np.max(np.maximum(lengths / old, old / lengths))))
+        return _apart(circular, line, lengths), change
+    if not root.size:
+        return root, 1.0
     w, v = np.linalg.eigh(root.T @ hessian @ root)
     lengths = 1 / np.sqrt(np.maximum(w, 0.25))
     change = float(np.max(np.maximum(lengths, 1 / lengths)))
     return (root @ v) * lengths, change
 
 
+@named_step("the whitening")
 def bulk_of_full_data(
     surface: Surface,
     centre: np.ndarray,
@@ -118,7 +145,7 @@ def bulk_of_full_data(
             root = root / 2
             changes.append(np.inf)
             continue
-        root, change = refined(root, found)
+        root, change = refined(root, found, surface.circular)
         changes.append(change)
         slope = np.clip(root.T @ _finite_mean(gradients), -3, 3)
         centre = centre - _STEP * root @ slope
@@ -129,6 +156,7 @@ def bulk_of_full_data(
     return centre, root, max(changes[-_SETTLED_ROUNDS:]) > _ASTRAY
 
 
+@named_step("the whitening")
 def bulk_of_minibatches(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -155,6 +183,7 @@ def bulk_of_minibatches(
     return centre, root
 
 
+@named_step("the whitening")
 def rewhitened(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -183,23 +212,20 @@ def _whiten(
             or [antithetic(rng, (blocks + 1) // 2, d)[:blocks]]
         )
 
-        def gradients(x: np.ndarray, p: int) -> np.ndarray:
+        def gradients(x: np.ndarray, p: np.ndarray) -> np.ndarray:
             # Shares of the blocks add up; mean_hessian averages
             return blocks * surface.block(x, p % blocks)
     else:
         rows = surface.draw_rows(rng, count)
         x = antithetic(rng, (count + 1) // 2, d)[:count]
 
-        def gradients(x: np.ndarray, p: int) -> np.ndarray:
-            return surface.batch_gradient(x, np.repeat(rows[p : p + 1], len(x), axis=0))
+        def gradients(x: np.ndarray, p: np.ndarray) -> np.ndarray:
+            return surface.batch_gradient(x, rows[p])
 
     hessian = mean_hessian(gradients, centre + x @ root.T, _sds(root), step, central=False)
     if not np.all(np.isfinite(hessian)):
-        raise TuningError(
-            "the whitening met non-finite gradients all around the centre. Pass "
-            "scale='diagonal' or scale=None, or tighter priors"
-        )
-    return refined(root, hessian)
+        raise TuningError(f"the whitening met non-finite gradients all around the centre. {NEARER}")
+    return refined(root, hessian, surface.circular)
 
 
 def _descend(
@@ -231,6 +257,45 @@ def _descend(
         move = -rate * root @ np.clip(slope, -10, 10)
         at = at + move
     return at, form
+
+
+def measured_diagonal(
+    surface: Surface, centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    r"""Return a diagonal L from curvatures at pairs x ± σe, each on a batch of its own.
+
+    The mean of :math:`(g_+ - g_-) e / 2\sigma` over that of :math:`e^2` estimates the curvature:
+    of independent normal coordinates it is exact, where the numerator alone is off by
+    :math:`\sqrt{2 / n}` after n pairs.
+    """
+    d = len(centre)
+    products, squares = np.zeros(d), np.zeros(d)
+    for _ in range(_ROUNDS_OF_DIAGONAL):
+        e = antithetic(rng, _PAIRS_OF_DIAGONAL, d)
+        rows = np.repeat(surface.draw_rows(rng, _PAIRS_OF_DIAGONAL), 2, axis=0)
+        g = surface.batch_gradient(centre + sd * e, rows)
+        e, change = e[::2], g[::2] - g[1::2]
+        finite = np.all(np.isfinite(change), axis=1)
+        products += np.sum(change[finite] * e[finite], axis=0)
+        squares += np.sum(e[finite] ** 2, axis=0)
+    ratio = products * sd / (2 * np.maximum(squares, np.finfo(float).tiny))
+    # Where the curvature is no positive number, or far from the fit's, the fit is all there is
+    usable = ~surface.circular & (ratio > 1 / _ASTRAY**2) & (ratio < _ASTRAY**2)
+    measured: np.ndarray = np.where(usable, sd / np.sqrt(np.where(usable, ratio, 1.0)), sd)
+    return measured
+
+
+def _of_line(matrix: np.ndarray, circular: np.ndarray) -> np.ndarray:
+    found: np.ndarray = matrix[np.ix_(~circular, ~circular)]
+    return found
+
+
+def _apart(circular: np.ndarray, line: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return L of its block on the line and of the lengths on circles."""
+    root = np.zeros((len(circular), len(circular)))
+    root[np.ix_(~circular, ~circular)] = line
+    root[circular, circular] = lengths
+    return root
 
 
 def _sds(root: np.ndarray) -> np.ndarray:

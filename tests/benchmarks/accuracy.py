@@ -3,9 +3,10 @@
 Run all with ``python tests/benchmarks/accuracy.py``, some with
 ``python tests/benchmarks/accuracy.py --models a9a arK --methods MSGNHT --seeds 1 2``. Every
 model is sampled in a fresh process by ``pm.sample(step=Method())`` with nothing else but a seed
-and two chains. ``--batch 50`` changes a large model's batch, ``--options '{"backend": "numba"}'``
-gives arguments to the method. ``--write FILE`` also writes a Markdown table, whose rows of other
-models and methods stay.
+and two chains; a mixed model by its own list of steps, in which ``--methods NUTS`` puts PyMC's in
+the place of ours, on all rows. ``--batch 50`` changes a large model's batch,
+``--options '{"backend": "numba"}'`` gives arguments to the method. ``--write FILE`` also writes a
+Markdown table, whose rows of other models and methods stay.
 
 Columns: the number of seeds; then the worst of them: the largest error of a mean in reference
 sds; the smallest and the largest ratio of an sd to the reference's; the share of parameters
@@ -31,7 +32,7 @@ import numpy as np
 
 from table import Table, digits
 
-MODELS = {**gallery.POSTERIORDB, **gallery.LARGE, **gallery.SMALL}
+MODELS = {**gallery.POSTERIORDB, **gallery.LARGE, **gallery.SMALL, **gallery.MIXED}
 COLUMNS = (
     "model", "method", "seeds", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
     "seconds", "tuning", "warned",
@@ -41,7 +42,12 @@ WORST: dict[str, Any] = {"sd min": min, "right": min, "ESS": min, "seeds": sum, 
 
 
 def measure(
-    name: str, method: str, seed: int, batch: int | None, options: dict[str, Any]
+    name: str,
+    method: str,
+    seed: int,
+    batch: int | None = None,
+    cores: int | None = None,
+    options: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Sample a model with no argument but a seed, and compare."""
     import arviz as az
@@ -49,15 +55,21 @@ def measure(
 
     import pymc_sgmcmc as sg
 
+    options = options or {}
     messages: list[str] = []
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("pymc").addHandler(handler)
-    with MODELS[name]() if batch is None else gallery.LARGE[name](batch):
+    mixed = gallery.MIXED.get(name)
+    cls = getattr(pm if method == "NUTS" else sg, method)
+    if mixed is not None and method == "NUTS":
+        model = mixed.all_rows()
+    else:
+        model = MODELS[name]() if batch is None else MODELS[name](batch)
+    with model:
         start = time.perf_counter()
-        result = pm.sample(
-            step=getattr(sg, method)(**options), chains=2, random_seed=seed, progressbar=False
-        )
+        step = cls(**options) if mixed is None else mixed.steps(model, cls, **options)
+        result = pm.sample(step=step, chains=2, cores=cores, random_seed=seed, progressbar=False)
         seconds = time.perf_counter() - start
     errors, ratios = [], []
     ess = np.inf
@@ -71,7 +83,10 @@ def measure(
     error, ratio = error[np.isfinite(error)], ratio[np.isfinite(ratio)]
     stats = result.sample_stats
     said = " ".join(messages)
-    updates = float((stats["thin"] * stats["batches"]).sum())
+    # Of several steps each array has a dimension of its own name for them; NUTS has neither
+    thin, batches = (
+        stats[key].values if key in stats else np.zeros(1) for key in ("thin", "batches")
+    )
     return {
         "seeds": 1,
         "mean err": float(error.max()),
@@ -79,10 +94,11 @@ def measure(
         "sd max": float(ratio.max()),
         "right": float(np.mean((error < 0.1) & (np.abs(ratio - 1) < 0.1))),
         "ESS": ess,
-        "thin": int(stats["thin"].max()),
-        "K": int(stats["batches"].max()),
+        "thin": int(thin.max()),
+        "K": int(batches.max()),
         # Of the draws and of tuning; those of the last burn-in are left out
-        "gradients": updates + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
+        "gradients": float((thin * batches).sum())
+        + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
         "seconds": seconds,
         "tuning": max(
             [float(t) for t in re.findall(r"Tuned in ([\d.]+)", said)],
@@ -106,16 +122,19 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=["CoRVSGLD", "MSGNHT"])
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--cores", type=int)
     parser.add_argument("--options", type=json.loads, default={})
     parser.add_argument("--write", type=Path)
     parser.add_argument("--one", nargs=3)
     arguments = parser.parse_args()
     if arguments.one:
         name, method, seed = arguments.one
-        print(json.dumps(measure(name, method, int(seed), arguments.batch, arguments.options)))
+        settings = arguments.batch, arguments.cores, arguments.options
+        print(json.dumps(measure(name, method, int(seed), *settings)))
         return
     same = ["--options", json.dumps(arguments.options)]
     same += [] if arguments.batch is None else ["--batch", str(arguments.batch)]
+    same += [] if arguments.cores is None else ["--cores", str(arguments.cores)]
     table = Table(COLUMNS, MODELS, arguments.write)
     print(" ".join(f"{c:>9}" for c in COLUMNS))
     for name in arguments.models:

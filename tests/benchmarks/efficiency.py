@@ -27,7 +27,7 @@ import numpy as np
 
 from table import Table, digits
 
-from pymc_sgmcmc.minibatch import evaluate, find_minibatches
+from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
 
 MODELS = {**gallery.POSTERIORDB, **gallery.LARGE}
 METHODS: dict[str, dict[str, Any]] = {"LM": {}, "Euler": {"integrator": "euler"}}

@@ -74,7 +74,7 @@ def package_updates(
     runner = step._runner
     # Whole calls, or the best round would only hand out what another one has made
     runner.settle()
-    call = runner.engine.draws_per_call(runner.adaptation, thin)
+    call = runner.engine.draws_per_call(runner.settings, thin)
     draws = -(-max(5, 4000 // max(batch_size, 50) * THIN // thin) // call) * call
     return lambda: bare_transition(step, draws), draws * thin
 
@@ -176,7 +176,7 @@ def bare_transition(step: Any, draws: int) -> None:
     """Call the compiled transition for ``draws`` draws, with the noise and batches it needs."""
     runner = step._runner
     for _ in range(draws):
-        runner.advance(1e-6, runner.adaptation.thin, [])
+        runner.advance(1e-6, runner.settings.thin, [])
 
 
 def large() -> None:

@@ -1,11 +1,13 @@
-"""Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, and ``reference(name)``.
+"""Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``MIXED``.
 
-Each of the three is a dict from a model's name to a function that returns the ``pm.Model``.
+Each is a dict from a model's name to a function that returns the ``pm.Model``; what is known is
+``reference(name)``. Those of ``MIXED`` also make their list of steps.
 """
 
 from .large import LARGE
+from .mixed import MIXED
 from .posteriordb import POSTERIORDB
 from .references import Reference, reference, sampling
 from .small import SMALL
 
-__all__ = ["LARGE", "POSTERIORDB", "SMALL", "Reference", "reference", "sampling"]
+__all__ = ["LARGE", "MIXED", "POSTERIORDB", "SMALL", "Reference", "reference", "sampling"]

@@ -96,3 +96,29 @@ def hierarchical_logistic(batch_size: int | None = 500) -> pm.Model:
         logit = mu + tau * z[gb] + xb @ beta
         pm.Bernoulli("y", logit_p=logit, observed=yb, total_size=total_size)
     return model
+
+
+@LARGE.add
+def multivariate_normal_rows(batch_size: int | None = 500) -> pm.Model:
+    """Mean and covariance of four columns, the correlations with an LKJ prior: 60,000 rows."""
+    rng = np.random.default_rng(0)
+    n, d = 60_000, 4
+    factor = np.tril(rng.normal(0, 0.5, (d, d)), -1) + np.diag([1, 0.8, 1.2, 0.5])
+    y = [1, 0, -1, 2] + rng.normal(size=(n, d)) @ factor.T
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5, shape=d)
+        sd = pm.Exponential.dist(1, size=d)
+        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=d, sd_dist=sd)
+        if batch_size is None:
+            # The likelihood by its sufficient statistics, for the sake of time
+            away = y.mean(axis=0) - mu
+            squares = pt.constant(np.cov(y, rowvar=False, ddof=0)) + pt.outer(away, away)
+            half = pt.linalg.solve_triangular(chol, squares, lower=True)
+            quadratic = pt.trace(pt.linalg.solve_triangular(chol, half.T, lower=True))
+            log_determinant = 2 * pt.sum(pt.log(pt.diag(chol)))
+            constant = d * np.log(2 * np.pi)
+            pm.Potential("y", -n / 2 * (constant + log_determinant + quadratic))
+        else:
+            yb = pm.Minibatch(y, batch_size=batch_size)
+            pm.MvNormal("y", mu, chol=chol, observed=yb, total_size=n)
+    return model

@@ -1,0 +1,55 @@
+"""What JAX needs of the process that samples. Imports JAX inside its functions only."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from collections.abc import Callable
+from typing import Any
+
+from pymc_sgmcmc.backends.row_block import RowBlock
+from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread
+
+__all__ = ["prepare", "refuse_inherited"]
+
+
+def prepare() -> None:
+    """Make JAX ready to compile transitions, without starting it."""
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    run_jax_in_calling_thread()
+    if jax_funcify.dispatch(RowBlock) is jax_funcify.dispatch(object):
+        jax_funcify.register(RowBlock)(_row_block)
+
+
+def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
+    from jax.lax import dynamic_slice_in_dim
+
+    def row_block(table: Any, offset: Any) -> Any:
+        return dynamic_slice_in_dim(table, offset, op.size)
+
+    return row_block
+
+
+def refuse_inherited(constructed_in: int) -> None:
+    """Raise where JAX was running before this process was forked: it would hang.
+
+    Parameters
+    ----------
+    constructed_in : int
+        Number of the process in which the step was constructed or unpickled.
+
+    Raises
+    ------
+    RuntimeError
+        With the cure.
+    """
+    if os.getpid() == constructed_in or "jax" not in sys.modules:
+        return
+    if jax_is_running():
+        raise RuntimeError(
+            "JAX was already running in the process that was forked to sample this chain, and "
+            "would hang here. Pass backend='jax' or mp_ctx='forkserver' to pm.sample, for which a "
+            "script needs the guard `if __name__ == '__main__':`, or pass cores=1."
+        )

@@ -1,0 +1,121 @@
+"""What is private to JAX, set for the whole process, or patched: here and nowhere else.
+
+Each function says why it is there. ``tests/backends/test_workarounds.py`` has a test for each
+that fails when it is no longer needed.
+"""
+
+from __future__ import annotations
+
+import gc
+
+from collections.abc import Generator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import numpy as np
+import pytensor
+
+__all__ = [
+    "LEFT_TO_XLA",
+    "NOT_INTERPRETED",
+    "constants_copied",
+    "interpreted",
+    "jax_is_running",
+    "repeatable",
+    "run_jax_in_calling_thread",
+    "uncollected",
+]
+
+# ----------------------------------------------------------------------------- JAX
+
+# Rewrites of loops that cost compile time and make JAX's loops no quicker. (scan_push_out_non_seq
+# does make them quicker and stays.)
+LEFT_TO_XLA = "scan_push_out_seq", "scan_push_out_dot1", "scan_push_out_add"
+
+
+def jax_is_running() -> bool:
+    """Whether JAX has started its threads in this process, after which it must not be forked.
+
+    Private: each public function that could tell starts them.
+    """
+    from jax._src import xla_bridge
+
+    running: bool = xla_bridge.backends_are_initialized()
+    return running
+
+
+def run_jax_in_calling_thread() -> None:
+    """Have JAX run CPU computations in the calling thread, in this process from now on.
+
+    Each call is waited for anyway, and handing it to another thread and back costs as much
+    as twenty updates of a small model. JAX reads the setting when it starts: a JAX that
+    somebody has started stays as it is.
+    """
+    import jax
+
+    if not jax_is_running():
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def constants_copied() -> Generator[None]:
+    """Give JAX a graph's constants by copying them.
+
+    PyTensor has JAX compile a program for every shape among them, which does no more.
+    """
+    import jax
+
+    from pytensor.link.jax.dispatch.basic import jax_typify
+
+    def copied(data: np.ndarray, **kwargs: Any) -> Any:
+        return jax.device_put(data) if data.ndim else data.item()
+
+    usual = jax_typify.dispatch(np.ndarray)
+    jax_typify.register(np.ndarray)(copied)
+    try:
+        yield
+    finally:
+        jax_typify.register(np.ndarray)(usual)
+
+
+# ----------------------------------------------------------------------------- PyTensor
+
+# Rewrites left out of functions that are interpreted: then no BLAS library is looked for. Fused
+# operations would run in Python element by element, and take 32 operands at most
+NOT_INTERPRETED = "BlasOpt", "fusion", "inplace"
+
+
+def repeatable() -> AbstractContextManager[Any]:
+    """Have numba keep to the order of operations, so that a seed gives the same bits again.
+
+    PyTensor allows numba to change it by default. Numba then makes another program of a function
+    that it compiles than of the same function from its cache.
+    """
+    return pytensor.config.change_flags(numba__fastmath=False)
+
+
+def interpreted() -> AbstractContextManager[Any]:
+    """Have PyMC interpret what it computes once, such as a model's initial point.
+
+    Its functions for that take no mode, and compile in the default one.
+    """
+    return pytensor.config.change_flags(mode="FAST_COMPILE", cxx="")
+
+
+# ----------------------------------------------------------------------------- Python
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Put off Python's search for cyclic garbage.
+
+    A compiler makes hundreds of thousands of objects that stay. The search is started by
+    their number, goes through those of all imported packages too, and finds next to nothing.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

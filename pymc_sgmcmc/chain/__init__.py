@@ -1,0 +1,1 @@
+"""A chain in one process."""

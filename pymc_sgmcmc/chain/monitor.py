@@ -1,0 +1,172 @@
+"""What is watched over the draws of a chain, and what it says at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pymc.stats.convergence import SamplerWarning, WarningType
+from scipy.special import stdtrit
+
+from pymc_sgmcmc.kernel.comparable import Comparable
+
+__all__ = ["Monitor", "final_warning"]
+
+# The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
+# of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
+_PARTS = 40
+_LEAST_OF_PART, _LEAST_PARTS = 10, 10
+_MOST_WATCHED = 1024
+# Relative error of a variance that nobody should miss
+_LARGEST_ERROR = 0.1
+
+
+@dataclass(eq=False)
+class Monitor(Comparable):
+    """Configurational temperatures and gradient noise, averaged over a chain.
+
+    In equilibrium the covariance of ψ_i and ∂_i U is 1 for every coordinate; gradient noise
+    does not bias it. R-hat sees nothing of a chain that samples a wider law.
+
+    Attributes
+    ----------
+    draws : int
+        Draws to come in all.
+    parts : int
+        Consecutive parts of which the errors are found, fewer where there are few draws.
+    seen : int
+        Draws so far.
+    counts : ndarray
+        Finite draws in each part.
+    sums : ndarray or None
+        Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (parts, 3, d), d at most 1024.
+    noise : float
+        Sum of the noise ratios.
+    """
+
+    draws: int
+    parts: int = _PARTS
+    seen: int = 0
+    counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    sums: np.ndarray | None = None
+    noise: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Take fewer parts of few draws."""
+        if not self.counts.size:
+            self.parts = int(np.clip(self.draws // _LEAST_OF_PART, _LEAST_PARTS, self.parts))
+            self.counts = np.zeros(self.parts, dtype=int)
+
+    def add(self, psi: Sequence[Any], gradient: Sequence[Any], noise_ratio: float) -> None:
+        """Count a draw."""
+        x, g = watched(psi), watched(gradient)
+        if self.sums is None:
+            self.sums = np.zeros((self.parts, 3, len(x)))
+        k = min(self.seen * self.parts // max(self.draws, 1), self.parts - 1)
+        self.seen += 1
+        if not (np.all(np.isfinite(g)) and np.isfinite(noise_ratio)):
+            return  # next to a rejected update
+        self.counts[k] += 1
+        part = self.sums[k]
+        part[0] += x * g
+        part[1] += x
+        part[2] += g
+        self.noise += noise_ratio
+
+    def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return each coordinate's temperature and its standard error."""
+        assert self.sums is not None
+        means = self.sums / self.counts[:, None, None]
+        # About the overall mean: far from the origin the parts' own means are noise
+        centre = means[:, 1].mean(axis=0)
+        parts = means[:, 0] - centre * means[:, 2]
+        return parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(self.parts)
+
+    def warnings(self, *, absorbed: bool = False) -> list[str]:
+        """Return what is off and what to do, in sentences.
+
+        Parameters
+        ----------
+        absorbed : bool
+            Whether the method's own variables take up gradient noise, so that a noise ratio is
+            no widening.
+        """
+        found: list[str] = []
+        if self.sums is None or self.seen < max(self.draws, _LEAST_OF_PART * _LEAST_PARTS):
+            return found
+        if self.counts.min() < 5:
+            return found
+        mean, error = self.temperatures()
+        if not mean.size:
+            # Nothing but circles: their coordinates have no temperature
+            mean, error = np.ones(1), np.zeros(1)
+        allowed = stdtrit(self.parts - 1, 1 - 0.005 / len(mean))
+        off = np.abs(mean - 1) > _LARGEST_ERROR + allowed * error
+        all_of_them = abs(mean.mean() - 1) > _LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
+        noise = self.noise / self.counts.sum()
+        if np.any(off) or all_of_them:
+            worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
+            shown = worst if np.any(off) else float(mean.mean())
+            found.append(
+                f"The configurational temperature is {shown:.2f} where it must be 1 (mean "
+                f"{mean.mean():.2f}): spreads are wrong by about as much as its root. R-hat does "
+                "not see it. " + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
+            )
+        elif noise > _LARGEST_ERROR and not absorbed:
+            found.append(
+                f"Gradient noise widens the variances by about {noise:.0%}. R-hat does not see "
+                "it. " + _LESS_NOISE
+            )
+        return found
+
+
+_LESS_NOISE = (
+    "Take a smaller step_size, a larger batch_size, gradient=sg.ControlVariates(), or MSGNHT."
+)
+_SMALLER_STEP = "Take a smaller step_size, or write the model non-centred."
+
+
+def final_warning(
+    of_tuning: Sequence[str],
+    monitor: Monitor | None,
+    rejected: int,
+    updates: int,
+    *,
+    absorbed: bool,
+) -> SamplerWarning | None:
+    """Return what a chain says at its end, None where nothing is off.
+
+    Parameters
+    ----------
+    of_tuning : list of str
+        What tuning found.
+    monitor : Monitor or None
+        None where the stationary law has no temperature.
+    rejected, updates : int
+        Updates that were not finite, and all of them.
+    absorbed : bool
+        As for :meth:`Monitor.warnings`.
+    """
+    texts = [f"While tuning, {text}." for text in of_tuning]
+    if rejected:
+        texts.append(
+            f"{rejected} updates ({rejected / updates:.2%}) were not finite and were rejected. "
+            "The draws are biased near where that happened: pass a smaller step_size."
+        )
+    if monitor is not None:
+        texts += monitor.warnings(absorbed=absorbed)
+    if not texts:
+        return None
+    kind = WarningType.DIVERGENCES if rejected else WarningType.BAD_PARAMS
+    return SamplerWarning(kind, " ".join(texts), "warn")
+
+
+def watched(parts: Sequence[Any]) -> np.ndarray:
+    """Return up to 1024 elements, evenly spread over the blocks."""
+    flats = [np.asarray(part).reshape(-1) for part in parts]
+    size = sum(flat.size for flat in flats)
+    stride = max(1, -(-size // _MOST_WATCHED))
+    return np.concatenate([flat[::stride] for flat in flats]).astype(float)

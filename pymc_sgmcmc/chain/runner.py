@@ -1,0 +1,308 @@
+"""What moves a chain in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytensor
+
+from pymc_sgmcmc.chain.state import ChainState
+from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.transition import Draws, updates_per_call
+from pymc_sgmcmc.schedules import Schedule, step_sizes
+
+__all__ = ["Draw", "Runner"]
+
+
+@dataclass
+class Draw:
+    """What some updates gave.
+
+    Attributes
+    ----------
+    values : list of ndarray
+        PyMC's value variables.
+    gradient : list of ndarray
+        An estimate of ∇U at the new position.
+    statistics : dict of float
+        Of the last update.
+    rejected, tamed : int
+        Updates that were not finite, and those in which a bound on moves acted.
+    weight : float
+        Sum of the step sizes.
+    """
+
+    values: list[Any]
+    gradient: list[Any]
+    statistics: dict[str, float]
+    rejected: int
+    tamed: int
+    weight: float
+
+
+@dataclass
+class _Ahead:
+    """Draws of one call, of which some were handed out.
+
+    Attributes
+    ----------
+    draws : Draws
+    step_size : float or callable
+        With which they were made.
+    updates : int
+        Of each.
+    count : int
+        How many there are.
+    weights, last_steps : list of float
+        Sum and last of the step sizes of each.
+    before : tuple
+        States of the generators of noise and batches, and batches left, before the first.
+    taken : int
+        How many were handed out.
+    """
+
+    draws: Draws
+    step_size: float | Schedule
+    updates: int
+    count: int
+    weights: list[float]
+    last_steps: list[float]
+    before: tuple[Any, Any, list[np.ndarray]]
+    taken: int = 0
+
+
+class Runner:
+    """Moves a chain: its state placed for the backend, and the compiled function.
+
+    Where a call of the compiled function costs more than its updates, one call makes several
+    draws, which :meth:`advance` hands out one after the other. ``settle`` forgets those to
+    come: what follows is the same, whatever was made with it.
+
+    Parameters
+    ----------
+    engine : Engine
+        The compiled model.
+    state : ChainState
+        Of a chain that has a position and settings; it is moved in place.
+
+    Attributes
+    ----------
+    gradients : int
+        Gradients of a batch that the updates took.
+    """
+
+    def __init__(self, engine: Engine, state: ChainState) -> None:
+        assert state.psi is not None and state.settings is not None
+        settings = state.settings
+        if settings.anchor_blocks and settings.row_order != state.row_order:
+            raise ValueError("An anchor's blocks are of another order of the rows.")
+        self.engine = engine
+        self.state = state
+        self.settings = settings
+        self.gradients = 0
+        self._transition = engine.transition(settings, state.psi, settings.each or settings.thin)
+        self._ahead: _Ahead | None = None
+        self._constant: tuple[tuple[float, int, int], Any] | None = None
+        self.restart(state.psi, state.extra)
+        self._tables = engine.tables(state.row_order)
+        self._data = engine.data()
+        if not state.origin:
+            state.origin = settings.origin(state.psi)
+        self.set_origin(state.origin)
+        self.set_anchor(
+            settings.anchor,
+            settings.anchor_gradient,
+            settings.anchor_blocks,
+            settings.anchor_others,
+        )
+
+    def restart(
+        self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]] | None = None
+    ) -> None:
+        """Go on from another position, with what the algorithm has at the start of a chain."""
+        self.settle()
+        if extra is None:
+            extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)
+        place = self._transition.place
+        self.state.psi = list(psi)
+        self.state.extra = {name: list(parts) for name, parts in extra.items()}
+        self._placed = place(psi), {name: place(parts) for name, parts in extra.items()}
+
+    def settle(self) -> None:
+        """Forget draws that were made ahead: the generators are those after the last draw."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is None or ahead.taken == ahead.count:
+            return
+        state = self.state
+        noise, batches, left = ahead.before
+        state.noise_rng.bit_generator.state, state.batch_rng.bit_generator.state = noise, batches
+        state.batches_left = list(left)
+        for _ in range(ahead.taken):
+            self._transition.noise.draw(state.noise_rng, ahead.updates)
+            self._draw_batches(ahead.updates)
+        assert state.psi is not None
+        self.restart(state.psi, state.extra)
+
+    def set_origin(self, origin: Sequence[np.ndarray]) -> None:
+        """Set the centre of the configurational temperature."""
+        self.settle()
+        self.state.origin = [np.array(x) for x in origin]
+        settings, largest = self.settings, self.settings.largest_gradient
+        bound = [] if largest is None else [np.array(largest, dtype=pytensor.config.floatX)]
+        self._before = self._transition.place(
+            [*self.state.origin, *settings.relative, *settings.variance, *bound]
+        )
+        self._before += self._transition.place(self.settings.whitening().arrays)
+
+    def set_anchor(
+        self,
+        phi: Sequence[np.ndarray],
+        gradient: Sequence[np.ndarray],
+        blocks: Sequence[np.ndarray],
+        others: Sequence[np.ndarray],
+    ) -> None:
+        """Set φ̄, ∇U(ψ̄), what the blocks of the data say of ∇U(φ̄), and the others' values there."""
+        self.settle()
+        settings = self.settings
+        settings.anchor, settings.anchor_gradient = list(phi), list(gradient)
+        settings.anchor_blocks, settings.anchor_others = list(blocks), list(others)
+        place = self._transition.place
+        known = [self._transition.of_groups(estimates) for estimates in blocks]
+        self._anchor = place([*(known or phi), *gradient, *([] if known else others)])
+        self._scales = place(self.state.scales)
+
+    def phi(self) -> list[np.ndarray]:
+        """Return the position in the coordinates φ."""
+        whitening = self.settings.whitening()
+        assert self.state.psi is not None
+        return whitening.to_phi([np.asarray(x) for x in self.state.psi], whitening.arrays)
+
+    def away(self) -> list[np.ndarray]:
+        """Return ψ about the origin."""
+        assert self.state.psi is not None
+        return [np.asarray(x) - o for x, o in zip(self.state.psi, self.state.origin, strict=True)]
+
+    def _refresh_anchor(self, others: Sequence[np.ndarray]) -> None:
+        """Take the chain's position as the anchor where it is time to."""
+        engine, state, settings = self.engine, self.state, self.settings
+        assert settings.refresh is not None
+        if state.updates < state.next_refresh:
+            return
+        state.next_refresh = state.updates + settings.refresh
+        phi = self.phi()
+        potential = engine.potential_at(state.row_order, state.scales, others)
+        gradient, blocks = gradient_at_anchor(
+            potential, settings.whitening(), phi, blocks=bool(settings.anchor_blocks)
+        )
+        self.gradients += potential.n_blocks
+        self.set_anchor(phi, gradient, blocks, others)
+
+    def advance(
+        self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
+    ) -> Draw:
+        """Make ``updates`` updates and measure at the end.
+
+        Parameters
+        ----------
+        step_size : float or callable
+            h, or a schedule of the numbers of the chain's updates.
+        updates : int
+            A multiple of the updates in a compiled draw.
+        others : list of ndarray
+            Values of the variables that are not sampled.
+        """
+        if self.settings.refresh is not None:
+            self._refresh_anchor(others)
+        each = self._transition.layout.updates
+        if self.engine.backend == "numba":
+            each = updates_per_call(updates, self.engine.dimension)
+        rejected, tamed, weight = 0, 0, 0.0
+        for _ in range(updates // each):
+            draw = self._next(step_size, each, others)
+            rejected += draw.rejected
+            tamed += draw.tamed
+            weight += draw.weight
+        return replace(draw, rejected=rejected, tamed=tamed, weight=weight)
+
+    def _next(
+        self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
+    ) -> Draw:
+        """Return the next compiled draw, made before or now."""
+        ahead = self._ahead
+        if ahead is not None and (ahead.step_size, ahead.updates) != (step_size, updates):
+            self.settle()
+            ahead = None
+        if ahead is None or ahead.taken == ahead.count:
+            ahead = self._ahead = self._make_ahead(step_size, updates, others)
+        k, found = ahead.taken, ahead.draws
+        ahead.taken += 1
+        self.state.updates += updates
+        self.state.psi = [x[k] for x in found.psi]
+        self.state.extra = {name: [x[k] for x in parts] for name, parts in found.extra.items()}
+        measured = found.statistics[k]
+        statistics = dict(zip(self._transition.statistic_names, measured, strict=True))
+        statistics["step_size"] = ahead.last_steps[k]
+        return Draw(
+            values=[x[k] for x in found.values],
+            gradient=[x[k] for x in found.gradient],
+            statistics=statistics,
+            rejected=int(measured[-1]),
+            tamed=int(measured[-2]),
+            weight=ahead.weights[k],
+        )
+
+    def _make_ahead(
+        self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
+    ) -> _Ahead:
+        transition, engine, settings = self._transition, self.engine, self.settings
+        count = transition.layout.draws
+        if engine.backend == "numba" and count > 1:
+            count = engine.draws_per_call(settings, updates)
+        twice = bool(settings.anchor) and not settings.anchor_blocks
+        self.gradients += count * updates * settings.batches * (2 if twice else 1)
+        state = self.state
+        before = (
+            state.noise_rng.bit_generator.state,
+            state.batch_rng.bit_generator.state,
+            list(state.batches_left),
+        )
+        noise = transition.noise.draw(state.noise_rng, updates, count)
+        rows = [self._draw_batches(updates) for _ in range(count)]
+        drawn = [np.stack(of_one) for of_one in zip(*rows, strict=True)]
+        h, weights, last_steps = self._step_sizes(step_size, count, updates)
+        sets = transition.row_sets
+        psi, extra, draws = transition(
+            *self._placed,
+            h,
+            [x[:, transition.fresh + k :: sets] for k in range(sets) for x in drawn],
+            [x[:, : transition.fresh] for x in drawn],
+            noise,
+            [*self._before, *self._anchor, *self._scales, *others, *self._data, *self._tables],
+        )
+        self._placed = psi, extra
+        return _Ahead(draws, step_size, updates, count, weights, last_steps, before)
+
+    def _draw_batches(self, updates: int) -> list[np.ndarray]:
+        """Draw what one draw takes for its batches."""
+        state = self.state
+        return self.engine.draw_batches(
+            state.batch_rng, self._transition, updates, state.batches_left
+        )
+
+    def _step_sizes(
+        self, step_size: float | Schedule, draws: int, updates: int
+    ) -> tuple[Any, list[float], list[float]]:
+        """Step sizes of a call, placed, with their sum and the last of them for each draw."""
+        if not callable(step_size):
+            key = step_size, draws, updates
+            if self._constant is None or self._constant[0] != key:
+                h = np.full((draws, updates), step_size, dtype=pytensor.config.floatX)
+                self._constant = key, self._transition.place([h])[0]
+            return self._constant[1], [step_size * updates] * draws, [step_size] * draws
+        numbers = np.arange(self.state.updates, self.state.updates + draws * updates)
+        h = step_sizes(step_size, numbers).reshape(draws, updates).astype(pytensor.config.floatX)
+        return self._transition.place([h])[0], h.sum(axis=1).tolist(), h[:, -1].tolist()

@@ -1,0 +1,60 @@
+"""Checks of arguments: an error names the argument, what is wrong with it and what to pass."""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+__all__ = ["one_of", "positive", "positive_int", "positive_int_or_auto", "within"]
+
+
+def positive(name: str, value: Any, usual: float) -> float:
+    """Check for a positive, finite number."""
+    if not _is_number(value) or not math.isfinite(value) or value <= 0:
+        raise ValueError(
+            f"{name} must be a positive, finite number such as {usual}, got {value!r}."
+        )
+    return float(value)
+
+
+def within(name: str, value: Any, above: float, most: float, usual: float) -> float:
+    """Check for a number in the half-open interval from ``above`` to ``most``."""
+    if not _is_number(value) or not above < value <= most:
+        raise ValueError(
+            f"{name} must lie in {above} < {name} <= {most}, such as {usual}, got {value!r}."
+        )
+    return float(value)
+
+
+def positive_int(name: str, value: Any, usual: int) -> int:
+    """Check for an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(
+            f"{name} must be an integer of at least 1, such as {usual}, got {value!r}."
+        )
+    return int(value)
+
+
+def positive_int_or_auto(name: str, value: Any, usual: int) -> int | None:
+    """Check for "auto", returned as None, or an integer of at least 1."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    if isinstance(value, str):
+        raise ValueError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}.")
+    return positive_int(name, value, usual)
+
+
+def one_of(name: str, value: Any, choices: Collection[str]) -> str:
+    """Check for one of a few words."""
+    if not isinstance(value, str) or value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {listed}, got {value!r}.")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)

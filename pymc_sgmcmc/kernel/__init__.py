@@ -1,0 +1,1 @@
+"""Many updates as one compiled function."""

@@ -1,0 +1,310 @@
+"""A model, read and compiled for one backend, whatever shall be done with it."""
+
+from __future__ import annotations
+
+import logging
+
+from collections.abc import Callable, Mapping, Sequence
+from textwrap import shorten
+from typing import Any
+
+import numpy as np
+import pymc as pm
+
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.backends.compiling import INTERPRETER, uncollected
+from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
+from pymc_sgmcmc.kernel.noise import FILL
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.coordinates import at_scales, coordinates_at
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
+from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
+from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
+
+__all__ = ["CompiledModel"]
+
+_log = logging.getLogger("pymc.sgmcmc")
+
+# Most numbers that are kept of an anchor: they are stored and sent with a chain's state
+_LARGEST_MEMORY = 2**20
+
+# Exceptions that a backend raises at the first call of a graph that it cannot trace
+_UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
+
+
+class CompiledModel:
+    """The posterior of a model, its data as a backend reads them, and its potential.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    values : list of TensorVariable
+        The value variables to sample.
+    options : Options
+        The user's choices.
+    point : dict
+        A point of the model, for shapes.
+    """
+
+    @uncollected()
+    def __init__(
+        self,
+        model: Model,
+        values: list[TensorVariable],
+        options: Options,
+        point: Mapping[str, np.ndarray],
+    ) -> None:
+        self.model = model
+        self.values = values
+        self.options = options
+        self.scheme = BATCH_SCHEMES[options.batch]
+        self.backend = "numba" if options.backend == "numba" else "jax"
+        self._read = _shared_arrays(model)
+        coordinates, phi, _ = coordinates_at(model, values, options.transforms, point)
+        self.posterior = Posterior(model, coordinates, options.temperature)
+        self.dimension = sum(x.size for x in phi)
+        self._potential: Potential | None = None
+        self._laid_out: tuple[Any, list[Any]] | None = None
+        self._data: tuple[str, list[Any]] | None = None
+        self._worst_rows: tuple[str, Callable[..., Any]] | None = None
+
+    def is_stale(self) -> bool:
+        """Whether the model's data were set anew since they were read."""
+        now = _shared_arrays(self.model)
+        return len(now) != len(self._read) or any(
+            a is not b for a, b in zip(now, self._read, strict=True)
+        )
+
+    def express(self, point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return φ at a point of PyMC, and the scales that belong to it."""
+        _, phi, scales = coordinates_at(self.model, self.values, self.options.transforms, point)
+        return phi, scales
+
+    def expressed(
+        self, point: Mapping[str, np.ndarray], scales: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return φ at a point of PyMC, in coordinates of these scales."""
+        phi, own = self.express(point)
+        return at_scales(self.posterior.coordinates, own, scales, phi)
+
+    # ------------------------------------------------------------------ compiled functions
+
+    @property
+    def remembers_blocks(self) -> bool:
+        """Whether the gradients at an anchor of all blocks of the data can be kept."""
+        if not self.scheme.contiguous or len(self.posterior.minibatches) != 1:
+            return False
+        return self.potential().n_blocks * self.dimension <= _LARGEST_MEMORY
+
+    def potential(self) -> Potential:
+        """Return the compiled potential of the full data and of batches.
+
+        Raises
+        ------
+        NoRowsError
+            If the model has a term of which only the gradient is known.
+        """
+        if not self.posterior.has_value:
+            raise NoRowsError(
+                "The model has a GradientPotential, so that its log density is not known. "
+                "Diagnostics that need it, tuning and anchors of gradients are not to be had: pass "
+                "step_size=, and gradient='plain'."
+            )
+        if self._potential is None:
+            self._potential = Potential(self.posterior, self.backend, self.options.compile_kwargs)
+        return self._potential
+
+    def potential_at(
+        self,
+        row_order: int,
+        scales: Sequence[np.ndarray],
+        others: Sequence[np.ndarray],
+    ) -> Potential:
+        """Return the compiled potential for rows in this order and values of what is fixed."""
+        return self.potential().at(self.fixed(row_order, scales, others))
+
+    def fixed(
+        self, row_order: int, scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> list[Any]:
+        """Return what a potential reads beside positions and batches, placed."""
+        variable = self.place([np.asarray(x) for x in [*scales, *others]])
+        return [*variable, *self.data(), *self.tables(row_order, "shuffled")]
+
+    @uncollected()
+    def attempt(self, first_use: Callable[[], Any]) -> Any:
+        """Compile and call; where the choice is ours, numba serves what JAX cannot run.
+
+        Raises
+        ------
+        NotImplementedError
+            If the backend lacks an operation of the model, or if the model has a term that
+            neither of the two can take apart into rows.
+        """
+        try:
+            return first_use()
+        except NoRowsError:
+            raise
+        except _UNTRACEABLE as error:
+            reason = _reason(error)
+            if self.backend == "jax" and self.options.backend == "auto":
+                _log.info("JAX cannot run this model (%s): compiling with numba instead.", reason)
+                self.backend, self._potential = "numba", None
+                return first_use()
+            if self.backend == "numba" and not isinstance(
+                error, NotImplementedError | AttributeError
+            ):
+                raise
+            other = "numba" if self.backend == "jax" else "jax"
+            what = (
+                f"The model has an operation that the {self.backend} backend lacks"
+                if isinstance(error, NotImplementedError | AttributeError)
+                else "JAX cannot run this model"
+            )
+            raise NotImplementedError(
+                f"{what}: {reason.rstrip('.')}. Pass backend='{other}'."
+            ) from error
+
+    # ------------------------------------------------------------------ what they read
+
+    def scale_arrays(
+        self, scale: Mapping[str, np.ndarray], phi: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return the user's scale for every variable, 1 for those not named."""
+        arrays = []
+        for coordinate, x in zip(self.posterior.coordinates, phi, strict=True):
+            given = scale.get(coordinate.name, np.ones(()))
+            try:
+                arrays.append(np.array(np.broadcast_to(given, x.shape), dtype=x.dtype))
+            except ValueError:
+                raise ValueError(
+                    f"scale['{coordinate.name}'] has shape {given.shape}, but the unconstrained "
+                    f"coordinates of '{coordinate.name}' have shape {x.shape}. Pass an array of "
+                    "that shape, or one number."
+                ) from None
+        return arrays
+
+    def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """Put arrays where the backend reads them without a copy at every call."""
+        return place(arrays, self.backend)
+
+    def data(self) -> list[Any]:
+        """Return what was lifted out of the model's graph, placed once."""
+        if self._data is None or self._data[0] != self.backend:
+            self._data = self.backend, self.place(list(self.posterior.data.values()))
+        return self._data[1]
+
+    def tables(self, row_order: int, scheme: str | None = None) -> list[Any]:
+        """Return the rows as a batch scheme lays them out, placed.
+
+        What was laid out last is kept: tuning and sampling read the same copy of the data.
+        """
+        used = BATCH_SCHEMES[scheme] if scheme else self.scheme
+        key = self.backend, row_order, used.contiguous
+        if self._laid_out is None or self._laid_out[0] != key:
+            self._laid_out = None
+            self._laid_out = key, self._lay_out(row_order, used.arrange)
+        return self._laid_out[1]
+
+    def _lay_out(self, row_order: int, arrange: Callable[..., np.ndarray]) -> list[Any]:
+        return self.place([
+            arrange(
+                array,
+                np.random.default_rng([row_order, i]),
+                max(batch.batch_size, LARGEST_JOINED),
+            )
+            for i, (batch, arrays) in enumerate(
+                zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
+            )
+            for array in arrays
+        ])  # fmt: skip
+
+    # ------------------------------------------------------------------ errors
+
+    def why_not_finite(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> str:
+        """Return a message that names what is not finite at a start."""
+        terms, gradients = self._not_finite(phi, scales, others)
+        bad = [f"the log density of '{name}' is {value}" for name, value in terms.items()]
+        bad += [f"the gradient for '{name}' is not finite" for name in gradients]
+        what = "; ".join(bad) or "the log density of some rows is not finite"
+        cure = faults_of_data(self.model, terms or self.posterior.terms) or (
+            "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
+        )
+        return f"The chain cannot start: {what}. {cure}"
+
+    def _not_finite(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> tuple[dict[str, float], list[str]]:
+        """Return terms of the density, and variables whose gradient, is not finite."""
+        terms = self.posterior.terms
+        point = [*phi, *scales, *others]
+        values = self._at_worst_rows(list(terms.values()))(*point)
+        gradients = self._at_worst_rows(self.posterior.gradient)(*point)
+        return (
+            {
+                name: float(value)
+                for name, value in zip(terms, values, strict=True)
+                if not np.isfinite(value)
+            },
+            [
+                c.name
+                for c, g in zip(self.posterior.coordinates, gradients, strict=True)
+                if not np.all(np.isfinite(g))
+            ],
+        )
+
+    def at_worst_rows(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> tuple[float, np.ndarray]:
+        """Return U and ∇U, flat, from B rows of each minibatch: non-finite ones before others."""
+        if self._worst_rows is None or self._worst_rows[0] != self.backend:
+            posterior = self.posterior
+            graphs = [-posterior.log_density, *posterior.gradient]
+            self._worst_rows = self.backend, self._at_worst_rows(graphs)
+        potential, *gradient = self._worst_rows[1](*phi, *scales, *others)
+        return float(potential), Potential.join(gradient)
+
+    def _at_worst_rows(self, outputs: list[TensorVariable]) -> Callable[..., Any]:
+        posterior = self.posterior
+        rows: dict[Any, np.ndarray] = {}
+        for group, arrays, batch in zip(
+            posterior.rows, posterior.arrays, posterior.minibatches, strict=True
+        ):
+            # Rows with a number that is not finite, filled up with the first of the others
+            first = np.argsort(~bad_rows(arrays), kind="stable")[: batch.batch_size]
+            rows.update((row, array[first]) for row, array in zip(group, arrays, strict=True))
+        rng = np.random.default_rng(0)
+        noise: dict[Any, np.ndarray] = {
+            x: FILL[kind](rng, np.empty(x.type.shape, dtype=x.dtype))
+            for x, kind in posterior.noise.items()
+        }
+        data: dict[Any, np.ndarray] = {**posterior.data, **rows, **noise}
+        inputs = [*posterior.phi, *posterior.scales, *posterior.others]
+        mode = "JAX" if self.backend == "jax" else INTERPRETER
+        function = pm.compile([*inputs, *data], outputs, mode=mode, on_unused_input="ignore")
+        return lambda *arguments: function(*arguments, *data.values())
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of a backend's message, which can hold a whole graph."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return shorten(lines[0], 300)
+
+
+def _shared_arrays(model: Model) -> list[np.ndarray]:
+    """Return the arrays of every pm.Data and shared variable in the model."""
+    graphs = [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials]
+    return [
+        source.get_value(borrow=True)
+        for source in graph_inputs(graphs)
+        if isinstance(source, SharedVariable) and isinstance(source.type, TensorType)
+    ]

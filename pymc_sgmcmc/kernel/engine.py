@@ -1,0 +1,171 @@
+"""One model, one sampler, compiled: what all chains of a process share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from pymc.model import Model
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.joined import blocks_to_join
+from pymc_sgmcmc.kernel.layout import Layout
+from pymc_sgmcmc.kernel.noise import FILL
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.sampler import Sampler
+from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.kernel.transition import Transition, updates_per_call
+from pymc_sgmcmc.model.posterior import Posterior
+
+__all__ = ["Engine"]
+
+# Draws in one compiled call, elements of data and position that it works through, for calls of
+# up to a twentieth of a second, and of position alone, for which it takes noise
+_MOST_DRAWS = 16
+_LARGEST_CALL = 2**24
+_LARGEST_NOISE = 2**22
+
+
+class Engine(CompiledModel):
+    """A compiled model with the updates of an algorithm.
+
+    Parameters
+    ----------
+    model, values, options, point
+        As of the compiled model.
+    sampler : Sampler
+        The algorithm.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        values: list[TensorVariable],
+        sampler: Sampler,
+        options: Options,
+        point: Mapping[str, np.ndarray],
+    ) -> None:
+        super().__init__(model, values, options, point)
+        self.sampler = sampler
+        self._transitions: dict[Layout, Transition] = {}
+        self._of_joined: dict[int, Posterior | None] = {}
+
+    def transition(self, settings: Settings, psi: Sequence[np.ndarray], thin: int) -> Transition:
+        """Return the compiled updates for settings of this kind."""
+        updates = updates_per_call(thin, self.dimension)
+        draws = self.draws_per_call(settings, updates) if updates == thin else 1
+        posterior, joined = self._joined(settings)
+        whitening = settings.whitening()
+        layout = Layout(
+            backend=self.backend,
+            whitening=type(whitening),
+            contiguous=self.scheme.contiguous,
+            anchored=bool(settings.anchor),
+            known_blocks=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,
+            batches=settings.batches,
+            joined=joined,
+            per_coordinate=bool(settings.relative),
+            compensated=bool(settings.variance),
+            bounded=settings.largest_gradient is not None,
+            updates=updates,
+            draws=draws,
+        )
+        key = layout.key()
+        if key not in self._transitions:
+            self._transitions[key] = Transition(
+                posterior,
+                self.sampler,
+                whitening,
+                layout,
+                position=psi,
+                extra=self.sampler.initial_extra(list(psi), np.random.default_rng(0)),
+                compile_kwargs=self.options.compile_kwargs,
+            )
+        return self._transitions[key]
+
+    def _joined(self, settings: Settings) -> tuple[Posterior, int]:
+        """Return the posterior of as many blocks in one as serve, and their number."""
+        if not settings.anchor_blocks:
+            return self.posterior, 1
+        [batch] = self.posterior.minibatches
+        blocks = len(settings.anchor_blocks[0])
+        count = blocks_to_join(settings.batches, blocks, batch.batch_size)
+        if count not in self._of_joined:
+            self._of_joined[count] = self.posterior.joined(count) if count > 1 else self.posterior
+        posterior = self._of_joined[count]
+        return (self.posterior, 1) if posterior is None else (posterior, count)
+
+    def draws_per_call(self, settings: Settings, updates: int) -> int:
+        """How many draws a call makes, so that it costs little and does not take long.
+
+        One where they depend on what happens between draws: on variables that other step
+        methods move, or on an anchor that is taken anew.
+        """
+        posterior = self.posterior
+        if posterior.others or settings.refresh is not None:
+            return 1
+        rows = sum(
+            batch.batch_size * (array.size // len(array))
+            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+            for array in arrays
+        )
+        whole = sum(np.size(array) for array in posterior.data.values())
+        twice = settings.anchor and not settings.anchor_blocks
+        gradients = settings.batches * (2 if twice else 1)
+        elements = self.dimension + gradients * (rows + whole)
+        fit = min(
+            _LARGEST_CALL // max(updates * elements, 1),
+            _LARGEST_NOISE // (updates * self.dimension),
+        )
+        return int(np.clip(fit, 1, _MOST_DRAWS))
+
+    def draw_batches(
+        self,
+        rng: np.random.Generator,
+        transition: Transition,
+        updates: int,
+        left: list[np.ndarray],
+    ) -> list[np.ndarray]:
+        """Draw what a call takes for its batches.
+
+        For each minibatch the rows, then the random numbers of the likelihood itself; first the
+        batches for what is measured, then those of the updates, one set after another.
+
+        Parameters
+        ----------
+        rng : numpy.random.Generator
+            The chain's.
+        transition : Transition
+            Which takes them.
+        updates : int
+            Of one draw.
+        left : list of ndarray
+            For each minibatch what the batch scheme has planned; it is brought up to date.
+        """
+        layout, scheme, sets = transition.layout, self.scheme, transition.row_sets
+        averaged, fresh = layout.averaged, transition.fresh
+        sizes = [
+            (len(arrays[0]), batch.batch_size)
+            for batch, arrays in zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
+        ]
+        if layout.groups:
+            # As batches of one row of a table of blocks
+            sizes = [(layout.groups, 1)]
+        if len(left) != len(sizes):
+            left[:] = [np.zeros(0, dtype=np.int32) for _ in sizes]
+        found = []
+        for k, (rows, size) in enumerate(sizes):
+            measured = scheme.draw(rng, rows, size, fresh, averaged)
+            followed, left[k] = scheme.follow(rng, rows, size, updates, averaged, left[k])
+            if sets > 1:
+                others = [scheme.draw(rng, rows, size, updates, averaged) for _ in range(sets - 1)]
+                followed = np.stack([followed, *others], axis=1)
+                followed = followed.reshape(updates * sets, *followed.shape[2:])
+            found.append(np.concatenate([measured, followed]))
+        several = [averaged] * (averaged > 1)
+        for x, kind in self.posterior.noise.items():
+            shape = fresh + updates * sets, *several, *x.type.shape
+            found.append(FILL[kind](rng, np.empty(shape, dtype=x.dtype)))
+        return found

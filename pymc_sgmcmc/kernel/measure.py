@@ -1,0 +1,107 @@
+"""What is measured of a draw, in symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.estimators import Estimator
+from pymc_sgmcmc.kernel.sampler import Sampler
+from pymc_sgmcmc.kernel.update import State, Update
+from pymc_sgmcmc.kernel.whitening import Whitening
+from pymc_sgmcmc.model.posterior import Posterior
+
+__all__ = ["measured", "wrapped"]
+
+
+def measured(
+    sampler: Sampler,
+    estimator: Estimator,
+    update: Update,
+    state: State,
+    at: list[TensorVariable],
+    rows: list[list[TensorVariable]],
+) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
+    """Return graphs of PyMC's values at a state, and of a gradient and statistics there.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        The algorithm.
+    estimator : Estimator
+        Estimates ∇U.
+    update : Update
+        The update whose state this is.
+    state : State
+        The symbols of that state.
+    at : list of TensorVariable
+        The state.
+    rows : list of list of TensorVariable
+        Two fresh batches. Half the squared difference of two estimates at one place is the
+        variance of the noise, whatever the sampler.
+    """
+    posterior, psi = estimator.posterior, at[: len(state.psi)]
+    first, second = ([pair[k] for pair in rows] for k in (0, 1))
+    *values, log_density = estimator.at([*posterior.values, estimator.log_density], psi, first)
+    gradient = estimator(psi, first)
+    away = Blocks(psi) - Blocks(state.origin)
+    statistics = {
+        "batch_logp": log_density,
+        "grad_norm": pt.sqrt(gradient.map(pt.sqr).sum()),
+        "config_temperature": _mean_of_line(posterior, away * gradient),
+        "noise_ratio": pt.constant(0.0),
+        **sampler.statistics(state.extra(at)),
+    }
+    if rows:
+        h, known = update.steps()
+        variance = (gradient - estimator(psi, second)).map(lambda x: x**2 / 2)
+        statistics["noise_ratio"] = sampler.widening(h, variance, known).mean()
+    return posterior.wrapped(values), gradient, statistics
+
+
+def wrapped(
+    posterior: Posterior,
+    whitening: Whitening,
+    psi: list[TensorVariable],
+    origin: list[TensorVariable],
+) -> list[TensorVariable]:
+    """Return ψ with circular coordinates brought back to the period about the origin.
+
+    No whitening mixes them with others, so that one turn is a move of their own ψ alone.
+    """
+    found = []
+    scales = whitening.diagonal(psi, whitening.symbols)
+    masks = _shaped(posterior.circular, psi)
+    for x, o, scale, circular in zip(psi, origin, scales, masks, strict=True):
+        if not circular.any():
+            found.append(x)
+            continue
+        turn = 2 * np.pi / scale
+        moved = (x - turn * pt.round((x - o) / turn)).astype(x.dtype)
+        found.append(moved if circular.all() else pt.switch(circular, moved, x))
+    return found
+
+
+def _mean_of_line(posterior: Posterior, products: Blocks) -> TensorVariable:
+    """Mean over coordinates, those on a circle left out: they have no such law."""
+    if not posterior.circular.any():
+        return products.mean()
+    masks = _shaped(posterior.circular, list(products))
+    on_line = [
+        part.reshape((-1,))[np.flatnonzero(~circular)]
+        for part, circular in zip(products, masks, strict=True)
+        if not circular.all()
+    ]
+    return Blocks(on_line).mean() if on_line else pt.constant(1.0)
+
+
+def _shaped(flat: np.ndarray, parts: Sequence[TensorVariable]) -> list[np.ndarray]:
+    """Give what all elements have in turn the shapes of blocks."""
+    shapes = [part.type.shape for part in parts]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
+    return [x.reshape(shape) for x, shape in zip(np.split(flat, ends), shapes, strict=True)]

@@ -1,0 +1,65 @@
+"""What the user asked of a step method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pymc.logprob.transforms import Transform
+
+from pymc_sgmcmc.kernel.estimators import GradientChoice, Plain
+from pymc_sgmcmc.schedules import Schedule
+
+__all__ = ["Options"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The checked arguments of a step method; "auto", or None, where tuning shall choose.
+
+    Attributes
+    ----------
+    step_size : callable or None
+        The user's schedule.
+    thin : int or None
+        Updates for each draw.
+    scale : str, dict or None
+        "auto", "dense", "diagonal", None for coordinates as they are, or arrays for some variables.
+    gradient : str or estimator
+        "auto" or an estimator.
+    batches : int or str
+        "auto" or K.
+    batch : str
+        Name of the batch scheme.
+    transforms : str or dict
+        Choice of coordinates.
+    temperature : float
+        T.
+    backend : {"auto", "jax", "numba"}
+    compile_kwargs : dict
+        For :func:`pymc.compile`.
+    """
+
+    step_size: Schedule | None = None
+    thin: int | None = None
+    scale: str | Mapping[str, np.ndarray] | None = "auto"
+    gradient: str | GradientChoice = "auto"
+    batches: int | str = "auto"
+    batch: str = "shuffled"
+    transforms: str | Mapping[str, Transform | None] = "lipschitz"
+    temperature: float = 1.0
+    backend: str = "auto"
+    compile_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def is_complete(self) -> bool:
+        """Whether nothing is left to tuning."""
+        return (
+            self.step_size is not None
+            and self.thin is not None
+            and not isinstance(self.scale, str)
+            and isinstance(self.gradient, Plain)
+            and self.batches != "auto"
+        )

@@ -1,0 +1,63 @@
+"""What an algorithm says of itself: how it is to be run, tuned and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Policy"]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How an algorithm is run; its step size is that in coordinates of unit scale.
+
+    Attributes
+    ----------
+    step_size : float
+        Step size with exact gradients.
+    coordinates : {"lipschitz", "mirror", "model", "identity"}
+        Coordinates of bounded variables: Lipschitz maps, mirror maps, the model's own, or θ
+        itself. In θ nothing can be tuned: the user sets the step size.
+    whitened : bool
+        Whether coordinates may be whitened. Where not, each block of the position is a variable.
+    order : int
+        Order of the stationary law's error in the step size, with exact gradients.
+    power : int
+        2 where the step size is a squared length, 1 where it is a length.
+    noise : float
+        Largest variance of a gradient estimate that costs nothing; tuning averages more batches
+        where a larger one would cost more time than they do.
+    widening : float or None
+        Bound on h times the variance of a gradient estimate; None for no bound.
+    absorbs_noise : bool
+        Whether the method's own variables take gradient noise up, so that it widens the law far
+        less than :meth:`~pymc_sgmcmc.SGMCMCStep.widening` says.
+    per_coordinate : bool
+        Whether each coordinate has a step size of its own.
+    compensates : bool
+        Whether the update injects less noise in return for the gradient's own, which
+        ``gradient.variance`` tells.
+    second_moments : bool
+        Whether the stationary law has second moments, so that temperatures can be checked.
+    isotropic : bool
+        Whether the injected noise has the same law along any axes, as normal noise has. Heavy
+        tails have not: sums of coordinates are wider than each, so that whitening then mixes
+        the model's coordinates as little as it can.
+    gradients_bounded : bool
+        Whether estimates of ∇U that are far larger than any in the bulk are scaled down. A method
+        whose own noise leads that far sets bounds of its own instead.
+    """
+
+    step_size: float
+    coordinates: str = "lipschitz"
+    whitened: bool = True
+    order: int = 1
+    power: int = 2
+    noise: float = 1.5
+    widening: float | None = 0.15
+    absorbs_noise: bool = False
+    per_coordinate: bool = False
+    compensates: bool = False
+    second_moments: bool = True
+    isotropic: bool = True
+    gradients_bounded: bool = True

@@ -1,0 +1,348 @@
+"""The potential of the full data and of batches, at many points in one compiled call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.conditional import ifelse
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.backends import jax_backend
+from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.model.batch_density import BatchDensity, canonical
+from pymc_sgmcmc.model.graphs import gradient_of, substitute
+from pymc_sgmcmc.model.posterior import Posterior
+
+__all__ = ["Potential"]
+
+# Evaluations in one call, enough to outweigh its cost
+_LENGTH = 64
+_LARGEST_OUTPUT = 2**22
+
+# What an evaluation computes: 0 nothing (it only fills the call), ∇U alone, or ∇U and U
+_GRADIENT, _VALUE_TOO = 1, 2
+
+
+class Potential:
+    """U and ∇U at flat positions φ, of the full data or of single batches.
+
+    The one compiled function evaluates a list of (position, block of rows) pairs. The full
+    potential is the sum over blocks of B rows; the last one starts early enough to be full,
+    and its rows that an earlier block has counted weigh nothing.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+    backend : {"jax", "numba", "interpreter"}
+        "interpreter" compiles nothing, for few calls.
+    compile_kwargs : dict, optional
+        For :func:`pymc.compile`.
+
+    Attributes
+    ----------
+    dimension : int
+        Elements of φ.
+    n_blocks : int
+        Blocks in a pass over the full data; 1 without minibatches.
+    batch_size : int
+        Rows of a batch, summed over minibatches; 0 without any.
+    sizes : list of tuple of int
+        Rows of the data and of a batch, for each minibatch.
+    precision : float
+        Relative rounding error of the model's floats.
+    unbounded : ndarray of bool
+        Which elements of φ are those of variables without bounds, shape (d,).
+    circular : ndarray of bool
+        Which of them lie on a circle, shape (d,).
+
+    Raises
+    ------
+    NotImplementedError
+        If a term on a minibatch is not a sum over rows, as for some potentials.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        backend: str,
+        compile_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if backend == "jax":
+            jax_backend.prepare()
+        self.posterior = posterior
+        # Shared by all that differ in what is fixed
+        self._count = [0]
+        self._shapes = [x.type.shape for x in posterior.phi]
+        self._ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes]).tolist()
+        self.dimension = self._ends[-1]
+        self.sizes = [
+            (len(arrays[0]), batch.batch_size)
+            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+        ]
+        self.batch_size = sum(size for _, size in self.sizes)
+        self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
+        self._length = int(np.clip(_LARGEST_OUTPUT // self.dimension, 1, _LENGTH))
+        self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
+        self.unbounded = np.repeat(
+            [c.transform is None for c in posterior.coordinates], np.diff(self._ends, prepend=0)
+        )
+        self.circular = posterior.circular
+        self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
+        # Only JAX needs to know how many
+        self._padded = backend == "jax"
+        self._function = self._compile(backend, compile_kwargs)
+        self._fixed: list[Any] = []
+
+    def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
+        posterior, floatX = self.posterior, pytensor.config.floatX
+        density = BatchDensity(posterior, contiguous=True, backend=backend)
+        log_density, base, weights = posterior.weighted()
+        gradient = canonical(gradient_of(-log_density, posterior.phi))
+        point = pt.vector("point", dtype=self._dtype, shape=(self.dimension,))
+        rows = density.rows()
+        counted = [pt.scalar(f"counted_{i}", dtype="int32") for i in range(len(rows))]
+        of_row = [pt.scalar(f"weight_{i}", dtype=floatX) for i in range(len(rows))]
+        replacements = {
+            weight: pt.switch(pt.arange(size) < count, w, 0.0).astype(floatX)
+            for weight, count, w, (_, size) in zip(
+                weights, counted, of_row, self.sizes, strict=True
+            )
+        }
+        parts = [
+            point[end - int(np.prod(x.type.shape)) : end].reshape(x.type.shape).astype(x.dtype)
+            for end, x in zip(self._ends, posterior.phi, strict=True)
+        ]
+        outputs = substitute(density.at([log_density, *gradient], parts, rows), replacements)
+        flat = pt.concatenate([g.reshape((-1,)) for g in outputs[1:]])
+        # The log density may cost more than its gradient, and most of tuning needs only that
+        wanted = pt.scalar("wanted", dtype="int8")
+        zero = pt.zeros((), dtype=outputs[0].dtype)
+        potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)
+        results: Any = [potential, flat.astype(self._dtype)]
+        if self._padded:
+            # Pairs that only fill up the call are skipped
+            results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
+        steps: list[TensorVariable] = [wanted, point, base, *rows, *counted, *of_row]
+        length = self._length if self._padded else None
+        sequences = [
+            pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
+            for s in steps
+        ]
+        placeholders = [*steps, *density.fixed]
+        evaluated = pytensor.scan(
+            lambda *inner: substitute(results, dict(zip(placeholders, inner, strict=True))),
+            sequences=sequences,
+            outputs_info=[None, None],
+            non_sequences=density.fixed,
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        return compiled([*sequences, *density.fixed], evaluated, backend, compile_kwargs)
+
+    @property
+    def evaluations(self) -> int:
+        """Blocks evaluated so far."""
+        return self._count[0]
+
+    def set_fixed(self, fixed: Sequence[Any]) -> None:
+        """Set the scales, others, data and tables, placed for the backend.
+
+        The tables hold the rows in the order of batches, wrapped round, as
+        ``Shuffled.arrange`` lays them out.
+        """
+        self._fixed = list(fixed)
+
+    def at(self, fixed: Sequence[Any]) -> Potential:
+        """Return this potential, compiled once, with something else fixed."""
+        other = copy(self)
+        other.set_fixed(fixed)
+        return other
+
+    def split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Return the variables' parts of a flat position."""
+        starts = [0, *self._ends[:-1]]
+        return [
+            flat[start:end].reshape(shape).astype(x.dtype)
+            for start, end, shape, x in zip(
+                starts, self._ends, self._shapes, self.posterior.phi, strict=True
+            )
+        ]
+
+    @staticmethod
+    def join(parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the flat position of the variables' parts."""
+        return np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])
+
+    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draw ``count`` batches: offsets, shape (count, minibatches)."""
+        rows = [rng.integers(0, n, size=count) for n, _ in self.sizes]
+        return np.stack(rows, axis=1) if rows else np.zeros((count, 0), dtype=int)
+
+    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate on the full data.
+
+        Parameters
+        ----------
+        points : ndarray
+            Shape (P, d).
+
+        Returns
+        -------
+        U : ndarray
+            Shape (P,).
+        gradient : ndarray
+            ∇U, shape (P, d).
+        """
+        total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        # Positions in portions: the blocks' gradients at all positions may not fit into memory
+        portion = max(1, _LARGEST_OUTPUT // (self.n_blocks * self.dimension))
+        for start in range(0, len(points), portion):
+            part = points[start : start + portion]
+            if self.n_blocks * self.dimension > _LARGEST_OUTPUT:
+                for k in range(self.n_blocks):
+                    u, g = self._block(part, k, potential=True)
+                    total[start] += u[0]
+                    gradient[start] += g[0]
+                continue
+            u, g = self._block(
+                np.repeat(part, self.n_blocks, axis=0),
+                np.tile(np.arange(self.n_blocks), len(part)),
+                potential=True,
+            )
+            blocks = len(part), self.n_blocks
+            with np.errstate(invalid="ignore", over="ignore"):
+                total[start : start + portion] = u.reshape(blocks).sum(axis=1)
+                gradient[start : start + portion] = g.reshape(*blocks, -1).sum(axis=1)
+        return total, gradient
+
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
+        """Evaluate one block's share of the full ∇U for each position.
+
+        Parameters
+        ----------
+        points : ndarray
+            Shape (P, d).
+        which : int or ndarray
+            Number of the block, or shape (P,).
+
+        Returns
+        -------
+        ndarray
+            Shape (P, d).
+        """
+        return self._block(points, which, potential=False)[1]
+
+    def blocks_as_batches(self, point: np.ndarray) -> np.ndarray:
+        """Estimate the likelihood's part of ∇U from each block alone, shape (n_blocks, d).
+
+        Unbiased for a random block: their mean is that of the full data.
+        """
+        starts, counted, weights = self._layout()
+        gradient = np.zeros((self.n_blocks, self.dimension))
+        for first in range(0, self.n_blocks, self._length):
+            k = np.arange(first, min(first + self._length, self.n_blocks))
+            gradient[k] = self._run(
+                np.repeat(point[None], len(k), axis=0), np.zeros(len(k)), [s[k] for s in starts],
+                [c[k] for c in counted], [self.n_blocks * w for w in weights], potential=False,
+            )[1]  # fmt: skip
+        return gradient
+
+    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate the unbiased estimates of U and ∇U from one batch for each position.
+
+        Parameters
+        ----------
+        points : ndarray
+            Shape (P, d).
+        rows : ndarray
+            Offsets, shape (P, minibatches).
+
+        Returns
+        -------
+        U, gradient : ndarray
+            Shapes (P,) and (P, d).
+        """
+        return self._batch(points, rows, potential=True)
+
+    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Evaluate :meth:`batch` without U."""
+        return self._batch(points, rows, potential=False)[1]
+
+    def _block(
+        self, points: np.ndarray, which: int | np.ndarray, *, potential: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        which = np.broadcast_to(which, len(points))
+        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        starts, counted, weights = self._layout()
+        for start in range(0, len(points), self._length):
+            part = slice(start, start + self._length)
+            k = which[part]
+            values[part], gradient[part] = self._run(
+                points[part], k == 0, [s[k] for s in starts], [c[k] for c in counted], weights,
+                potential=potential,
+            )  # fmt: skip
+        return values, gradient
+
+    def _batch(
+        self, points: np.ndarray, rows: np.ndarray, *, potential: bool
+    ) -> tuple[np.ndarray, np.ndarray]:
+        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        for start in range(0, len(points), self._length):
+            part = slice(start, start + self._length)
+            count = len(points[part])
+            values[part], gradient[part] = self._run(
+                points[part], np.ones(count), list(rows[part].T),
+                [np.full(count, size) for _, size in self.sizes], [1.0] * len(self.sizes),
+                potential=potential,
+            )  # fmt: skip
+        return values, gradient
+
+    def _layout(self) -> tuple[list[np.ndarray], list[np.ndarray], list[float]]:
+        """Offsets of the blocks, how many of their rows count, and the weight of a row."""
+        blocks = np.arange(self.n_blocks)
+        # The first rows follow the last row once more, at the end of their block
+        counted = [np.clip(n - blocks * size, 0, size) for n, size in self.sizes]
+        starts = [
+            np.where(c > 0, blocks * size, 0)
+            for c, (_, size) in zip(counted, self.sizes, strict=True)
+        ]
+        return starts, counted, [size / n for n, size in self.sizes]
+
+    def _run(
+        self,
+        points: np.ndarray,
+        base: np.ndarray,
+        rows: Sequence[np.ndarray],
+        counted: Sequence[np.ndarray],
+        weights: Sequence[float],
+        *,
+        potential: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Evaluate up to ``_length`` pairs; U is 0 where it is not wanted."""
+        count = len(points)
+        self._count[0] += count
+        index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
+        wanted = np.zeros(len(index), dtype=np.int8)
+        wanted[:count] = _VALUE_TOO if potential else _GRADIENT
+        floatX = pytensor.config.floatX
+        values, gradient = self._function(
+            wanted,
+            points[index].astype(self._dtype),
+            base[index].astype(floatX),
+            *(x[index].astype(np.int32) for x in rows),
+            *(x[index].astype(np.int32) for x in counted),
+            *(np.full(len(index), w, dtype=floatX) for w in weights),
+            *self._fixed,
+        )
+        return (
+            np.asarray(values, dtype=float)[:count],
+            np.asarray(gradient, dtype=float)[:count],
+        )

@@ -1,0 +1,350 @@
+"""Many updates of a sampler as one compiled function, for numba and for JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.backends import jax_backend
+from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.kernel.estimators import Estimator
+from pymc_sgmcmc.kernel.layout import Layout
+from pymc_sgmcmc.kernel.measure import measured, wrapped
+from pymc_sgmcmc.kernel.sampler import Sampler
+from pymc_sgmcmc.kernel.update import State, Update
+from pymc_sgmcmc.kernel.whitening import Whitening
+from pymc_sgmcmc.model.batch_density import BatchDensity
+from pymc_sgmcmc.model.graphs import substitute
+from pymc_sgmcmc.model.posterior import Posterior
+
+__all__ = ["Draws", "Transition"]
+
+# Noise of the updates of one compiled call, in numbers: models with millions of parameters
+# take several calls for a draw, and lose nothing by it
+_LARGEST_NOISE = 20_000_000
+
+# Batches beside those of the updates: what is measured of a draw must not depend on how the
+# chain got there
+_FRESH = 2
+
+
+def updates_per_call(thin: int, dimension: int) -> int:
+    """Largest divisor of ``thin`` for which the noise of a call stays of moderate size."""
+    most = max(1, _LARGEST_NOISE // max(dimension, 1))
+    return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
+
+
+@dataclass
+class Draws:
+    """What one call gave.
+
+    Attributes
+    ----------
+    psi : list of ndarray
+        Positions. The first dimension counts the draws, here and in all that follows.
+    extra : dict of list of ndarray
+        The algorithm's further state.
+    values : list of ndarray
+        PyMC's value variables.
+    gradient : list of ndarray
+        Estimates of ∇U, independent of how the positions were reached.
+    statistics : list of list of float
+        The statistics named in ``statistic_names``; the last two are the numbers of tamed and of
+        rejected updates.
+    """
+
+    psi: Sequence[np.ndarray]
+    extra: Mapping[str, Sequence[np.ndarray]]
+    values: Sequence[np.ndarray]
+    gradient: Sequence[np.ndarray]
+    statistics: list[list[float]]
+
+
+class Transition:
+    """Some draws of a sampler, each of many updates, compiled as one scan.
+
+    It is a deterministic map: noise, batches, step sizes and data are inputs. Chains differ in
+    what they put in, never in the compiled function. Several draws in one call share what
+    the call itself costs.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density, with batches of as many rows as are joined.
+    sampler : Sampler
+        The algorithm.
+    whitening : Whitening
+        The map from ψ to φ.
+    layout : Layout
+        All else that decides the function.
+    position : list of ndarray
+        Any position ψ; only shapes and dtypes are used.
+    extra : dict of list of ndarray
+        The algorithm's further state at the start; only names, shapes and dtypes are used.
+    compile_kwargs : dict
+        For :func:`pymc.compile`.
+
+    Attributes
+    ----------
+    noise : Noise
+        Draws the noise of a call.
+    row_sets : int
+        How many times K batches an update takes: more than once where it asks for independent
+        estimates.
+    fresh : int
+        How many times K batches a draw takes beyond those of its updates, for what is
+        measured at its end.
+    statistic_names : list of str
+        Names of the columns of the statistics.
+    """
+
+    def __init__(
+        self,
+        posterior: Posterior,
+        sampler: Sampler,
+        whitening: Whitening,
+        layout: Layout,
+        *,
+        position: Sequence[np.ndarray],
+        extra: Mapping[str, Sequence[np.ndarray]],
+        compile_kwargs: Mapping[str, Any],
+    ) -> None:
+        if layout.backend == "jax":
+            jax_backend.prepare()
+        self.layout = layout
+        self._state = State(position, extra)
+        density = BatchDensity(
+            posterior,
+            contiguous=layout.contiguous,
+            backend=layout.backend,
+            in_blocks=layout.known_blocks > 0,
+        )
+        estimator = Estimator(
+            density,
+            whitening,
+            self._state.psi,
+            anchored=layout.anchored,
+            blocks=layout.groups,
+            batches=layout.averaged,
+        )
+        update = Update(sampler, self._state, estimator, layout)
+        self.noise = update.noise
+        self.row_sets = len(update.row_sets)
+        self.fresh = _FRESH if update.row_sets[0] else 0
+        self._constants = [*self._state.origin, *update.fixed]
+
+        sequences, count = self._sequences(update)
+        *states, tamed, rejected = self._scan(update, sequences, count)
+        ends = [_of_draws(x, count, layout.draws) for x in states]
+        fresh, of_draws = self._measured(sampler, estimator, update, sequences[0], ends, count)
+        counted = [
+            pt.sum(_reshaped(which, count).astype(update.step_size.dtype), axis=1)[:, None]
+            for which in (tamed, rejected)
+        ]
+        self.statistic_names += ["tamed_updates", "rejected_updates"]
+        # Statistics in one output: fetching a scalar from JAX costs as much as a vector
+        of_draws[-1] = pt.concatenate([of_draws[-1], *counted], axis=1)
+        n_psi = len(self._state.psi)
+        ends[:n_psi] = of_draws[:n_psi]
+        outputs = [*(x[-1] for x in ends), *(ends if layout.draws > 1 else []), *of_draws[n_psi:]]
+        function = compiled(
+            [*self._state.symbols, *sequences, *fresh, *self._constants],
+            outputs,
+            layout.backend,
+            compile_kwargs,
+        )
+        # What PyTensor wraps around JAX's function costs as much as several updates
+        jitted = getattr(function.vm, "jit_fn", None) if layout.backend == "jax" else None
+        self._function = jitted or function
+
+    def _sizes(self) -> tuple[Any, Any]:
+        """Numbers of draws in a call and updates in a draw; None where the function takes any."""
+        jax = self.layout.backend == "jax"
+        return (self.layout.draws, self.layout.updates) if jax else (None, None)
+
+    def _sequences(self, update: Update) -> tuple[list[TensorVariable], tuple[Any, Any]]:
+        """Return what each update gets for itself, and how many draws of how many there are."""
+        sizes = self._sizes()
+        sequences = [
+            pt.tensor(f"{x.name}_sequence", dtype=x.dtype, shape=(*sizes, *x.type.shape))
+            for x in _of_one(update)
+        ]
+        known = self.layout.backend == "jax"
+        return sequences, sizes if known else (sequences[0].shape[0], sequences[0].shape[1])
+
+    def _scan(
+        self, update: Update, sequences: list[TensorVariable], count: tuple[Any, Any]
+    ) -> list[TensorVariable]:
+        """Return the outputs of all updates of all draws."""
+        placeholders = [*_of_one(update), *self._state.symbols, *self._constants]
+        found: list[TensorVariable] = pytensor.scan(
+            lambda *inner: substitute(update.outputs, dict(zip(placeholders, inner, strict=True))),
+            sequences=[_of_updates(s, count) for s in sequences],
+            outputs_info=[*self._state.symbols, None, None],
+            non_sequences=self._constants,
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        return found
+
+    def _measured(
+        self,
+        sampler: Sampler,
+        estimator: Estimator,
+        update: Update,
+        step_sizes: TensorVariable,
+        ends: list[TensorVariable],
+        count: tuple[Any, Any],
+    ) -> tuple[list[TensorVariable], list[TensorVariable]]:
+        """Return fresh batches as inputs, and all that is handed out of each draw.
+
+        First its position, then values, gradients and statistics.
+        """
+        state, n_psi = self._state, len(self._state.psi)
+        rows = [
+            pt.tensor(x.name, dtype=x.dtype, shape=(_FRESH, *x.type.shape))
+            for x in update.row_sets[0]
+        ]
+        psi = wrapped(estimator.posterior, estimator.whitening, state.psi, state.origin)
+        values, gradient, statistics = measured(
+            sampler, estimator, update, state, [*psi, *state.symbols[n_psi:]],
+            [[row[0], row[1]] for row in rows],
+        )  # fmt: skip
+        self.statistic_names = list(statistics)
+        dtype = update.step_size.dtype
+        scalars = pt.stack([scalar.astype(dtype) for scalar in statistics.values()])
+        fresh = [
+            pt.tensor(f"fresh_{x.name}", dtype=x.dtype, shape=(self._sizes()[0], *x.type.shape))
+            for x in rows
+        ]
+        found = _of_each_draw(
+            [*psi, *values, *gradient, scalars],
+            [update.step_size, *rows, *state.symbols],
+            [step_sizes[:, -1], *fresh, *ends],
+            self._constants,
+            self.layout.draws,
+        )
+        n_old = len(state.symbols)
+        numbers = n_old, n_psi, n_old - n_psi, len(values), len(gradient)
+        self._ends = np.cumsum(numbers).tolist()
+        return fresh, found
+
+    def __call__(
+        self,
+        position: list[Any],
+        extra: dict[str, list[Any]],
+        step_sizes: np.ndarray,
+        batches: list[np.ndarray],
+        fresh: list[np.ndarray],
+        noise: list[np.ndarray],
+        fixed: list[Any],
+    ) -> tuple[list[Any], dict[str, list[Any]], Draws]:
+        """Make the draws.
+
+        Parameters
+        ----------
+        position, extra
+            The state.
+        step_sizes : ndarray
+            Shape (draws, updates).
+        batches, fresh : list of ndarray
+            What is drawn for K batches, shapes (draws, updates, ...), set after set, and
+            (draws, fresh, ...).
+        noise : list of ndarray
+            Of ``noise.draw``.
+        fixed : list
+            The origin, then relative step sizes, noise variances and the bound on gradients
+            where there are any, then what the estimator takes.
+
+        Returns
+        -------
+        position, extra
+            The state after the last draw, in arrays of the backend.
+        draws : Draws
+        """
+        further = [part for parts in extra.values() for part in parts]
+        outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)
+        a, b, c, d, e = self._ends
+        state, arrays = outputs[:a], [np.asarray(x) for x in outputs[a:]]
+        if self.layout.draws == 1:
+            # A second output of the same array would be copied
+            arrays[:0] = [np.asarray(x)[None] for x in state]
+        n_psi = b - a
+        return (
+            state[:n_psi],
+            {name: list(parts) for name, parts in self._state.split(state[n_psi:]).items()},
+            Draws(
+                psi=arrays[: b - a],
+                extra=self._state.split(arrays[b - a : c - a]),
+                values=arrays[c - a : d - a],
+                gradient=arrays[d - a : e - a],
+                statistics=arrays[-1].tolist(),
+            ),
+        )
+
+    def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
+        """Put arrays where the backend reads them without a copy at every call."""
+        return place(arrays, self.layout.backend)
+
+    def of_groups(self, estimates: np.ndarray) -> np.ndarray:
+        """Return what groups of blocks estimate, of the estimates of each block."""
+        joined = self.layout.joined
+        if joined == 1:
+            return estimates
+        sums = np.add.reduceat(estimates, np.arange(0, len(estimates), joined), axis=0)
+        return (self.layout.groups / self.layout.known_blocks * sums).astype(estimates.dtype)
+
+
+def _reshaped(x: TensorVariable, count: tuple[Any, Any]) -> TensorVariable:
+    """Give the draws a dimension of their own."""
+    return x.reshape((*count, *(x.shape[k + 1] if n is None else n
+                                for k, n in enumerate(x.type.shape[1:]))))  # fmt: skip
+
+
+def _of_updates(x: TensorVariable, count: tuple[Any, Any]) -> TensorVariable:
+    """Join the updates of all draws."""
+    return x.reshape((count[0] * count[1], *x.type.shape[2:]))
+
+
+def _of_draws(x: TensorVariable, count: tuple[Any, Any], draws: int) -> TensorVariable:
+    """Return the last update's state of each draw."""
+    # Where there is one draw, the states before its last are not kept
+    return x[-1][None] if draws == 1 else _reshaped(x, count)[:, -1]
+
+
+def _of_each_draw(
+    graphs: list[TensorVariable],
+    placeholders: list[TensorVariable],
+    sequences: list[TensorVariable],
+    fixed: list[TensorVariable],
+    draws: int,
+) -> list[TensorVariable]:
+    """Return graphs for every draw, along a new first dimension."""
+    if draws == 1:
+        one = substitute(graphs, dict(zip(placeholders, [s[0] for s in sequences], strict=True)))
+        return [x[None] for x in one]
+    found: list[TensorVariable] = pytensor.scan(
+        lambda *inner: substitute(graphs, dict(zip([*placeholders, *fixed], inner, strict=True))),
+        sequences=sequences,
+        outputs_info=[None] * len(graphs),
+        non_sequences=fixed,
+        return_list=True,
+        return_updates=False,
+        strict=True,
+    )
+    return found
+
+
+def _of_one(update: Update) -> list[TensorVariable]:
+    """Return the symbols of what each update gets for itself."""
+    rows = [row for row_set in update.row_sets for row in row_set]
+    return [update.step_size, *rows, *(flat for _, flat in update.noise.flat_requests())]

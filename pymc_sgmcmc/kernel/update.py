@@ -1,0 +1,164 @@
+"""One update of an algorithm, in symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.estimators import Estimator
+from pymc_sgmcmc.kernel.layout import Layout
+from pymc_sgmcmc.kernel.noise import Noise
+from pymc_sgmcmc.kernel.sampler import Extra, Gradient, Sampler
+from pymc_sgmcmc.kernel.taming import Taming
+from pymc_sgmcmc.kernel.variables import Variables
+
+__all__ = ["State", "Update"]
+
+
+class State:
+    """Symbols of a chain's state: the position ψ, then the algorithm's further state.
+
+    Parameters
+    ----------
+    position : list of ndarray
+        Any position ψ; only shapes and dtypes are used.
+    extra : dict of list of ndarray
+        The further state at the start; only names, shapes and dtypes are used.
+    """
+
+    def __init__(
+        self, position: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]]
+    ) -> None:
+        self.psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
+        self.origin = [_like(f"origin_{i}", x) for i, x in enumerate(position)]
+        self._counts = {name: len(parts) for name, parts in extra.items()}
+        self.symbols = [
+            *self.psi,
+            *(_like(name, x) for name, parts in extra.items() for x in parts),
+        ]
+
+    def split(self, flat: Sequence[Any]) -> dict[str, Sequence[Any]]:
+        """Return the further state by name, from all its parts in a row."""
+        pieces, start = {}, 0
+        for name, count in self._counts.items():
+            pieces[name] = flat[start : start + count]
+            start += count
+        return pieces
+
+    def extra(self, symbols: Sequence[TensorVariable]) -> Extra:
+        """Return the further state of a state's symbols."""
+        pieces = self.split(symbols[len(self.psi) :])
+        return {name: Blocks(parts) for name, parts in pieces.items()}
+
+    def flat(self, position: Blocks, extra: Extra) -> list[TensorVariable]:
+        """Return a new state in the order and with the dtypes of ``symbols``."""
+        new = [*position, *(part for name in self._counts for part in extra[name])]
+        return [part.astype(was.dtype) for part, was in zip(new, self.symbols, strict=True)]
+
+
+class Update:
+    """The graph of an update, and all that it reads.
+
+    Parameters
+    ----------
+    sampler : Sampler
+        The algorithm.
+    state : State
+        Symbols of the state.
+    estimator : Estimator
+        Estimates ∇U.
+    layout : Layout
+        What decides the compiled function.
+
+    Attributes
+    ----------
+    step_size : TensorVariable
+        h.
+    noise : Noise
+        What the update asked for.
+    row_sets : list of list of TensorVariable
+        One set of inputs for each independent estimate that the update asks for: what is drawn
+        for its batches.
+    fixed : list of TensorVariable
+        Relative step sizes, noise variances and the bound on gradients, where there are any,
+        then what the estimator takes.
+    outputs : list of TensorVariable
+        The next state, then whether a bound acted, and whether the update was rejected.
+    """
+
+    def __init__(
+        self, sampler: Sampler, state: State, estimator: Estimator, layout: Layout
+    ) -> None:
+        self._state = state
+        self._estimator = estimator
+        self._variables = Variables(estimator.posterior, estimator.whitening)
+        self._relative = _named("relative", state.psi) if layout.per_coordinate else []
+        self._variance = _named("variance", state.psi) if layout.compensated else []
+        floatX = pytensor.config.floatX
+        self._bound = [pt.scalar("largest", dtype=floatX) for _ in range(layout.bounded)]
+        self.fixed = [*self._relative, *self._variance, *self._bound, *estimator.fixed]
+        self.step_size = pt.scalar("step_size", dtype=floatX)
+        self.noise = Noise(
+            [x.type.shape for x in state.psi],
+            [x.dtype for x in state.psi],
+        )
+        self.row_sets: list[list[TensorVariable]] = []
+        self.outputs = self._next(sampler)
+
+    def steps(self) -> tuple[Any, Any]:
+        """Return step size and known variance: one for all coordinates, or one for each."""
+        h: Any = self.step_size * Blocks(self._relative) if self._relative else self.step_size
+        return h, Blocks(self._variance) if self._variance else 0.0
+
+    def _next(self, sampler: Sampler) -> list[TensorVariable]:
+        old, taming = self._state.symbols, Taming()
+        position, extra = sampler.update(
+            Blocks(self._state.psi),
+            self._state.extra(old),
+            self._gradient(taming),
+            self.steps()[0],
+            self.noise,
+        )
+        new = self._state.flat(position, extra)
+        # The sum of a block is finite only if all its elements are
+        finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
+        kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
+        return [*kept, taming.acted(), ~finite]
+
+    def _gradient(self, taming: Taming) -> Gradient:
+        """Return what an update may ask of the density, from rows of its own."""
+        estimator, rows = self._estimator, self._estimator.new_rows()
+        self.row_sets.append(rows)
+
+        def estimate(position: Blocks) -> Blocks:
+            """Estimate ∇U, scaled down as a whole where an element exceeds the bound."""
+            found = estimator(list(position), rows)
+            for bound in self._bound:
+                found = taming.shortened(found, bound)
+            return found
+
+        return Gradient(
+            estimate,
+            lambda position: estimator.potential(list(position), rows),
+            lambda: self._gradient(taming),
+            self.steps()[1],
+            Blocks(self._state.origin),
+            taming,
+            self._variables,
+        )
+
+
+def _like(name: str, array: np.ndarray) -> TensorVariable:
+    return pt.tensor(name, dtype=str(array.dtype), shape=array.shape)
+
+
+def _named(name: str, like: Sequence[TensorVariable]) -> list[TensorVariable]:
+    return [pt.tensor(f"{name}_{i}", dtype=x.dtype, shape=x.type.shape) for i, x in enumerate(like)]

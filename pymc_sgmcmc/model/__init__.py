@@ -1,0 +1,1 @@
+"""A PyMC model read as a density."""

@@ -1,0 +1,183 @@
+"""The posterior as a function of a position and of which rows make up a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.backends.row_block import RowBlock
+from pymc_sgmcmc.model.graphs import gradient_of, substitute
+from pymc_sgmcmc.model.posterior import Posterior
+
+__all__ = ["BatchDensity"]
+
+
+class BatchDensity:
+    """Graphs of the posterior with the rows of a batch read from tables.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        The density.
+    contiguous : bool
+        Whether a batch is given by an offset or by row indices.
+    backend : {"numba", "jax"}
+        The backend.
+    in_blocks : bool
+        Whether a batch is one of the blocks of B rows into which the data are cut, given by its
+        number. The last block has the rows that are left; each counts as often as in the others.
+
+    Attributes
+    ----------
+    log_density : TensorVariable
+        The estimate from one batch, in the posterior's symbols.
+    tables : list of list of TensorVariable
+        For each minibatch the arrays from which it takes its rows.
+    fixed : list of TensorVariable
+        What a batch's density reads beside the position and the rows, in the order scales,
+        others, data, tables.
+    """
+
+    def __init__(
+        self, posterior: Posterior, *, contiguous: bool, backend: str, in_blocks: bool = False
+    ) -> None:
+        self.posterior = posterior
+        self.contiguous = contiguous
+        self._in_blocks = in_blocks
+        self._backend = backend
+        self.tables = [
+            [
+                pt.tensor(f"table_{i}_{j}", dtype=str(a.dtype), shape=(None, *a.shape[1:]))
+                for j, a in enumerate(arrays)
+            ]
+            for i, arrays in enumerate(posterior.arrays)
+        ]
+        self.fixed = [
+            *posterior.scales,
+            *posterior.others,
+            *posterior.data,
+            *(table for group in self.tables for table in group),
+        ]
+        # Simplified before an update multiplies it: PyTensor would expand
+        # h * (x + likelihood's part) to several passes over all parameters
+        self.log_density, gradient = posterior.log_density, posterior.gradient
+        self._weights: list[TensorVariable] = []
+        if in_blocks:
+            weighted, base, self._weights = posterior.weighted()
+            self.log_density, of_rows = (
+                substitute([weighted], {base: pt.constant(b, dtype=base.dtype)})[0] for b in (1, 0)
+            )
+            gradient = gradient_of(-of_rows, posterior.phi)
+            self._base = canonical(gradient_of(-posterior.base, posterior.phi))
+        self._gradient = canonical(gradient)
+
+    def rows(self, name: str = "rows") -> list[TensorVariable]:
+        """Return new symbols for what is drawn for a batch.
+
+        For each minibatch its offset, number or row indices; then the random numbers that the
+        likelihood itself asks for.
+        """
+        of_minibatches = [
+            pt.tensor(
+                f"{name}_{i}", dtype="int32", shape=() if self.contiguous else (b.batch_size,)
+            )
+            for i, b in enumerate(self.posterior.minibatches)
+        ]
+        return of_minibatches + [
+            pt.tensor(f"{name}_{x.name}", dtype=x.dtype, shape=x.type.shape)
+            for x in self.posterior.noise
+        ]
+
+    def at(
+        self,
+        graphs: list[TensorVariable],
+        phi: Sequence[TensorVariable],
+        rows: Sequence[TensorVariable],
+    ) -> list[TensorVariable]:
+        """Return graphs of the posterior at φ, for a batch of these rows."""
+        posterior = self.posterior
+        replacements = dict(zip(posterior.phi, phi, strict=True))
+        count = len(posterior.minibatches)
+        replacements.update(zip(posterior.noise, rows[count:], strict=True))
+        for k, (minibatch, targets, tables, batch) in enumerate(
+            zip(posterior.minibatches, posterior.rows, self.tables, rows[:count], strict=True)
+        ):
+            if self._in_blocks:
+                size, total = minibatch.batch_size, len(posterior.arrays[k][0])
+                start = (batch * size).astype("int32")
+                counted = pt.arange(size) < total - start
+                weight = -(-total // size) * posterior.row_weights[k]
+                replacements[self._weights[k]] = pt.switch(counted, weight, 0.0).astype(
+                    self._weights[k].dtype
+                )
+            else:
+                start = batch
+            for target, table in zip(targets, tables, strict=True):
+                replacements[target] = self._take(table, start, minibatch.batch_size)
+        return substitute(graphs, replacements)
+
+    def gradient(
+        self,
+        phi: Sequence[TensorVariable],
+        rows: Sequence[TensorVariable],
+        others: Sequence[TensorVariable] = (),
+    ) -> list[TensorVariable]:
+        """Return the estimate of ∇U with respect to φ from one batch.
+
+        Where batches are blocks, it is the gradient of what depends on rows; that of the rest is
+        :meth:`base_gradient`. ``others`` take the place of the values that other step methods
+        give to their variables.
+        """
+        found = self.at(self._gradient, phi, rows)
+        if not others:
+            return found
+        return substitute(found, dict(zip(self.posterior.others, others, strict=True)))
+
+    def base_gradient(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Return the part of ∇U that depends on no rows, where batches are blocks."""
+        return substitute(self._base, dict(zip(self.posterior.phi, phi, strict=True)))
+
+    def _take(self, table: TensorVariable, rows: TensorVariable, size: int) -> Any:
+        if not self.contiguous:
+            return table[rows]
+        if self._backend == "jax":
+            return RowBlock(size)(table, rows)
+        # In numba a slice is a view, and nothing is copied
+        block = table[rows : rows + size]
+        return pt.specify_shape(block, (size, *table.type.shape[1:]))
+
+
+def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
+    """Simplify a gradient before more is built on it."""
+    rewritten: Any = rewrite_graph(
+        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first)
+    )
+    return list(rewritten)
+
+
+@node_rewriter([Dot])
+def _matrix_first(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
+    matrix, other = node.inputs
+    transposed = (
+        matrix.owner is not None
+        and isinstance(matrix.owner.op, DimShuffle)
+        and tuple(matrix.owner.op.new_order) == (1, 0)
+    )
+    if not transposed:
+        return None
+    original = matrix.owner.inputs[0]
+    if other.ndim == 1:
+        return [pt.dot(other, original)]
+    if other.type.shape[1] == 1:
+        return [pt.dot(other[:, 0], original)[:, None]]
+    return None

@@ -1,0 +1,207 @@
+"""The unconstrained coordinates in which each variable is sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc.logprob.transforms import Transform
+from pymc.model import Model
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.model.graphs import substitute
+from pymc_sgmcmc.model.support import kind_of_support
+from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
+from pymc_sgmcmc.transforms import Softplus
+
+__all__ = ["Coordinate", "at_scales", "coordinates_at", "rescaled"]
+
+# Scale of the scaled softplus over the variable's start: the map is then log-like in the bulk
+_SCALE_OVER_START = 10.0
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinate:
+    """A variable and the unconstrained coordinates φ in which it is sampled, θ = f(φ).
+
+    Attributes
+    ----------
+    name : str
+        Name of the variable.
+    rv, value : TensorVariable
+        The random variable and PyMC's value variable for it.
+    transform : Transform or None
+        f, as ``transform.backward``.
+    phi : TensorVariable
+        The position φ.
+    scale : TensorVariable or None
+        Scale s of a scaled softplus, shaped as θ; an input of the compiled function.
+    kind : str
+        Support of the variable, as :func:`~pymc_sgmcmc.model.support.kind_of_support` names it.
+    lower, upper : tensor_like or None
+        Bounds of θ, graphs of the variable's inputs; None where there are none.
+    """
+
+    name: str
+    rv: TensorVariable
+    value: TensorVariable
+    transform: Transform | None
+    phi: TensorVariable
+    scale: TensorVariable | None
+    kind: str
+    lower: Any | None
+    upper: Any | None
+
+
+def coordinates_at(
+    model: Model,
+    values: Sequence[TensorVariable],
+    choice: str | Mapping[str, Transform | None],
+    point: Mapping[str, np.ndarray],
+) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
+    """Choose the coordinates of each value variable and express a point in them.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    values : sequence of TensorVariable
+        Value variables to be sampled.
+    choice : {"lipschitz", "model", "mirror", "identity"} or dict
+        The transforms: "identity" for none; a dict names those of some variables, and the others
+        take "lipschitz".
+    point : dict
+        A point in PyMC's value variables.
+
+    Returns
+    -------
+    coordinates : list of Coordinate
+    position : list of ndarray
+        φ at the point.
+    scales : list of ndarray
+        The scale of each coordinate that has one: ten times the distance of θ from its bound.
+    """
+    chosen = [_choose(model, value, choice, point[str(value.name)]) for value in values]
+    rvs = [model.values_to_rvs[value] for value in values]
+    outputs = [
+        rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        for rv, (transform, _) in zip(rvs, chosen, strict=True)
+    ]
+    measured: list[TensorVariable] = []
+    for rv, (_, scale) in zip(rvs, chosen, strict=True):
+        if scale is not None:
+            unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
+            distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
+            measured.append((_SCALE_OVER_START * distance).astype(scale.dtype))
+    symbols = [scale for _, scale in chosen if scale is not None]
+    graphs = model.replace_rvs_by_values([*outputs, *measured])
+    measured = graphs[len(outputs) :]
+    graphs = [
+        *substitute(graphs[: len(outputs)], dict(zip(symbols, measured, strict=True))),
+        *measured,
+    ]
+    function = pm.compile(model.value_vars, graphs, mode=INTERPRETER, on_unused_input="ignore")
+    results = [np.asarray(x) for x in function(*[point[str(v.name)] for v in model.value_vars])]
+    position = [
+        np.array(x, dtype=value.dtype)
+        for x, value in zip(results[: len(values)], values, strict=True)
+    ]
+    phis = [
+        pt.tensor(f"{rv.name}_phi", dtype=str(x.dtype), shape=x.shape)
+        for rv, x in zip(rvs, position, strict=True)
+    ]
+    coordinates = [
+        Coordinate(
+            rv.name,
+            rv,
+            value,
+            transform,
+            phi,
+            scale,
+            *kind_of_support(model.rvs_to_transforms[rv], rv),
+        )
+        for rv, value, (transform, scale), phi in zip(rvs, values, chosen, phis, strict=True)
+    ]
+    return coordinates, position, results[len(values) :]
+
+
+def rescaled(
+    coordinates: Sequence[Coordinate],
+    scales: Sequence[np.ndarray],
+    positions: Sequence[Sequence[np.ndarray]],
+) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
+    """Fit the scales of the scaled softplus to a position.
+
+    Parameters
+    ----------
+    coordinates : sequence of Coordinate
+        The coordinates.
+    scales : list of ndarray
+        The scales of those coordinates that have one.
+    positions : list of list of ndarray
+        Positions φ; the scales are fitted to the first.
+
+    Returns
+    -------
+    scales : list of ndarray
+        Ten times the distance of θ from its bound, at the first position.
+    positions : list of list of ndarray
+        The same θ in the new coordinates.
+    """
+    first = iter(x for c, x in zip(coordinates, positions[0], strict=True) if c.scale is not None)
+    new = [
+        (scale * _SCALE_OVER_START * _softplus(x)).astype(scale.dtype)
+        for scale, x in zip(scales, first, strict=True)
+    ]
+    return new, [at_scales(coordinates, scales, new, position) for position in positions]
+
+
+def at_scales(
+    coordinates: Sequence[Coordinate],
+    old: Sequence[np.ndarray],
+    new: Sequence[np.ndarray],
+    position: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Return φ in coordinates of other scales, at the same θ."""
+    ratios = iter([a.astype(float) / b for a, b in zip(old, new, strict=True)])
+    return [
+        x if c.scale is None else _softplus_inverse(_softplus(x) * next(ratios)).astype(x.dtype)
+        for c, x in zip(coordinates, position, strict=True)
+    ]
+
+
+def _softplus(x: np.ndarray) -> np.ndarray:
+    return np.maximum(np.logaddexp(0.0, x.astype(float)), np.finfo(float).tiny)
+
+
+def _softplus_inverse(y: np.ndarray) -> np.ndarray:
+    return y + np.log(-np.expm1(-y))
+
+
+def _choose(
+    model: Model,
+    value: TensorVariable,
+    choice: str | Mapping[str, Transform | None],
+    array: np.ndarray,
+) -> tuple[Transform | None, TensorVariable | None]:
+    rv = model.values_to_rvs[value]
+    own = model.rvs_to_transforms[rv]
+    if isinstance(choice, Mapping) and rv.name in choice:
+        return choice[rv.name], None
+    if choice == "identity":
+        return None, None
+    if choice == "model":
+        return own, None
+    if choice == "mirror":
+        return mirror(own, rv), None
+    scale = pt.tensor(f"{rv.name}_scale", dtype=value.dtype, shape=np.shape(array))
+    transform = lipschitz(own, rv, scale=scale)
+    if isinstance(transform, Softplus) and transform is not own:
+        return transform, scale
+    return transform, None

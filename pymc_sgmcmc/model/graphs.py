@@ -1,0 +1,111 @@
+"""Substitution and differentiation of graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.utils import rewrite_graph
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import (
+    AdvancedIncSubtensor,
+    AdvancedSubtensor,
+    indices_from_subtensor,
+)
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = ["gradient_of", "lengthened", "masks_as_numbers", "substitute"]
+
+
+def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with variables replaced, those that do not occur in them ignored."""
+    replaced: list[Any] = graph_replace(list(graphs), dict(replacements), strict=False)
+    return replaced
+
+
+def lengthened(
+    graphs: Sequence[Any], replacements: Mapping[Any, Any]
+) -> list[TensorVariable] | None:
+    """Return ``graphs`` with inputs replaced by longer ones, None if they need their lengths.
+
+    A length that enters a graph as a number, such as the scale of a likelihood, stays as it was.
+    """
+    simple: Any = rewrite_graph(list(graphs), include=("canonicalize",))
+    known = {
+        variable: constant
+        for variable in ancestors(list(simple))
+        if (constant := _static_shape(variable)) is not None
+    }
+    try:
+        longer: Any = clone_replace(
+            substitute(simple, known), dict(replacements), rebuild_strict=False
+        )
+    except (TypeError, ValueError):
+        return None
+    return list(longer)
+
+
+def _static_shape(variable: Any) -> TensorVariable | None:
+    node = variable.owner
+    if node is None or not isinstance(node.op, Shape | Shape_i):
+        return None
+    shape = node.inputs[0].type.shape
+    found = shape if isinstance(node.op, Shape) else shape[node.op.i]
+    unknown = None in found if isinstance(node.op, Shape) else found is None
+    return None if unknown else pt.constant(found, dtype=variable.type.dtype)
+
+
+def gradient_of(
+    density: TensorVariable, variables: Sequence[TensorVariable]
+) -> list[TensorVariable]:
+    """Return the gradient, zero for variables on which the density does not depend."""
+    gradient: list[TensorVariable] = pytensor.grad(  # type: ignore[assignment]
+        density, list(variables), disconnected_inputs="ignore"
+    )
+    return gradient
+
+
+def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with row numbers in place of constant masks.
+
+    JAX must know the shape of what a mask selects; PyMC's imputation selects by masks.
+    """
+    if not any(_masked(variable.owner) for variable in ancestors(list(graphs))):
+        return list(graphs)
+    rewritten: Any = rewrite_graph(list(graphs), include=(), custom_rewrite=in2out(_numbered))
+    return list(rewritten)
+
+
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, Constant) and index.type.dtype == "bool"
+
+
+def _masked(node: Any) -> bool:
+    indexing = node is not None and isinstance(node.op, AdvancedSubtensor | AdvancedIncSubtensor)
+    return indexing and any(_is_mask(index) for index in node.inputs)
+
+
+@node_rewriter([AdvancedSubtensor, AdvancedIncSubtensor])
+def _numbered(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Write x[mask] as x[numbers]."""
+    if not _masked(node):
+        return None
+    writes = isinstance(node.op, AdvancedIncSubtensor)
+    x, indices = node.inputs[0], node.inputs[1 + writes :]
+    numbers: list[Any] = []
+    index: Any
+    for index in indices_from_subtensor(indices, node.op.idx_list):
+        numbers += map(pt.constant, np.nonzero(index.data)) if _is_mask(index) else [index]
+    selected = x[tuple(numbers)]
+    if not writes:
+        return [selected]
+    y = node.inputs[1]
+    return [selected.set(y) if node.op.set_instead_of_inc else selected.inc(y)]

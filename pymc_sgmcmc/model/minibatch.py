@@ -1,0 +1,395 @@
+"""Minibatches: found in a model's graph, lifted out of it, and drawn."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import gcd
+from typing import Any, Protocol
+
+import numpy as np
+import pytensor
+
+from pymc.data import MinibatchOp
+from pymc.model import Model
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.mode import Mode
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type_other import NoneConst
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
+
+# Warnings name the user's line
+_PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
+
+
+@dataclass(frozen=True, eq=False)
+class Minibatch:
+    """One ``pm.Minibatch`` call: rows of several arrays, always drawn together.
+
+    Attributes
+    ----------
+    stream : Variable
+        The random stream that PyMC gave the call. A graph can hold several clones of one
+        call; the stream is what they share.
+    sources : tuple of TensorVariable
+        The full arrays, as they stand in the model.
+    batch_size : int
+        Rows in a batch, B.
+    """
+
+    stream: Variable
+    sources: tuple[TensorVariable, ...]
+    batch_size: int
+
+
+def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
+    nodes: dict[Any, None] = {}
+    for variable in ancestors(list(graphs)):
+        node = variable.owner
+        if node is not None and isinstance(node.op, MinibatchOp):
+            nodes[node] = None
+    return list(nodes)
+
+
+def evaluate(source: Variable) -> np.ndarray:
+    """Value of a graph without free inputs, without compiling anything."""
+    if isinstance(source, Constant):
+        return np.asarray(source.data)
+    if isinstance(source, SharedVariable):
+        return np.asarray(source.get_value(borrow=True))
+    # The interpreter: no compiler is started in the process that only reads the model
+    return np.asarray(pytensor.function([], source, mode=Mode("py", "fast_compile"))())
+
+
+def find_minibatches(graphs: Iterable[Variable]) -> list[Minibatch]:
+    """Find every ``pm.Minibatch`` call under ``graphs``, each once."""
+    found: dict[Variable, Minibatch] = {}
+    for node in _minibatch_nodes(graphs):
+        *sources, stream = node.inputs
+        batch_size = node.outputs[0].type.shape[0]
+        found.setdefault(stream, Minibatch(stream, tuple(sources), int(batch_size)))
+    return list(found.values())
+
+
+def replace_minibatches(
+    graphs: Sequence[Variable], minibatches: Sequence[Minibatch], rows: Sequence[Sequence[Any]]
+) -> dict[Variable, Variable]:
+    """Map every batch tensor under ``graphs`` to our own input for these rows."""
+    positions = {minibatch.stream: i for i, minibatch in enumerate(minibatches)}
+    return {
+        output: rows[positions[node.inputs[-1]]][j]
+        for node in _minibatch_nodes(graphs)
+        for j, output in enumerate(node.outputs[:-1])
+    }
+
+
+def check_minibatches(model: Model) -> list[Minibatch]:
+    """Refuse what a minibatch would silently make wrong, warn of what it may.
+
+    Returns
+    -------
+    list of Minibatch
+        Every ``pm.Minibatch`` call under the model's variables and potentials.
+
+    Raises
+    ------
+    NotImplementedError
+        If an unobserved variable depends on a minibatch.
+    ValueError
+        If an observed variable has no ``total_size``, if a variable or a potential draws its
+        rows from two ``pm.Minibatch`` calls, or if a batch is larger than the data.
+    """
+    for rv in model.free_RVs:
+        if find_minibatches([rv]):
+            raise NotImplementedError(
+                f"The unobserved variable '{rv.name}' depends on a pm.Minibatch: its meaning "
+                "would change with every batch. Give it the shape of the full data and index "
+                "it with a minibatched index."
+            )
+    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    for rv, value in zip(model.observed_RVs, values, strict=True):
+        _check_likelihood(rv, find_minibatches([rv, value]))
+    minibatches = find_minibatches([*model.observed_RVs, *values, *model.potentials])
+    for minibatch in minibatches:
+        _check_rows(minibatch)
+    for potential in model.potentials:
+        known = getattr(potential.owner and potential.owner.op, "scales_with_data", False)
+        found = find_minibatches([potential])
+        if len(found) > 1:
+            raise ValueError(
+                f"The potential '{potential.name}' draws its rows from {len(found)} pm.Minibatch "
+                "calls, whose rows are not aligned. Draw all arrays of one term in one call: "
+                "x, y = pm.Minibatch(x, y, batch_size=...). If it is the sum of several terms, "
+                "write a pm.Potential for each."
+            )
+        if found and not known:
+            warnings.warn(
+                f"The potential '{potential.name}' depends on a pm.Minibatch. How it scales with "
+                "the data cannot be known: it must already be multiplied by "
+                "(rows of the data) / (rows of the batch).",
+                UserWarning,
+                skip_file_prefixes=_PACKAGE,
+            )
+    for deterministic in model.deterministics:
+        if find_minibatches([deterministic]):
+            warnings.warn(
+                f"The deterministic '{deterministic.name}' depends on a pm.Minibatch: it records "
+                "values for a random batch of rows, another one in each draw. Compute it after "
+                "sampling with the full data.",
+                UserWarning,
+                skip_file_prefixes=_PACKAGE,
+            )
+    return minibatches
+
+
+def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
+    if not found:
+        return
+    scaled = isinstance(rv.owner.op, MinibatchRandomVariable)
+    if not scaled or NoneConst.equals(rv.owner.inputs[1]):
+        raise ValueError(
+            f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
+            "full data, so that its likelihood would count one batch only. Pass "
+            "total_size=<number of rows> to it."
+        )
+    if len(found) > 1:
+        raise ValueError(
+            f"The observed variable '{rv.name}' draws its rows from {len(found)} pm.Minibatch "
+            "calls, whose rows are not aligned. Draw all its arrays in one call: "
+            "x, y = pm.Minibatch(x, y, batch_size=...)."
+        )
+    total_size, rows = rv.owner.inputs[1], len(evaluate(found[0].sources[0]))
+    if isinstance(total_size, Constant) and int(total_size.data) != rows:
+        warnings.warn(
+            f"The observed variable '{rv.name}' has total_size={int(total_size.data)}, but its "
+            f"pm.Minibatch draws from {rows} rows: the likelihood counts as that of "
+            f"{int(total_size.data)} rows. If pm.set_data changes the number of rows, write "
+            "total_size=[data.shape[0]] with the pm.Data.",
+            UserWarning,
+            skip_file_prefixes=_PACKAGE,
+        )
+
+
+def _check_rows(minibatch: Minibatch) -> None:
+    rows = [len(evaluate(source)) for source in minibatch.sources]
+    if len(set(rows)) > 1:
+        raise ValueError(
+            f"A pm.Minibatch draws from arrays of different lengths, {rows}: pass arrays with "
+            "the same number of rows."
+        )
+    if minibatch.batch_size > rows[0]:
+        raise ValueError(
+            f"The batch_size={minibatch.batch_size} of a pm.Minibatch is larger than its data "
+            f"of {rows[0]} rows. Choose a smaller batch_size, or leave pm.Minibatch out to "
+            "sample with the full gradient."
+        )
+
+
+def _row_numbers(rng: np.random.Generator, rows: int, size: int | tuple[int, int]) -> np.ndarray:
+    # rng.integers takes 7 µs for its checks alone, this one in all; uniform to 2^-53
+    return (rng.random(size) * rows).astype(np.int32)
+
+
+class BatchScheme(Protocol):
+    """How the rows of a batch are chosen."""
+
+    contiguous: bool
+    """Whether a batch is a block of rows at an offset, or a set of row indices."""
+    independent: bool
+    """Whether the batches of an update are independent of those of the others."""
+
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Lay the rows out for the draws to come; the same ``rng`` gives the same order."""
+
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
+    ) -> np.ndarray:
+        """Draw the batches of ``updates`` updates, ``batches`` for each.
+
+        The second dimension, that of ``batches``, is left out where it is 1.
+        """
+
+    def follow(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        updates: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the batches of the chain's next updates.
+
+        ``left`` is what the last call left of a plan for several updates, empty at first and for
+        schemes without one; it is returned anew beside the batches.
+        """
+
+    def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
+        """Return the variance of the mean of ``batches`` batches over that of one batch."""
+
+
+class _Independent(ABC):
+    """A scheme without a plan: every batch is independent of those before."""
+
+    independent = True
+
+    @abstractmethod
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
+    ) -> np.ndarray:
+        """Draw batches as :class:`BatchScheme` says."""
+
+    def follow(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        updates: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the batches of the next updates, independent of those before."""
+        return self.draw(rng, rows, batch_size, updates, batches), left
+
+
+class Shuffled(_Independent):
+    """A contiguous block of once-permuted rows at a random offset, wrapping round.
+
+    Its gradient has the noise of sampling without replacement, and no rows are gathered.
+    """
+
+    contiguous = True
+
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Permute the rows and append the first B - 1 again, so that every offset is one slice."""
+        order = rng.permutation(len(array))
+        return array[np.concatenate([order, order[: batch_size - 1]])]
+
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
+    ) -> np.ndarray:
+        """Return offsets, shape (updates,) or (updates, batches).
+
+        Several batches are neighbours, which share no rows until they have all: together
+        they are as quiet as one batch of their joint size.
+        """
+        first = _row_numbers(rng, rows, updates)
+        if batches == 1:
+            return first
+        steps = np.arange(batches, dtype=np.int64) * batch_size
+        return ((first[:, None] + steps) % rows).astype(np.int32)
+
+    def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
+        """Return the variance of the mean of ``batches`` batches over that of one batch.
+
+        K B rows laid round N count each row equally often, but for a remainder of r rows that
+        counts once more: only its choice is random. The variance of r rows without replacement
+        is r (1 - r/N), and zero where all rows count equally often.
+        """
+        if batch_size >= rows:
+            return 0.0
+        blocks = rows / batch_size
+        remainder = batches * batch_size % rows / batch_size
+        alone = (1 - remainder / blocks) / (1 - 1 / blocks)
+        return remainder / batches * alone / batches
+
+
+class Random(_Independent):
+    """``pm.Minibatch``'s own scheme: rows drawn with replacement."""
+
+    contiguous = False
+
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
+        """Leave the rows where they are."""
+        return array
+
+    def draw(
+        self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
+    ) -> np.ndarray:
+        """Return row indices, shape (updates, batch_size) or (updates, batches, batch_size)."""
+        drawn = _row_numbers(rng, rows, (updates * batches, batch_size))
+        return drawn if batches == 1 else drawn.reshape(updates, batches, batch_size)
+
+    def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
+        """Return the variance of the mean of ``batches`` batches over that of one batch."""
+        return 1 / batches
+
+
+class Sweep(Shuffled):
+    """Sweeps over blocks of the rows: each block once, in an order and from an offset of its own.
+
+    The errors of the batches of one sweep cancel. As long as the chain moves little in a sweep,
+    its gradient noise matters little: with m = N/B blocks and step size h, about hm/3 of it.
+
+    Parameters
+    ----------
+    symmetric : bool
+        Whether each sweep is followed by the same one backwards [1]_.
+
+    References
+    ----------
+    .. [1] Paulin, Whalley, Chada, Leimkuhler (2024). Sampling from Bayesian neural network
+       posteriors with symmetric minibatch splitting Langevin dynamics.
+    """
+
+    independent = False
+
+    def __init__(self, *, symmetric: bool) -> None:
+        self._symmetric = symmetric
+
+    def follow(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        updates: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the batches of the next updates: ``left`` of the last sweep, then new ones."""
+        parts, count = [left], len(left)
+        while count < updates * batches:
+            parts.append(self._sweep(rng, rows, batch_size))
+            count += len(parts[-1])
+        starts = np.concatenate(parts)
+        drawn, left = np.split(starts, [updates * batches])
+        return (drawn if batches == 1 else drawn.reshape(updates, batches)), left
+
+    def _sweep(self, rng: np.random.Generator, rows: int, batch_size: int) -> np.ndarray:
+        """Return the offsets of a sweep."""
+        blocks = -(-rows // batch_size)
+        first = _row_numbers(rng, rows, 1).astype(np.int64)
+        starts = ((first + batch_size * rng.permutation(blocks)) % rows).astype(np.int32)
+        return np.concatenate([starts, starts[::-1]]) if self._symmetric else starts
+
+    def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
+        """Return the variance of the mean of ``batches`` batches over that of one batch.
+
+        K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
+        first b blocks of another. a of m blocks without replacement have a variance of
+        a (1 - a/m); the mean over all a that occur is taken.
+        """
+        blocks = -(-rows // batch_size)
+        if blocks == 1:
+            return 0.0
+        last = np.arange(0, blocks, gcd(batches, blocks))
+        first = np.minimum(last, batches)
+        rest = (batches - first) % blocks
+        sums = sum(part * (1 - part / blocks) for part in (first, rest))
+        return float(np.mean(sums)) / batches**2 / (1 - 1 / blocks)
+
+
+BATCH_SCHEMES: dict[str, BatchScheme] = {
+    "shuffled": Shuffled(),
+    "random": Random(),
+    "sweep": Sweep(symmetric=False),
+    "symmetric": Sweep(symmetric=True),
+}

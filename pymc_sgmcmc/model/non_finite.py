@@ -1,0 +1,128 @@
+"""NaN and infinities in the data of a model, by the name under which the user knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from pymc.data import MinibatchOp
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type import TensorType
+
+from pymc_sgmcmc.model.minibatch import evaluate
+
+__all__ = ["bad_rows", "faults_of_data"]
+
+
+def bad_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Return which rows of arrays of the same length hold NaN or an infinity, shape (N,)."""
+    bad = np.zeros(len(arrays[0]), dtype=bool)
+    for array in arrays:
+        if array.dtype.kind in "fc":
+            bad |= ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    return bad
+
+
+def faults_of_data(model: Model, names: Collection[str]) -> str:
+    """Say which arrays of some variables hold NaN or an infinity, and what to do.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    names : collection of str
+        Variables and potentials whose log density is not finite.
+
+    Returns
+    -------
+    str
+        Sentences, empty if all arrays are finite.
+    """
+    told: dict[str, bool] = {}
+    seen: list[np.ndarray] = []
+    for label, array in _arrays(model, names):
+        if any(_same(array, other) for other in seen):
+            continue
+        seen.append(array)
+        fault = _fault(array)
+        if fault is not None:
+            told[f"{label} {fault}"] = bool(np.isnan(array).any())
+    if not told:
+        return ""
+    found = "; ".join(told)
+    cure = "Leave these rows out, or fill in what is missing."
+    if any(told.values()):
+        return (
+            f"The data are not finite: {found}. {cure} Of an array given to observed= as it is, "
+            "without pm.Minibatch, PyMC samples the missing values."
+        )
+    # A bound can be infinite without fault
+    return (
+        f"The data are not finite: {found}. {cure} Where they are meant, pass initvals= to "
+        "pm.sample with values that the priors and the likelihood allow."
+    )
+
+
+def _fault(array: np.ndarray) -> str | None:
+    if array.dtype.kind not in "fc":
+        return None
+    missing = np.isnan(array)
+    if array.ndim == 0:
+        return "is NaN" if missing.any() else None
+    rows = np.flatnonzero(bad_rows([array]))
+    if not rows.size:
+        return None
+    infinite = bool((~np.isfinite(array) & ~missing).any())
+    what = " and ".join(["NaN"] * bool(missing.any()) + ["inf"] * infinite)
+    first = f"the first of them row {rows[0]}" if rows.size > 1 else f"row {rows[0]}"
+    return f"has {what} in {rows.size} of {len(array)} rows, {first}"
+
+
+def _arrays(model: Model, names: Collection[str]) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield what the variables observe, then all else that they depend on, with its label."""
+    variables = [v for v in [*model.basic_RVs, *model.potentials] if v.name in names]
+    observed = [rv for rv in variables if rv in model.observed_RVs]
+    for rv in observed:
+        for leaf in _leaves(model.rvs_to_values[rv]):
+            yield _label(leaf, f"the observed array of '{rv.name}'"), evaluate(leaf)
+    for variable in variables:
+        for leaf in _leaves(variable):
+            shape = evaluate(leaf).shape
+            label = f"an array of shape {shape} on which '{variable.name}' depends"
+            yield _label(leaf, label), evaluate(leaf)
+
+
+def _leaves(graph: Variable) -> list[Variable]:
+    """Constants and shared variables of a graph; of a pm.Minibatch only the array that is used."""
+    found: dict[Variable, None] = {}
+    graphs = [graph]
+    while graphs:
+        reached = graphs.pop()
+        outputs = [
+            v
+            for v in ancestors([reached])
+            if v.owner is not None and isinstance(v.owner.op, MinibatchOp)
+        ]
+        for v in ancestors([reached], blockers=outputs):
+            if v in outputs:
+                graphs.append(v.owner.inputs[v.owner.outputs.index(v)])
+            elif isinstance(v, Constant | SharedVariable) and isinstance(v.type, TensorType):
+                found[v] = None
+    return list(found)
+
+
+def _label(leaf: Variable, otherwise: str) -> str:
+    return f"pm.Data '{leaf.name}'" if isinstance(leaf, SharedVariable) else otherwise
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a is b or (
+        a.ndim > 0
+        and a.shape == b.shape
+        and a.strides == b.strides
+        and a.__array_interface__["data"] == b.__array_interface__["data"]
+    )

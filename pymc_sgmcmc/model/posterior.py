@@ -1,0 +1,375 @@
+"""A PyMC model, read as a posterior density in the coordinates of the step."""
+
+from __future__ import annotations
+
+import copy
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pymc.distributions.transforms import CircularTransform
+from pymc.logprob.basic import transformed_conditional_logp
+from pymc.logprob.utils import replace_rvs_by_values
+from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.model.coordinates import Coordinate
+from pymc_sgmcmc.model.graphs import gradient_of, lengthened, masks_as_numbers, substitute
+from pymc_sgmcmc.model.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
+from pymc_sgmcmc.model.own_gradient import has_own_gradient, own_gradients
+from pymc_sgmcmc.model.solves import products_for_solves
+
+__all__ = ["NoRowsError", "Posterior"]
+
+# Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX,
+# and what is this small costs nothing
+_LARGEST_CONSTANT = 64
+
+
+class NoRowsError(NotImplementedError):
+    """A term of the density on a ``pm.Minibatch`` is not a sum over its rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Term:
+    """One elementwise term of the log density, and the minibatch that it is a part of."""
+
+    name: str
+    log_density: TensorVariable
+    minibatch: int | None
+
+
+class Posterior:
+    r"""The log density of a model's posterior in the coordinates φ.
+
+    Everything is symbolic; nothing is compiled here. U(φ) = −log p(data, f(φ)) −
+    log|det f′(φ)| is the potential of the full data set. With a temperature T, prior and
+    likelihood are divided by T and the Jacobian is not.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    coordinates : sequence of Coordinate
+        The sampled variables. All other free variables become inputs.
+    temperature : float
+        T.
+
+    Attributes
+    ----------
+    log_density : TensorVariable
+        An unbiased estimate of −U from one batch of rows of each minibatch; −U itself for a
+        model without minibatches.
+    gradient : list of TensorVariable
+        Its gradient ∇U, one tensor for each coordinate.
+    values : list of TensorVariable
+        PyMC's value variables at φ.
+    others : list of TensorVariable
+        Value variables that this step does not sample.
+    data : dict
+        What was lifted out of the graph: symbolic input to array.
+    minibatches : list of Minibatch
+        The ``pm.Minibatch`` calls.
+    parameters : list of TensorVariable
+        θ = f(φ) of each coordinate.
+    log_slopes : list of TensorVariable or None
+        log|det f′(φ)|, for maps of single elements one for each; None where θ = φ.
+    bounds : list of tuple of TensorVariable
+        Lower and upper bound of θ, −∞ and ∞ where there are none.
+    has_value : bool
+        Whether the log density is known, and not only an estimate of its gradient.
+    noise : dict
+        Random numbers that the likelihood asks for: symbolic input to their kind.
+    rows : list of list of TensorVariable
+        For each minibatch the inputs for its batch, leading dimension B.
+    row_weights : list of float
+        For each minibatch the weight of a row with which its terms, summed over all rows, are
+        those of the full data.
+    """
+
+    def __init__(
+        self, model: Model, coordinates: Sequence[Coordinate], temperature: float = 1.0
+    ) -> None:
+        self.coordinates = list(coordinates)
+        self.temperature = temperature
+        self._potentials = {potential.name for potential in model.potentials}
+        sampled = {coordinate.value for coordinate in coordinates}
+        self.others = [value for value in model.value_vars if value not in sampled]
+        terms, values, maps = self._read(model)
+        logps = [term.log_density for term in terms]
+        self.minibatches = find_minibatches(logps)
+        term_batches = [_only(find_minibatches([logp]), self.minibatches) for logp in logps]
+        self.arrays = [[evaluate(s) for s in batch.sources] for batch in self.minibatches]
+        self.rows = [
+            [
+                pt.tensor(
+                    f"batch_{i}_{j}", dtype=a.dtype, shape=(minibatch.batch_size, *a.shape[1:])
+                )
+                for j, a in enumerate(arrays)
+            ]
+            for i, (minibatch, arrays) in enumerate(zip(self.minibatches, self.arrays, strict=True))
+        ]
+        self.row_weights = [
+            batch.batch_size / len(arrays[0])
+            for batch, arrays in zip(self.minibatches, self.arrays, strict=True)
+        ]
+        self.has_value = not has_own_gradient(logps)
+        outputs, self.noise = own_gradients([*logps, *values, *maps])
+        outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
+        outputs, self.data = _lift_data(masks_as_numbers(outputs))
+        outputs = products_for_solves(outputs)
+        self._summands = [
+            _Term(term.name, logp, batch)
+            for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
+        ]
+        ends = np.cumsum([len(terms), len(values), *[len(self.coordinates)] * 3]).tolist()
+        of_values, of_parameters, of_slopes, lower, upper = map(slice, ends, [*ends[1:], None])
+        self.values, self.parameters = outputs[of_values], outputs[of_parameters]
+        self.log_slopes = [
+            None if c.transform is None else slope
+            for c, slope in zip(self.coordinates, outputs[of_slopes], strict=True)
+        ]
+        self.bounds = list(zip(outputs[lower], outputs[upper], strict=True))
+        self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
+        self.gradient = gradient_of(-self.log_density, self.phi)
+
+    @property
+    def phi(self) -> list[TensorVariable]:
+        """The position, one tensor for each coordinate."""
+        return [coordinate.phi for coordinate in self.coordinates]
+
+    @property
+    def terms(self) -> dict[str, TensorVariable]:
+        """The terms of the log density, summed, by the name of their variable."""
+        return {term.name: pt.sum(term.log_density) for term in self._summands}
+
+    @property
+    def scales(self) -> list[TensorVariable]:
+        """The scales of the coordinates that have one."""
+        return [c.scale for c in self.coordinates if c.scale is not None]
+
+    @property
+    def base(self) -> TensorVariable:
+        """The part of the log density that depends on no minibatch."""
+        parts = [pt.sum(t.log_density) for t in self._summands if t.minibatch is None]
+        return pt.add(*parts, 0.0) if parts else pt.constant(0.0)
+
+    def weighted(self) -> tuple[TensorVariable, TensorVariable, list[TensorVariable]]:
+        """Log density with a weight for each row: the full data as a sum over blocks.
+
+        The full-data log density is the sum, over blocks of B rows, of this one with
+        its ``row_weights`` for each row (0 for rows that wrap round) and ``base`` 1 in the first
+        block and 0 in all others.
+
+        Returns
+        -------
+        log_density : TensorVariable
+        base : TensorVariable
+            Weight of all that depends on no minibatch.
+        weights : list of TensorVariable
+            For each minibatch the weights of its rows, shape (B,).
+
+        Raises
+        ------
+        NoRowsError
+            If a term on a minibatch has no row dimension, as a potential that is a number.
+        """
+        base = pt.scalar("base", dtype=pytensor.config.floatX)
+        weights = [
+            pt.tensor(f"weights_{i}", dtype=pytensor.config.floatX, shape=(batch.batch_size,))
+            for i, batch in enumerate(self.minibatches)
+        ]
+        total = pt.as_tensor(0.0)
+        for term in self._summands:
+            logp = term.log_density
+            if term.minibatch is None:
+                total = total + base * pt.sum(logp)
+                continue
+            batch_size = self.minibatches[term.minibatch].batch_size
+            if logp.ndim == 0 or logp.type.shape[0] not in (None, batch_size):
+                raise NoRowsError(self._no_rows(term, batch_size))
+            weight = weights[term.minibatch].reshape((batch_size, *[1] * (logp.ndim - 1)))
+            total = total + pt.sum(weight * logp)
+        return total, base, weights
+
+    def _no_rows(self, term: _Term, batch_size: int) -> str:
+        shape = term.log_density.type.shape
+        of = f"'{term.name}' on a pm.Minibatch has a log density of shape {shape}, not one entry "
+        why = (
+            f"for each of the {batch_size} rows of a batch, so that its value for the full data, "
+            "which tuning needs, is unknown. "
+        )
+        if term.name not in self._potentials:
+            return (
+                f"The variable {of}{why}Rows that depend on each other cannot be drawn alone: "
+                "leave pm.Minibatch out, or write the rows as independent given the parameters."
+            )
+        return (
+            f"The potential {of}{why}Write it as a vector with one entry for each row (before any "
+            ".sum(), each entry multiplied by rows of the data / rows of the batch), or as an "
+            "observed pm.CustomDist with total_size=. Left as it is, it can be sampled only "
+            "untuned, with step_size, thin and batches set by hand, scale=None and "
+            "gradient='plain'."
+        )
+
+    def joined(self, count: int) -> Posterior | None:
+        """Return this posterior with batches of ``count`` times as many rows.
+
+        Only :meth:`weighted` of the new posterior is affected. ``row_weights`` are the same: a row
+        counts as before. None is returned where a term is written for B rows alone.
+        """
+        other = copy.copy(self)
+        other.minibatches = [
+            replace(batch, batch_size=count * batch.batch_size) for batch in self.minibatches
+        ]
+        other.rows = [
+            [
+                pt.tensor(row.name, dtype=row.dtype, shape=(batch.batch_size, *row.type.shape[1:]))
+                for row in rows
+            ]
+            for batch, rows in zip(other.minibatches, self.rows, strict=True)
+        ]
+        longer = {
+            old: new
+            for olds, news in zip(self.rows, other.rows, strict=True)
+            for old, new in zip(olds, news, strict=True)
+        }
+        found = lengthened([term.log_density for term in self._summands], longer)
+        if found is None:
+            return None
+        other._summands = [
+            replace(term, log_density=logp)
+            for term, logp in zip(self._summands, found, strict=True)
+        ]
+        for term in other._summands:
+            if term.minibatch is not None:
+                size = other.minibatches[term.minibatch].batch_size
+                if term.log_density.ndim == 0 or term.log_density.type.shape[0] != size:
+                    return None
+        return other
+
+    @property
+    def circular(self) -> np.ndarray:
+        """Which elements of φ, over all variables in turn, lie on a circle."""
+        return np.repeat(
+            [isinstance(c.transform, CircularTransform) for c in self.coordinates],
+            [int(np.prod(c.phi.type.shape)) for c in self.coordinates],
+        )
+
+    def on_line(self, parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """Leave out what lies on a circle, of arrays shaped as φ or of all of them in one."""
+        circular = self.circular
+        if not circular.any():
+            return parts
+        return [np.concatenate([np.reshape(part, -1) for part in parts])[~circular]]
+
+    def wrapped(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Bring circular coordinates back to (−π, π]; the others are returned as they are."""
+        return [
+            pt.arctan2(pt.sin(x), pt.cos(x)) if isinstance(c.transform, CircularTransform) else x
+            for x, c in zip(phi, self.coordinates, strict=True)
+        ]
+
+    def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable], list[TensorVariable]]:
+        """Terms of the log density, PyMC's value variables, and the maps, as graphs of φ.
+
+        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds.
+        """
+        # The density is first written in the model's own parameters θ: then f(φ) goes in
+        theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
+        rvs = [*model.free_RVs, *model.observed_RVs]
+        logps = transformed_conditional_logp(
+            rvs, rvs_to_values={**model.rvs_to_values, **theta}, rvs_to_transforms={}
+        )
+        names = [rv.name for rv in [*rvs, *model.potentials]]
+        logps += replace_rvs_by_values(model.potentials, rvs_to_values=theta)
+
+        own = {c.rv: (c.transform, c.phi) for c in self.coordinates}
+        at_phi: dict[Variable, Variable] = {}
+        jacobians: list[_Term] = []
+        slopes: dict[Variable, TensorVariable] = {}
+        for rv in model.free_RVs:  # parents come first
+            pymcs = model.rvs_to_transforms[rv], model.rvs_to_values[rv]
+            transform, x = own.get(rv, pymcs)
+            parameter = pt.as_tensor(x)
+            if transform is not None:
+                graphs = [
+                    f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)
+                ]
+                graphs = replace_rvs_by_values(graphs, rvs_to_values=theta)
+                parameter, jacobian = substitute(graphs, at_phi)
+                jacobians.append(_Term(f"{rv.name} (Jacobian)", jacobian, None))
+                slopes[rv] = jacobian
+            at_phi[theta[rv]] = rv.type.filter_variable(parameter, allow_convert=True)
+        logps = substitute(logps, at_phi)
+        tempered = [logp / self.temperature if self.temperature != 1 else logp for logp in logps]
+        terms = [_Term(name, logp, None) for name, logp in zip(names, tempered, strict=True)]
+
+        values = []
+        for coordinate in self.coordinates:
+            rv = coordinate.rv
+            transform = model.rvs_to_transforms[rv]
+            if transform is coordinate.transform:
+                values.append(pt.as_tensor(coordinate.phi).copy())
+                continue
+            value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+            graphs = replace_rvs_by_values([value], rvs_to_values=theta)
+            values += substitute(graphs, at_phi)
+        bounds = [
+            pt.as_tensor(np.full((), sign * np.inf) if bound is None else bound)
+            for sign, side in ((-1, "lower"), (1, "upper"))
+            for bound in (getattr(c, side) for c in self.coordinates)
+        ]
+        maps = [
+            *(pt.as_tensor(at_phi[theta[c.rv]]).copy() for c in self.coordinates),
+            *(slopes.get(c.rv, pt.constant(0.0)) for c in self.coordinates),
+            *substitute(replace_rvs_by_values(bounds, rvs_to_values=theta), at_phi),
+        ]
+        return [*terms, *jacobians], values, maps
+
+
+def _only(found: list[Minibatch], minibatches: list[Minibatch]) -> int | None:
+    streams = [minibatch.stream for minibatch in minibatches]
+    return streams.index(found[0].stream) if found else None
+
+
+def _lift_data(
+    graphs: list[TensorVariable],
+) -> tuple[list[TensorVariable], dict[Variable, np.ndarray]]:
+    """Replace shared variables and large constants by inputs of the compiled function."""
+    replacements: dict[Variable, Variable] = {}
+    data: dict[Variable, np.ndarray] = {}
+    for source in graph_inputs(graphs):
+        if not isinstance(source, Constant | SharedVariable):
+            continue
+        if not isinstance(source.type, TensorType):
+            continue
+        value = evaluate(source)
+        if value.size <= _LARGEST_CONSTANT:
+            if isinstance(source, SharedVariable):
+                replacements[source] = pt.constant(value, dtype=source.type.dtype)
+            continue
+        twin = next((t for t, array in data.items() if _same(t, array, source, value)), None)
+        if twin is None:
+            twin = pt.tensor(f"data_{len(data)}", dtype=source.type.dtype, shape=value.shape)
+            data[twin] = value
+        replacements[source] = twin
+    return substitute(graphs, replacements), data
+
+
+def _same(twin: Variable, array: np.ndarray, source: Variable, value: np.ndarray) -> bool:
+    # Clones of a constant share its memory
+    return (
+        twin.type.dtype == source.type.dtype
+        and array.shape == value.shape
+        and array.__array_interface__["data"] == value.__array_interface__["data"]
+        and array.strides == value.strides
+    )

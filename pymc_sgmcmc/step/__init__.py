@@ -1,0 +1,1 @@
+"""PyMC's side of a sampler."""

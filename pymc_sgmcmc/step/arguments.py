@@ -1,0 +1,301 @@
+"""Checks of a step method's arguments: an error names the argument, the fault and the cure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
+from importlib.util import find_spec
+from inspect import signature
+from typing import Any
+
+import numpy as np
+
+from pymc.logprob.transforms import Transform
+from pymc.model import Model
+from pymc.vartypes import continuous_types
+from pytensor.compile.mode import get_mode
+from pytensor.graph.basic import Variable
+from pytensor.link.jax.linker import JAXLinker
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.checks import one_of
+from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
+from pymc_sgmcmc.model.own_gradient import has_own_gradient
+
+__all__ = [
+    "by_hand",
+    "check_batches",
+    "checked_backend",
+    "checked_gradient",
+    "checked_scale",
+    "checked_transforms",
+    "refuse_nothing",
+    "refuse_unknown",
+    "refuse_whitening",
+    "sampled_values",
+    "why_by_hand",
+]
+
+TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
+
+
+def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
+    """Value variables of what the user wants to sample; by default all continuous ones."""
+    for rv in model.basic_RVs:
+        if not isinstance(rv.type, TensorType):
+            raise NotImplementedError(
+                f"The variable '{rv.name}' is a pymc.dims variable, which cannot be sampled here "
+                "yet. Write it with pymc's own distributions."
+            )
+    if variables is None:
+        values = list(model.continuous_value_vars)
+        if not values:
+            raise ValueError(
+                "The model has no continuous free variable to sample: all are discrete. Leave "
+                "this step method out and let pm.sample() choose."
+            )
+        return values
+    if isinstance(variables, str) or not isinstance(variables, Sequence):
+        variables = [variables]
+    values = [_value_of(model, variable) for variable in variables]
+    for value in values:
+        name = model.values_to_rvs[value].name
+        if value.dtype not in continuous_types:
+            raise ValueError(
+                f"The variable '{name}' is discrete and has no gradient. Leave it out of vars "
+                "and give it a step method of its own: "
+                "step=[sg.CoRVSGLD([...]), pm.Metropolis([...])]."
+            )
+        if values.count(value) > 1:
+            raise ValueError(f"vars names the variable '{name}' twice; name it once.")
+    return values
+
+
+def refuse_nothing(model: Model, variables: Any) -> None:
+    """Raise where there is nothing to sample."""
+    if not model.free_RVs:
+        raise ValueError(
+            "The model has no free variables, so that there is nothing to sample. Give it one "
+            "without observed=, or use pm.sample_prior_predictive."
+        )
+    if isinstance(variables, list | tuple) and not variables:
+        raise ValueError("vars is empty. Name a variable, or leave vars out to sample all.")
+
+
+def refuse_unknown(method: type, unknown: Collection[str]) -> None:
+    """Raise for a keyword that no ``__init__`` of a step method takes."""
+    if not unknown:
+        return
+    known = {
+        name: None
+        for cls in method.__mro__
+        if "__init__" in vars(cls)
+        for name, parameter in signature(vars(cls)["__init__"]).parameters.items()
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    name = next(iter(unknown))
+    close = get_close_matches(name, known, n=1)
+    raise TypeError(
+        f"{method.__name__} has no argument '{name}'."
+        + (f" Did you mean '{close[0]}'?" if close else "")
+        + f" It takes {', '.join(known)}."
+    )
+
+
+def _value_of(model: Model, variable: Any) -> TensorVariable:
+    rv = model.named_vars.get(variable) if isinstance(variable, str) else variable
+    value: Any = model.rvs_to_values.get(rv, rv) if isinstance(rv, Variable) else None
+    if value not in model.value_vars:
+        named = getattr(variable, "name", None) or variable
+        free = ", ".join(f"'{rv.name}'" for rv in model.free_RVs)
+        raise ValueError(
+            f"vars has {named!r}, which is not a free variable of the model. Choose from {free}."
+        )
+    return value
+
+
+def check_batches(batches: int | str, minibatches: Sequence[Minibatch]) -> None:
+    """Refuse to average more batches than the data have."""
+    if batches == "auto":
+        return
+    if not minibatches and int(batches) > 1:
+        raise ValueError(
+            f"batches={batches}, but the model has no pm.Minibatch: all data are one batch, whose "
+            "gradient is exact. Leave batches out."
+        )
+    rows = [(len(evaluate(batch.sources[0])), batch.batch_size) for batch in minibatches]
+    n, size = max(rows, key=lambda pair: -(-pair[0] // pair[1]), default=(1, 1))
+    most = -(-n // size)
+    if int(batches) > most:
+        raise ValueError(
+            f"batches={batches}, but the data have only {most} batches: {n} rows in batches of "
+            f"{size}. Pass at most batches={most}, or leave pm.Minibatch out to sample with the "
+            "full gradient."
+        )
+
+
+def checked_gradient(gradient: Any, estimators: tuple[type, ...]) -> Any:
+    """Check for "auto", "plain" or an estimator."""
+    if isinstance(gradient, type) and gradient in estimators:
+        gradient = gradient()
+    if isinstance(gradient, estimators):
+        return gradient
+    names = [estimator.__name__ for estimator in estimators]
+    if isinstance(gradient, str) and gradient == "plain":
+        return estimators[names.index("Plain")]()
+    if isinstance(gradient, str) and gradient == "auto":
+        return gradient
+    raise ValueError(
+        "gradient must be 'auto', 'plain', sg.ControlVariates() or sg.SVRG(refresh=...), got "
+        f"{gradient!r}."
+    )
+
+
+def why_by_hand(method: str, policy: Policy, model: Model) -> str | None:
+    """Return why nothing can be tuned, None where it can."""
+    if policy.coordinates == "identity":
+        return f"{method} runs in θ itself, where bounds leave no scale to be found"
+    if has_own_gradient(model.potentials):
+        return "The model has a GradientPotential, of which no density is known"
+    return None
+
+
+def by_hand(
+    why: str, automatic_step: bool, thin: Any, scale: Any, gradient: Any, batches: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Return the values that "auto" has where nothing is tuned.
+
+    Raises
+    ------
+    ValueError
+        If the step size is left to tuning, or if an estimator needs an anchor.
+    """
+    if automatic_step:
+        raise ValueError(
+            f"{why}: the step size cannot be tuned. Pass step_size, such as 0.001, and compare "
+            "with half of it."
+        )
+    if gradient not in ("auto", "plain") and not isinstance(gradient, Plain):
+        raise ValueError(
+            f"{why}: gradient={gradient!r} needs an anchor that cannot be had. Pass "
+            "gradient='plain'."
+        )
+    if isinstance(scale, str) and scale in ("dense", "diagonal"):
+        raise ValueError(
+            f"{why}: scale={scale!r} cannot be tuned. Pass scale=None, or a dict of arrays."
+        )
+
+    def instead(value: Any, default: Any) -> Any:
+        return default if isinstance(value, str) and value == "auto" else value
+
+    return instead(thin, 20), instead(scale, None), "plain", instead(batches, 1)
+
+
+def refuse_whitening(method: str, scale: Any) -> None:
+    """Refuse a whitening where the method takes none; "auto" is then None."""
+    if scale is None or (isinstance(scale, str) and scale == "auto"):
+        return
+    raise ValueError(
+        f"{method} takes no whitening, got scale={scale!r}. Leave scale out, or pass scale=None."
+    )
+
+
+def checked_transforms(
+    transforms: Any, names: list[str], of_method: str = "lipschitz"
+) -> str | dict[str, Transform | None]:
+    """Check the choice of coordinates; those of the method itself are always allowed."""
+    if of_method == "identity":
+        if transforms != "identity":
+            raise ValueError(
+                "This method runs in θ itself and takes no transforms, got "
+                f"transforms={transforms!r}. Leave transforms out."
+            )
+        return "identity"
+    if isinstance(transforms, str):
+        return one_of("transforms", transforms, TRANSFORM_CHOICES)
+    if not isinstance(transforms, Mapping):
+        listed = ", ".join(repr(choice) for choice in TRANSFORM_CHOICES)
+        raise TypeError(
+            f"transforms must be one of {listed} or a dict of variable names to transforms, got "
+            f"{transforms!r}."
+        )
+    _check_names("transforms", transforms, names)
+    for name, transform in transforms.items():
+        if transform is not None and not isinstance(transform, Transform):
+            raise TypeError(
+                f"transforms['{name}'] must be a PyMC Transform, such as sg.transforms.Softplus(), "
+                f"or None, got {transform!r}."
+            )
+    return dict(transforms)
+
+
+def checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] | None:
+    """Check the whitening."""
+    if scale is None:
+        return None
+    if isinstance(scale, str):
+        return one_of("scale", scale, ("auto", "dense", "diagonal"))
+    if not isinstance(scale, Mapping):
+        raise TypeError(
+            "scale must be 'auto', 'dense', 'diagonal', None or a dict of variable names to "
+            f"positive arrays, such as {{'{names[0]}': 0.1}}, got {scale!r}."
+        )
+    _check_names("scale", scale, names)
+    checked = {}
+    for name, value in scale.items():
+        array = np.asarray(value)
+        if array.dtype.kind not in "fiu" or not np.all(np.isfinite(array)) or np.any(array <= 0):
+            raise ValueError(
+                f"scale['{name}'] must hold positive, finite numbers: about one posterior sd for "
+                "each element."
+            )
+        checked[name] = array
+    return checked
+
+
+def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, Any]]:
+    """Choose the backend from the arguments; "auto" stays only where JAX is installed."""
+    one_of("backend", backend, ("auto", "jax", "numba"))
+    if compile_kwargs is not None and not isinstance(compile_kwargs, Mapping):
+        raise TypeError(
+            "compile_kwargs must be a dict of arguments for pm.compile, got "
+            f"{compile_kwargs!r}; pass backend='jax' or backend='numba' to choose a backend."
+        )
+    kwargs = dict(compile_kwargs or {})
+    if kwargs.get("mode") is not None:
+        linker = _linker(kwargs["mode"])
+        kinds: dict[str, type] = {"jax": JAXLinker, "numba": NumbaLinker}
+        found = [name for name, kind in kinds.items() if isinstance(linker, kind)]
+        if not found or backend not in ("auto", found[0]):
+            raise ValueError(
+                f"compile_kwargs['mode']={kwargs['mode']!r} must be a JAX or numba mode that "
+                f"agrees with backend={backend!r}. Pass backend='jax' or backend='numba' alone."
+            )
+        backend = found[0]
+    if find_spec("jax") is None:
+        if backend == "jax":
+            raise ImportError(
+                "backend='jax' needs JAX: pip install 'pymc-sgmcmc[jax]', or backend='numba'."
+            )
+        backend = "numba"
+    return backend, kwargs
+
+
+def _linker(mode: Any) -> Any:
+    try:
+        return get_mode(mode).linker
+    except (AttributeError, ValueError):
+        return None  # no mode of PyTensor
+
+
+def _check_names(argument: str, mapping: Mapping[str, Any], names: list[str]) -> None:
+    for name in mapping:
+        if name not in names:
+            raise ValueError(
+                f"{argument} names '{name}', which this step does not sample. Name only what it "
+                f"samples: {', '.join(names)}."
+            )

@@ -1,0 +1,57 @@
+"""What the docstring and the signature of every step method say of their common arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import Signature, cleandoc, signature
+from textwrap import dedent
+
+__all__ = ["signature_of", "with_options"]
+
+_OPTIONS = """\
+    vars : variable or list of variables, optional
+        The variables to sample; all continuous free variables by default.
+    step_size : "auto", float or callable, default "auto"
+        Step size h in the whitened coordinates, a squared length for Langevin methods and a
+        length for thermostats, or a schedule such as :class:`~pymc_sgmcmc.polynomial`.
+    thin : "auto" or int, default "auto"
+        Updates for each recorded draw: 20, or more where the chain mixes slowly.
+    gradient : {"auto", "plain"}, ControlVariates or SVRG, default "auto"
+        How a minibatch's gradient is estimated; "auto" measures which is quieter.
+    batches : "auto" or int, default "auto"
+        How many batches are averaged for an update; "auto" measures how many it takes.
+    batch : {"shuffled", "random", "sweep", "symmetric"}, default "shuffled"
+        How ``pm.Minibatch`` rows are drawn: contiguous blocks of once-permuted rows at random
+        offsets; indices with replacement; sweeps that visit each block once, in random order;
+        sweeps each followed by the same one backwards. Models without ``pm.Minibatch`` use the
+        full gradient.
+    transforms : {"lipschitz", "model", "mirror"} or dict, optional
+        Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
+        PyMC's own, mirror maps, or a dict of the variables' names to transforms.
+    scale : {"auto", "dense", "diagonal"}, None or dict, default "auto"
+        Whitening. "auto" is dense up to 512 dimensions, else diagonal; None leaves the
+        coordinates as they are; a dict gives for variables' names their scales, positive
+        arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
+    temperature : float, default 1.0
+        T; prior and likelihood are raised to the power 1/T.
+    backend : {"auto", "jax", "numba"}, default "auto"
+        "auto" takes JAX where it is installed and has every Op of the model.
+    compile_kwargs : dict, optional
+        Further arguments for :func:`pymc.compile`.
+    model : pymc.Model, optional
+        Taken from the context by default.
+    rng, initial_point, blocked : optional
+        As in every PyMC step method.
+"""
+
+
+def with_options(doc: str | None) -> str | None:
+    """Write the common options where a docstring says <options>."""
+    # Python 3.13 strips the indentation of docstrings, 3.12 does not
+    return doc and cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
+
+
+def signature_of(init: Callable[..., None]) -> Signature:
+    """Return what help() shows: PyMC's __new__ would hide the arguments."""
+    of_init = signature(init)
+    return of_init.replace(parameters=list(of_init.parameters.values())[1:])

@@ -1,0 +1,72 @@
+"""The start of a chain of which the user has set everything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+import numpy as np
+
+from pymc.exceptions import SamplingError
+
+from pymc_sgmcmc.chain.memory import Place
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.chain.state import ChainState
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.tuning.start import jittered
+
+__all__ = ["start_by_hand"]
+
+
+def start_by_hand(engine: Engine, options: Options, state: ChainState, place: Place) -> Runner:
+    """Start a chain where nothing is left to tuning, from a jittered place.
+
+    Parameters
+    ----------
+    engine : Engine
+        The compiled model.
+    options : Options
+        Complete.
+    state : ChainState
+        The chain's; its settings, position and scales are set.
+    place : Place
+        The start.
+
+    Raises
+    ------
+    SamplingError
+        If the density is not finite at the start.
+    """
+    assert options.thin is not None and options.batches != "auto"
+    settings = Settings(thin=options.thin, batches=int(options.batches))
+    if isinstance(options.scale, Mapping):
+        settings.centre = [np.zeros_like(x) for x in place.phi]
+        settings.root = engine.scale_arrays(options.scale, place.phi)
+    whitening = settings.whitening()
+
+    def split(flat: np.ndarray) -> list[np.ndarray]:
+        ends = np.cumsum([x.size for x in place.phi])[:-1]
+        parts = zip(np.split(flat, ends), place.phi, strict=True)
+        return [part.reshape(x.shape).astype(x.dtype) for part, x in parts]
+
+    def potential(points: np.ndarray) -> np.ndarray:
+        found = [engine.at_worst_rows(split(x), place.scales, place.others) for x in points]
+        return np.array([u if np.all(np.isfinite(g)) else np.inf for u, g in found])
+
+    def rehearsed() -> Runner:
+        """Move a copy of the chain: only the first call lets JAX trace the graph."""
+        Runner(engine, deepcopy(state)).advance(0.0, settings.thin, place.others)
+        return Runner(engine, state)
+
+    state.settings, state.scales = settings, list(place.scales)
+    state.psi = list(whitening.to_psi(place.phi, whitening.arrays))
+    state.extra = engine.sampler.initial_extra(state.psi, state.noise_rng)
+    runner: Runner = engine.attempt(rehearsed)
+    start = jittered(Potential.join(place.phi), state.tuning_rng, potential)
+    if start is None:
+        raise SamplingError(engine.why_not_finite(place.phi, place.scales, place.others))
+    runner.restart(list(whitening.to_psi(split(start), whitening.arrays)))
+    return runner

@@ -1,0 +1,155 @@
+"""Step 4 of tuning: the variance of gradient estimates, and how many batches to average."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.remembered import Remembered
+from pymc_sgmcmc.tuning.surface import Surface, TuningError
+
+__all__ = ["GradientNoise", "measured_noise"]
+
+_POINTS = 16
+_LEAST_BATCHES = 512
+_LARGEST = 2**24
+
+
+@dataclass(frozen=True)
+class GradientNoise:
+    """Variance of one batch's gradient in whitened coordinates.
+
+    Attributes
+    ----------
+    plain : ndarray
+        Variance of the batch's gradient as it is, shape (d,).
+    controlled : ndarray
+        Variance with the centre as the anchor, shape (d,).
+    rotation : ndarray or None
+        Axes of the noise, shape (d, d): the coordinates in which the two are measured.
+    """
+
+    plain: np.ndarray
+    controlled: np.ndarray
+    rotation: np.ndarray | None
+
+
+@named_step("the measurement of the gradient noise")
+def measured_noise(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    rng: np.random.Generator,
+    spread: np.ndarray | None = None,
+    *,
+    rotated: bool = True,
+) -> GradientNoise:
+    """Measure the noise at points of the bulk.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    centre : ndarray
+        m, shape (d,).
+    root : ndarray
+        L, shape (d, d), or its diagonal, shape (d,).
+    rng : numpy.random.Generator
+        Draws points and batches.
+    spread : ndarray, optional
+        L of the bulk, where the coordinates have another one.
+    rotated : bool
+        Whether a dense L may be rotated to the axes of the noise.
+    """
+    d = len(centre)
+    if root.ndim == 1:
+        bulk = root if spread is None else spread
+        plain, controlled = _variances(surface, centre, root, bulk, None, rng, _LEAST_BATCHES)
+        return GradientNoise(plain, controlled, None)
+    batches = max(_LEAST_BATCHES, 4 * d)
+    if not rotated:
+        plain, controlled = _variances(surface, centre, root, root, np.eye(d), rng, batches)
+        return GradientNoise(plain, controlled, None)
+    covariance = np.zeros((d, d))
+    for _, controlled_g in _samples(surface, centre, root, rng, batches):
+        noise = (controlled_g - controlled_g.mean(axis=0)) @ root
+        covariance += noise.T @ noise / (len(noise) - 1) / _POINTS
+    rotation = _axes(covariance, surface.circular)
+    # Fresh batches: along axes chosen to fit the old ones, those would show too little
+    plain, controlled = _variances(surface, centre, root, root, rotation, rng, batches)
+    return GradientNoise(plain, controlled, rotation)
+
+
+def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:
+    """Return eigenvectors; coordinates on a circle are axes as they are."""
+    if not circular.any():
+        return np.asarray(np.linalg.eigh(covariance)[1])
+    axes, line = np.eye(len(circular)), np.ix_(~circular, ~circular)
+    if not circular.all():
+        axes[line] = np.linalg.eigh(covariance[line])[1]
+    return axes
+
+
+def _samples(
+    surface: Surface,
+    centre: np.ndarray,
+    spread: np.ndarray,
+    rng: np.random.Generator,
+    batches: int,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, for each point, gradients of batches and their differences from the centre's."""
+    d = len(centre)
+    each = int(np.clip(_LARGEST // d, 2, batches // _POINTS))
+    for here, anchor, x in _places(surface, centre, spread, rng):
+        rows = surface.draw_rows(rng, each)
+        if here is anchor:
+            places = np.repeat([x, centre], each, axis=0)
+            both = here.batch_gradient(places, np.tile(rows, (2, 1)))
+            at_x, at_centre = both[:each], both[each:]
+        else:
+            at_x = here.batch_gradient(np.repeat([x], each, axis=0), rows)
+            at_centre = anchor.batch_gradient(np.repeat([centre], each, axis=0), rows)
+        finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
+        if finite.sum() >= 2:
+            yield at_x[finite], (at_x - at_centre)[finite]
+
+
+def _places(
+    surface: Surface, centre: np.ndarray, spread: np.ndarray, rng: np.random.Generator
+) -> Iterator[tuple[Surface, Surface, np.ndarray]]:
+    """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
+    for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
+        if isinstance(surface, Remembered):
+            # Where the chain stood: with other values of the other variables the bulk moves
+            here = k % len(surface.views)
+            yield surface.views[here], surface.views[-1], surface.places[here]
+        else:
+            yield surface, surface, centre + (spread @ e if spread.ndim == 2 else spread * e)
+
+
+def _variances(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    spread: np.ndarray,
+    rotation: np.ndarray | None,
+    rng: np.random.Generator,
+    batches: int,
+) -> tuple[np.ndarray, np.ndarray]:
+    def whitened(g: np.ndarray) -> np.ndarray:
+        return g * root if rotation is None else g @ root @ rotation
+
+    both = [
+        (np.var(whitened(p), axis=0, ddof=1), np.var(whitened(c), axis=0, ddof=1))
+        for p, c in _samples(surface, centre, spread, rng, batches)
+    ]
+    if not both:
+        raise TuningError(
+            "the measurement of the gradient noise met non-finite gradients all around the "
+            f"centre, as where the fit before it has run away. {NEARER}"
+        )
+    plain, controlled = np.mean(both, axis=0)
+    return plain, controlled

@@ -1,0 +1,89 @@
+"""The potential of a step beside others, averaged over what they have sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.surface import Surface
+
+__all__ = ["Remembered"]
+
+
+class Remembered:
+    """The mean of a potential over remembered values of the other variables.
+
+    Its curvature is the conditional one, averaged as the chain meets it; its centre is among
+    the conditional centres. Each batch, and each block of the data, is evaluated at one of the
+    values, always the same one: means and sums over many of them are those over all values.
+
+    Parameters
+    ----------
+    views : sequence of Surface
+        The potential at each of the values.
+    places : ndarray
+        Where the chain stood at each of them, φ, shape (views, d).
+    """
+
+    def __init__(self, views: Sequence[Surface], places: np.ndarray) -> None:
+        self.views = list(views)
+        self.places = places
+        first = self.views[0]
+        self.dimension = first.dimension
+        self.n_blocks = first.n_blocks
+        self.batch_size = first.batch_size
+        self.sizes = first.sizes
+        self.precision = first.precision
+        self.unbounded = first.unbounded
+        self.circular = first.circular
+
+    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """U and ∇U of the full data, averaged over the values."""
+        found = [view.full(points) for view in self.views]
+        return np.mean([u for u, _ in found], axis=0), np.mean([g for _, g in found], axis=0)
+
+    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Estimates of U and ∇U from one batch for each position."""
+        u = np.empty(len(points))
+
+        def of_view(view: Surface, chosen: np.ndarray) -> np.ndarray:
+            u[chosen], gradient = view.batch(points[chosen], rows[chosen])
+            return gradient
+
+        return u, self._of_each(of_view, _number(rows))
+
+    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Estimates of ∇U alone."""
+        if not self.batch_size:
+            return self.full(points)[1]
+        return self._of_each(
+            lambda view, chosen: view.batch_gradient(points[chosen], rows[chosen]), _number(rows)
+        )
+
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
+        """Share of the full ∇U of one block of the data for each position."""
+        which = np.broadcast_to(which, len(points))
+        if self.n_blocks < len(self.views):
+            return np.mean([view.block(points, which) for view in self.views], axis=0)
+        return self._of_each(lambda view, chosen: view.block(points[chosen], which[chosen]), which)
+
+    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draw batches."""
+        return self.views[0].draw_rows(rng, count)
+
+    def _of_each(
+        self, gradient: Callable[[Surface, np.ndarray], np.ndarray], numbers: np.ndarray
+    ) -> np.ndarray:
+        """Gradients, each from the view that its number chooses."""
+        found = np.empty((len(numbers), self.dimension))
+        of_view = numbers % len(self.views)
+        for k in np.unique(of_view):
+            chosen = np.flatnonzero(of_view == k)
+            found[chosen] = gradient(self.views[k], chosen)
+        return found
+
+
+def _number(rows: np.ndarray) -> np.ndarray:
+    """Return a number for each batch, the same for the same rows."""
+    return rows[:, 0] if rows.shape[1] else np.zeros(len(rows), dtype=int)

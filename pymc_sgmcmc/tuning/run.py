@@ -1,0 +1,350 @@
+"""The tuning of one chain: from a start to frozen numbers and a settled state."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pymc.exceptions import SamplingError
+
+from pymc_sgmcmc.chain.memory import Place
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.chain.state import ChainState
+from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.estimators import SVRG, Plain
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.model.coordinates import at_scales, rescaled
+from pymc_sgmcmc.schedules import constant, thin_of
+from pymc_sgmcmc.tuning.check import burn_in, settle
+from pymc_sgmcmc.tuning.failure import NEARER
+from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
+from pymc_sgmcmc.tuning.remembered import Remembered
+from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.tuning.stiffness import largest_curvatures
+from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
+from pymc_sgmcmc.tuning.whiten import rewhitened
+
+__all__ = ["Tuning"]
+
+_log = logging.getLogger("pymc.sgmcmc")
+
+# Seconds after which the log names each step of tuning
+_LONG = 5.0
+
+# A gradient this many times its usual size, noise included, is met at no sane position
+_FARTHEST = 10.0
+
+# A centre this many sds from the mean of the burn-in is no centre
+_OFF_CENTRE = 2.5
+_MOST_CENTRES = 4
+
+# With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
+_MOST_BLOCKS = 20
+
+
+class Tuning:
+    """Tunes a chain at places of the variables that are not sampled.
+
+    Parameters
+    ----------
+    engine : Engine
+        The compiled model.
+    options : Options
+        What the user set.
+    state : ChainState
+        The chain's; its scales, position and settings are set.
+    places : sequence of Place
+        Values of the other variables, the present ones last; a single place where there are none.
+    again : bool
+        Whether the chain was tuned before: it goes on from where it stands.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        options: Options,
+        state: ChainState,
+        places: Sequence[Place],
+        *,
+        again: bool = False,
+    ) -> None:
+        self._engine = engine
+        self._options = options
+        self._policy = engine.sampler.policy()
+        self._state = state
+        self._rng = state.tuning_rng
+        self._places = list(places)
+        self._others = self._places[-1].others
+        self._scales = list(self._places[-1].scales)
+        self._again = again
+        self._began = time.perf_counter()
+        self._views: list[Potential] = []
+        self._gradients = 0
+        self._step = "start"
+
+    def run(self, *, thorough: bool = True) -> Runner:
+        """Tune, and return what moves the chain on.
+
+        Parameters
+        ----------
+        thorough : bool
+            Whether trials decide on step size and thinning; without them both stay as they are.
+
+        Raises
+        ------
+        SamplingError
+            If the density is not finite at the start, or if a step of tuning fails.
+        """
+        try:
+            return self._run(thorough)
+        except TuningError as error:
+            raise SamplingError(f"Tuning failed: {error}.") from error
+        except np.linalg.LinAlgError as error:
+            why = f"the step '{self._step}' broke down ({str(error).rstrip('.')}). {NEARER}"
+            raise SamplingError(f"Tuning failed: {why}.") from error
+
+    def _run(self, thorough: bool) -> Runner:
+        engine, schedule = self._engine, self._options.step_size
+        phi = self._places[-1].phi
+        engine.attempt(self._make_views)
+        evaluated = self._views[0].evaluations
+        start = Potential.join(phi) if self._again else self._jittered_start(phi)
+        surface: Surface = self._surface()
+        scale = self._flat_scale(phi)
+        centre, root, collapses = find_bulk(
+            surface, start, self._rescale, scale, self._rng, self._report
+        )
+        fixed = isinstance(schedule, constant)
+        runner, plan, chain, h = self._centred(surface, centre, root, scale, fixed)
+        settings = runner.settings
+        if (schedule is None or fixed) and thorough:
+            found = settle(
+                chain,
+                self._policy,
+                h,
+                thin=settings.thin,
+                fixed_step=fixed,
+                fixed_thin=self._options.thin is not None,
+                collapses=collapses,
+                curvatures=self._curvatures(surface, plan),
+                report=self._report,
+                moves=len(self._others) > 0,
+            )
+            settings.step_size, settings.thin = found.step_size, found.thin
+            settings.warnings = found.warnings
+        elif schedule is None or fixed:
+            settings.step_size = h
+        self._state.updates = self._state.next_refresh = 0
+        self._gradients += runner.gradients
+        self._log(
+            plan,
+            settings,
+            self._views[0].evaluations - evaluated + self._gradients,
+            thorough=thorough,
+        )
+        return runner
+
+    # ------------------------------------------------------------------ the density
+
+    def _make_views(self) -> None:
+        """Compile the potential and call it: only then does JAX trace the graph."""
+        engine = self._engine
+        potential = engine.potential()
+        self._views = [potential.at(self._fixed(place.others)) for place in self._places]
+        self._views[-1].full(Potential.join(self._places[-1].phi)[None])
+
+    def _fixed(self, others: Sequence[np.ndarray]) -> list[Any]:
+        return self._engine.fixed(self._state.row_order, self._scales, others)
+
+    def _surface(self) -> Surface:
+        if len(self._views) == 1:
+            return self._views[0]
+        return Remembered(self._views, self._in_scales())
+
+    def _in_scales(self) -> np.ndarray:
+        """Positions of all places in coordinates of the present scales."""
+        coordinates = self._engine.posterior.coordinates
+        return np.stack(
+            [
+                Potential.join(at_scales(coordinates, place.scales, self._scales, place.phi))
+                for place in self._places
+            ]
+        )
+
+    def _rescale(self, points: np.ndarray) -> np.ndarray:
+        """Fit the scales of softplus coordinates to the first of these positions."""
+        blocks = [self._views[0].split(point) for point in points]
+        self._scales, moved = rescaled(self._engine.posterior.coordinates, self._scales, blocks)
+        for view, place in zip(self._views, self._places, strict=True):
+            view.set_fixed(self._fixed(place.others))
+        return np.stack([Potential.join(block) for block in moved])
+
+    def _jittered_start(self, phi: Sequence[np.ndarray]) -> np.ndarray:
+        def potential(points: np.ndarray) -> np.ndarray:
+            values, gradient = self._views[-1].full(points)
+            finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
+            return np.where(finite, values, np.inf)
+
+        start = jittered(Potential.join(phi), self._rng, potential)
+        if start is None:
+            raise SamplingError(self._engine.why_not_finite(phi, self._scales, self._others))
+        return start
+
+    # ------------------------------------------------------------------ the plan
+
+    def _flat_scale(self, phi: Sequence[np.ndarray]) -> str | np.ndarray | None:
+        scale: Any = self._options.scale
+        if isinstance(scale, Mapping):
+            return Potential.join(self._engine.scale_arrays(scale, phi))
+        return scale
+
+    def _centred(
+        self,
+        surface: Surface,
+        centre: np.ndarray,
+        root: np.ndarray,
+        scale: str | np.ndarray | None,
+        fixed: bool,
+    ) -> tuple[Runner, Plan, TrialChain, float]:
+        """Plan and burn in, again from a better centre where the chain finds one."""
+        engine, schedule = self._engine, self._options.step_size
+        before = self._state.settings
+        compiled = before.batches if self._again and before is not None else None
+        for attempt in range(_MOST_CENTRES):
+            plan = make_plan(
+                surface, centre, root, self._policy, self._options, scale, self._rng, self._report,
+                scheme=engine.scheme,
+                remembered=engine.remembers_blocks,
+                compiled=compiled,
+            )  # fmt: skip
+            compiled = plan.batches
+            runner: Runner = engine.attempt(partial(self._runner, plan))
+            chain = TrialChain(runner, plan.unit, self._rng, self._others)
+            if schedule is not None and not fixed:
+                # A step size that moves cannot be checked by trials at one place of its schedule
+                chain.restart()
+                return runner, plan, chain, plan.step_size
+            h = schedule.h if isinstance(schedule, constant) else plan.step_size
+            self._report("burn-in")
+            h, seen = burn_in(chain, h, runner.settings.thin, fixed_step=fixed)
+            # A single jump of heavy-tailed noise can move a mean by many sds
+            middle = np.mean if self._policy.second_moments else np.median
+            offset = middle(seen, axis=0)
+            if (
+                np.abs(offset).max() < _OFF_CENTRE
+                or attempt == _MOST_CENTRES - 1
+                or plan.root is None
+                or len(offset) < surface.dimension
+                or len(self._places) > 1
+            ):
+                break
+            # The chain has found where the density is: look again from there
+            self._report("a better centre")
+            self._gradients += runner.gradients
+            centre = plan.phi(offset)
+            if root.ndim == 2:
+                centre, root = rewhitened(surface, centre, root, self._rng)
+        return runner, plan, chain, h
+
+    def _runner(self, plan: Plan) -> Runner:
+        """Set the chain to a plan, at its centre."""
+        state = self._state
+        state.scales = list(self._scales)
+        state.settings, state.psi = self._settings(plan)
+        state.origin, state.next_refresh, state.batches_left = [], 0, []
+        state.extra = self._engine.sampler.initial_extra(state.psi, state.noise_rng)
+        return Runner(self._engine, state)
+
+    def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
+        """Return the plan in the blocks of the model's variables, and ψ = 0."""
+        split = self._views[0].split
+        centre = split(plan.centre)
+        root: Any = plan.root
+        if plan.root is not None and plan.root.ndim == 1:
+            root = split(plan.root)
+        thin = thin_of(self._options.step_size, self._options.thin)
+        before = self._state.settings
+        settings = Settings(
+            centre=centre,
+            root=root,
+            step_size=plan.step_size,
+            batches=plan.batches,
+            thin=thin if before is None or not self._again else before.thin,
+            each=thin,
+            refresh=plan.gradient.refresh if isinstance(plan.gradient, SVRG) else None,
+            row_order=self._state.row_order,
+        )
+        whitening = settings.whitening()
+        psi = whitening.to_psi(centre, whitening.arrays)
+
+        def in_psi(flat: np.ndarray) -> list[np.ndarray]:
+            parts = np.split(flat, np.cumsum([x.size for x in psi])[:-1])
+            return [
+                part.reshape(x.shape).astype(x.dtype) for part, x in zip(parts, psi, strict=True)
+            ]
+
+        if self._options.step_size is None:
+            if self._policy.per_coordinate:
+                settings.relative = in_psi(plan.relative)
+            # Of a sweep the errors cancel by themselves
+            if self._policy.compensates and self._engine.scheme.independent:
+                settings.variance = in_psi(plan.variance)
+        if root is not None and self._policy.gradients_bounded:
+            # Larger ones are met ten sds away or in an abyss of the density
+            settings.largest_gradient = _FARTHEST * float(np.sqrt(1 + plan.variance.max()))
+        if not isinstance(plan.gradient, Plain):
+            settings.anchor = centre
+            settings.anchor_others = self._others
+            settings.anchor_gradient, settings.anchor_blocks = gradient_at_anchor(
+                self._views[-1], whitening, centre, blocks=self._engine.remembers_blocks
+            )
+        return settings, psi
+
+    def _curvatures(self, surface: Surface, plan: Plan) -> Callable[..., np.ndarray] | None:
+        """Return what finds the largest h λ / max h at positions ψ, None where that costs much."""
+        if surface.n_blocks > _MOST_BLOCKS or surface.dimension > MOST_WATCHED:
+            return None
+        root = (1.0 if plan.root is None else plan.root) * np.sqrt(plan.relative)
+
+        def of_trial(psi: np.ndarray) -> np.ndarray:
+            found = np.empty(len(psi))
+            for k, view in enumerate(self._views):
+                part = slice(k, None, len(self._views))
+                found[part] = largest_curvatures(view, plan.phi(psi[part]), root, self._rng)
+            return found
+
+        return of_trial
+
+    # ------------------------------------------------------------------ what is told
+
+    def _report(self, step: str) -> None:
+        self._step = step
+        if time.perf_counter() - self._began > _LONG:
+            _log.info("Tuning: %s (%.0f s).", step, time.perf_counter() - self._began)
+
+    def _log(self, plan: Plan, settings: Settings, gradients: int, *, thorough: bool) -> None:
+        noise = float(plan.variance.max())
+        # A tuning that will be repeated is of no interest to the user
+        _log.log(
+            logging.INFO if thorough else logging.DEBUG,
+            "Tuned in %.1f s by %d gradients: step size %.3g, %d updates a draw, %s, %d batch%s "
+            "averaged, gradient noise up to %.2g.",
+            time.perf_counter() - self._began,
+            gradients,
+            settings.step_size or float("nan"),
+            settings.thin,
+            type(plan.gradient).__name__,
+            settings.batches,
+            "es" if settings.batches > 1 else "",
+            noise,
+        )

@@ -1,0 +1,79 @@
+"""A chain as the trials of tuning see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.tuning.check import Trial
+
+__all__ = ["MOST_WATCHED", "TrialChain"]
+
+# Most coordinates whose every draw the trials keep
+MOST_WATCHED = 1024
+
+
+class TrialChain:
+    """Runs a chain for a while, in units of its whitened coordinates.
+
+    Parameters
+    ----------
+    runner : Runner
+        Moves the chain; it stands at the centre of the bulk.
+    unit : float
+        Scale of the narrowest direction in the chain's coordinates.
+    rng : numpy.random.Generator
+        Draws the starts.
+    others : list of ndarray
+        Values of the variables that are not sampled.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        unit: float,
+        rng: np.random.Generator,
+        others: Sequence[np.ndarray],
+    ) -> None:
+        self._runner = runner
+        self._unit = unit
+        self._rng = rng
+        self._others = others
+        assert runner.state.psi is not None
+        self._centre = [np.asarray(x) for x in runner.state.psi]
+        size = sum(x.size for x in self._centre)
+        self._watched = np.linspace(0, size - 1, min(size, MOST_WATCHED)).astype(int)
+
+    def restart(self) -> None:
+        """Start from m + Le, e standard normal."""
+        runner = self._runner
+        runner.settle()
+        runner.restart(
+            [
+                (x + self._unit * self._rng.standard_normal(x.shape)).astype(x.dtype)
+                for x in self._centre
+            ]
+        )
+
+    def run(self, step_size: float, thin: int, draws: int) -> Trial:
+        """Run on from where the chain is."""
+        runner, unit = self._runner, self._unit
+        centre = self._flat(self._centre)
+        psi, gradient, rejected = [], [], 0
+        for _ in range(draws):
+            draw = runner.advance(step_size, thin, self._others)
+            assert runner.state.psi is not None
+            psi.append((self._flat(runner.state.psi) - centre) / unit)
+            gradient.append(self._flat(draw.gradient) * unit)
+            rejected += draw.rejected
+            if rejected:
+                break
+        circular = runner.engine.posterior.circular[self._watched]
+        return Trial(np.array(psi), np.array(gradient), rejected, circular)
+
+    def _flat(self, parts: Sequence[Any]) -> np.ndarray:
+        flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])
+        return flat[self._watched]

@@ -1,0 +1,188 @@
+"""Each workaround does what it says, and is still needed: where not, its test fails."""
+
+import gc
+import inspect
+import re
+
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor.compile.mode import Mode, get_mode
+from pytensor.scan.op import Scan
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Dot
+
+import pymc_sgmcmc
+
+from helpers.subprocesses import run_python
+from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
+from pymc_sgmcmc.backends.workarounds import (
+    LEFT_TO_XLA,
+    constants_copied,
+    interpreted,
+    repeatable,
+    uncollected,
+)
+
+
+def test_they_stand_in_one_file():
+    root = Path(pymc_sgmcmc.__file__).parent
+    signs = r"jax\._src|change_flags|\bgc\.|config\.update|jax_typify|\.excluding\(\""
+    found = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        if re.search(signs, path.read_text(encoding="utf-8"))
+    }
+    assert found == {"backends/workarounds.py"}
+
+
+# ----------------------------------------------------------------------------- JAX
+
+
+def test_only_private_jax_says_whether_it_runs():
+    pytest.importorskip("jax")
+    done = run_python(
+        "import jax, jax.extend.backend\n"
+        "from pymc_sgmcmc.backends.workarounds import jax_is_running\n"
+        "names = {n for m in (jax, jax.extend.backend) for n in vars(m)}\n"
+        "print(jax_is_running(), [n for n in names if 'initialized' in n])\n"
+        "jax.numpy.zeros(3)\n"
+        "print(jax_is_running())\n"
+    )
+    # Needed as long as the list is empty
+    assert done.stdout.splitlines() == ["False []", "True"], done.stderr
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_jax_hands_a_call_to_another_thread_unless_told(told):
+    pytest.importorskip("jax")
+    done = run_python(
+        "import jax\n"
+        "from pymc_sgmcmc.backends.workarounds import run_jax_in_calling_thread\n"
+        f"run_jax_in_calling_thread() if {told} else None\n"
+        "x = jax.numpy.ones((800, 800))\n"
+        "product = jax.jit(lambda x: x @ x @ x @ x)\n"
+        "product(x).block_until_ready()\n"
+        "print(product(x).is_ready())\n"
+    )
+    # Needed as long as a call that was not told returns before its result is there
+    assert done.stdout.strip() == str(told), done.stderr
+
+
+def test_pytensor_has_jax_compile_a_program_for_a_constant():
+    jax = pytest.importorskip("jax")
+    from pytensor.link.jax.dispatch.basic import jax_typify
+
+    programs = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, seconds, **kwargs: programs.append(event) if "backend_compile" in event else 0
+    )
+    usual = jax_typify.dispatch(np.ndarray)
+    with constants_copied():
+        # Of shapes that nothing else has
+        copied = jax_typify(np.ones((3, 1, 17)), dtype="float64")
+        assert programs == []
+        assert isinstance(jax_typify(np.array(2.0)), float)
+    np.testing.assert_array_equal(copied, np.ones((3, 1, 17)))
+    assert jax_typify.dispatch(np.ndarray) is usual
+    jax_typify(np.ones((3, 1, 19)), dtype="float64")
+    # Needed as long as this is so
+    assert len(programs) == 1
+
+
+def loop():
+    """A loop whose steps have work that does not depend on the last one."""
+    sequence = pt.matrix("sequence")
+    weights = pt.vector("weights")
+    states = pytensor.scan(
+        lambda row, x, w: x + pt.exp(row).dot(w),
+        sequences=[sequence],
+        outputs_info=[pt.zeros(())],
+        non_sequences=[weights],
+        return_updates=False,
+    )
+    return [sequence, weights], [states[-1]]
+
+
+def test_pytensor_takes_work_out_of_jaxs_loops_unless_told():
+    pytest.importorskip("jax")
+    inputs, outputs = loop()
+
+    def outside(mode):
+        nodes = pytensor.function(inputs, outputs, mode=mode).maker.fgraph.apply_nodes
+        assert sum(isinstance(node.op, Scan) for node in nodes) <= 1
+        return any(
+            isinstance(node.op, Elemwise) and "exp" in str(node.op).lower() for node in nodes
+        )
+
+    # Needed as long as this is so
+    assert outside("JAX")
+    assert not outside(get_mode("JAX").excluding(*LEFT_TO_XLA))
+
+
+# ----------------------------------------------------------------------------- PyTensor
+
+
+def test_interpreted_functions_would_have_blas_and_fused_operations():
+    x, y = pt.matrices("x", "y")
+    graph = pt.exp(x @ y) * 2 + 1
+
+    def operations(mode):
+        return [n.op for n in pytensor.function([x, y], graph, mode=mode).maker.fgraph.toposort()]
+
+    ours = operations(INTERPRETER)
+    assert any(isinstance(op, Dot) for op in ours)
+    assert not any("Composite" in str(op) or op.destroy_map for op in ours)
+    # Needed as long as this is so
+    usual = operations(Mode(linker="py", optimizer="fast_run"))
+    assert any("Composite" in str(op) for op in usual)
+    assert not any(isinstance(op, Dot) for op in usual)
+    assert any(op.destroy_map for op in usual)
+
+
+def test_numba_may_change_the_order_of_operations_unless_told():
+    # Needed as long as this is PyTensor's default
+    assert pytensor.config.numba__fastmath
+    with repeatable():
+        assert not pytensor.config.numba__fastmath
+
+
+def test_pymc_takes_no_mode_for_the_initial_point():
+    # Needed as long as this is so
+    assert "mode" not in inspect.signature(pm.Model.initial_point).parameters
+    with interpreted(), pm.Model() as model:
+        pm.HalfNormal("x", initval=1.0)
+        assert pytensor.config.cxx == ""
+        np.testing.assert_allclose(model.initial_point()["x_log__"], 0.0)
+
+
+# ----------------------------------------------------------------------------- Python
+
+
+def test_a_compiler_would_have_python_search_for_garbage():
+    searches = []
+
+    def count(phase, info):
+        searches.append(info["generation"]) if phase == "start" else None
+
+    def build():
+        del searches[:]
+        inputs, outputs = loop()
+        compiled(inputs, [pt.grad(outputs[0], inputs[1])], "interpreter")
+        return len(searches)
+
+    assert gc.isenabled()
+    gc.callbacks.append(count)
+    try:
+        with uncollected():
+            assert build() == 0
+        assert gc.isenabled()
+        # Needed as long as this is so
+        assert build() > 0
+    finally:
+        gc.callbacks.remove(count)

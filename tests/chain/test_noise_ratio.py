@@ -1,0 +1,100 @@
+"""The noise ratio is what the batches add to the variance."""
+
+import numpy as np
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.conjugate import normal_means
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
+from pymc_sgmcmc.testing import UNTUNED
+
+TOLERANCE = 0.2  # what noise_ratio may be off, relative
+ROWS, BATCH, COLUMNS = 50, 10, 400
+
+
+def unit_scale(minibatched):
+    """Columns of data with unit-scale Gaussian posteriors; gradient noise of variance 5."""
+    sd = np.sqrt(ROWS - 1.0)
+    data = np.random.default_rng(1).normal(0.0, sd, size=(ROWS, COLUMNS))
+    return normal_means(data, sd, prior=100.0, batch_size=BATCH if minibatched else None)
+
+
+def run(model, method, h, draws, burn):
+    """Draws one relaxation time apart, with their statistics."""
+    options = {**UNTUNED, "thin": round(1 / h)}
+    step = method(model=model, step_size=h, batch="random", backend="jax", **options)
+    step.setup_chain(np.random.default_rng(1), burn, draws)
+    point, x, statistics = model.initial_point(), [], []
+    for i in range(burn + draws):
+        point, [of_draw] = step.step(point)
+        if i >= burn:
+            x.append(point["mu"])
+            statistics.append({k: v for k, v in of_draw.items() if k != "warning"})
+    return np.array(x), {k: np.array([s[k] for s in statistics]) for k in statistics[0]}
+
+
+def with_and_without_batches(method, h, draws, burn):
+    """Run twice with the same noise: all that differs is what the batches do."""
+    model, mean, sd = unit_scale(minibatched=True)
+    x, statistics = run(model, method, h, draws, burn)
+    exact_x, exact = run(unit_scale(minibatched=False)[0], method, h, draws, burn)
+    excess = ((x - mean) ** 2 - (exact_x - mean) ** 2).mean(axis=1) / sd**2
+    return excess, statistics, exact
+
+
+# Over two decades; the variance of N(0, 1) with exact gradients is 2 / (2 - h) and 1
+WIDENED = [
+    pytest.param(method, h, variance, id=f"{method.__name__}-{h}", marks=marks)
+    for method, variance in ((sg.SGLD, lambda h: 2 / (2 - h)), (sg.CoRVSGLD, lambda h: 1.0))
+    for h, marks in ((0.005, pytest.mark.slow), (0.05, ()), (0.5, ()))
+]
+
+
+@pytest.mark.parametrize(("method", "h", "exact_variance"), WIDENED)
+def test_noise_ratio_is_the_widening_of_the_posterior(method, h, exact_variance):
+    excess, statistics, exact = with_and_without_batches(method, h, draws=800, burn=20)
+    measured, error = mean_and_error_of_chain(excess / exact_variance(h))
+    predicted = statistics["noise_ratio"].mean()
+    assert STANDARD_ERRORS * error < TOLERANCE * predicted
+    # Exact on a Gaussian, for noise that does not depend on the position
+    assert abs(measured - predicted) < STANDARD_ERRORS * error
+    assert np.all(exact["noise_ratio"] == 0)
+
+
+@pytest.mark.parametrize(
+    ("h", "draws"),
+    [
+        *(pytest.param(h, n, marks=pytest.mark.slow) for h, n in ((0.003, 3000), (0.03, 1000))),
+        (0.3, 1000),
+    ],
+)
+def test_noise_ratio_is_the_excess_of_the_thermostat(h, draws):
+    diffusion = 1.0
+    excess, statistics, exact = with_and_without_batches(sg.MSGNHT, h, draws, burn=100)
+    measured, error = mean_and_error_of_chain(
+        (statistics["thermostat"] - exact["thermostat"]) / diffusion
+    )
+    predicted = statistics["noise_ratio"].mean()
+    assert abs(measured - predicted) + STANDARD_ERRORS * error < TOLERANCE * predicted
+    # The thermostat itself, not only the difference: without batches it rests at D
+    alone, error = mean_and_error_of_chain(exact["thermostat"] - diffusion)
+    assert abs(alone) < STANDARD_ERRORS * error + 0.2 * h**2
+    if h == 0.3:
+        # Positions widen far less than that
+        measured, error = mean_and_error_of_chain(excess)
+        assert measured + STANDARD_ERRORS * error < 0.1 * predicted
+
+
+def test_noise_ratio_of_the_thermostat_is_relative_to_its_diffusion():
+    model, *_ = unit_scale(minibatched=True)
+    ratios = []
+    for diffusion in (1.0, 4.0):
+
+        def method(diffusion=diffusion, **options):
+            return sg.MSGNHT(diffusion=diffusion, **options)
+
+        _, statistics = run(model, method, 0.1, draws=200, burn=10)
+        ratios.append(statistics["noise_ratio"].mean())
+    # Each is a mean over 400 columns and 200 draws of squares: a standard error of 0.5 %
+    assert ratios[0] / ratios[1] == pytest.approx(4.0, rel=0.03)

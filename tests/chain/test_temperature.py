@@ -1,0 +1,49 @@
+"""The configurational temperature of a draw."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
+from pymc_sgmcmc.testing import UNTUNED
+
+BOUNDED = {
+    "half-normal": lambda: pm.HalfNormal("x", 1, shape=1000),
+    "gamma": lambda: pm.Gamma("x", 2, 1, shape=1000),
+    "beta": lambda: pm.Beta("x", 2, 3, shape=1000),
+    "normal": lambda: pm.Normal("x", 3, 1, shape=1000),
+}
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+@pytest.mark.parametrize(("method", "h"), [(sg.CoRVSGLD, 0.05), (sg.MSGNHT, 0.1)])
+def test_config_temperature_is_one_under_the_exact_law(name, method, h):
+    with pm.Model() as model:
+        BOUNDED[name]()
+        step = method(step_size=h, backend="jax", **{**UNTUNED, "thin": round(1 / h)})
+    step.setup_chain(np.random.default_rng(2), 40, 200)
+    point, found = model.initial_point(), []
+    for _ in range(240):
+        point, [statistics] = step.step(point)
+        found.append(statistics["config_temperature"])
+    mean, error = mean_and_error_of_chain(np.array(found[40:]))
+    assert error < 0.01
+    # Both integrators are of second order
+    assert abs(mean - 1) < STANDARD_ERRORS * error + h**2
+
+
+@pytest.mark.parametrize("h", [0.1, 0.35])
+def test_config_temperature_is_the_variance_of_a_run_that_is_too_wide(h):
+    with pm.Model() as model:
+        pm.Normal("x", shape=1000)
+        step = sg.SGLD(step_size=h, backend="jax", **{**UNTUNED, "thin": 10})
+    step.setup_chain(np.random.default_rng(2), 40, 200)
+    point, found = model.initial_point(), []
+    for _ in range(240):
+        point, [statistics] = step.step(point)
+        found.append(statistics["config_temperature"])
+    mean, error = mean_and_error_of_chain(np.array(found[40:]))
+    assert abs(mean - 2 / (2 - h)) < STANDARD_ERRORS * error
+    assert error < 0.01

@@ -1,0 +1,83 @@
+"""Bias by step halving."""
+
+import logging
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error
+from pymc_sgmcmc.diagnostics import (
+    bias_report,
+    plot_bias_report,
+)
+from pymc_sgmcmc.testing import UNTUNED
+
+
+def test_bias_report_finds_the_known_bias_of_euler():
+    with pm.Model() as model:
+        pm.Normal("x", 0.0, 1.0, shape=20)
+        step = sg.SGLD(step_size=0.4, **{**UNTUNED, "thin": 5})
+    report = bias_report(step, model, draws=500, chains=2, random_seed=11)
+    # Var = 2 / (2 − h)
+    sds = np.sqrt([2 / 1.6, 2 / 1.8])
+    for name, expected in (("estimate", sds[0]), ("half", sds[1]), ("bias", 2 * (sds[0] - sds[1]))):
+        found, error = mean_and_error(report[name].sel(statistic="sd"))
+        print(f"{name}: {found:.4f} ± {error:.4f}, exact {expected:.4f}")
+        assert abs(found - expected) < STANDARD_ERRORS * error
+    # The standard errors are those that twenty coordinates show
+    bias, se = report["bias"], report["se"]
+    spread = bias.std("parameter", ddof=1) / np.sqrt((se**2).mean("parameter"))
+    assert (np.abs(spread - 1) < STANDARD_ERRORS / np.sqrt(2 * 19)).all()
+    assert not report["flagged"].sel(statistic="mean").any()
+    assert report.attrs["order"] == 1
+    assert step.options.step_size.h == 0.4
+
+
+@pytest.fixture(scope="module")
+def scale_regression():
+    rng = np.random.default_rng(12)
+    X = rng.normal(size=(5000, 2))
+    Y = X @ [1.0, 2.0] + rng.normal(size=5000)
+    with pm.Model(coords={"feature": ["age", "height"]}) as model:
+        x, y = pm.Minibatch(X, Y, batch_size=50)
+        beta = pm.Normal("beta", 0.0, 10.0, dims="feature")
+        sigma = pm.HalfNormal("sigma", 1.0)
+        pm.Normal("y", x @ beta, sigma, observed=y, total_size=5000)
+    return model
+
+
+def test_bias_report_flags_naive_sgld(scale_regression, caplog):
+    # σ² = N/B = 100 in units of posterior sds, h = 0.02: hσ²/2 = 1, variances doubled
+    report = bias_report(
+        sg.SGLD, scale_regression, step_size=0.02 / 5000, draws=500, tune=100, chains=2,
+        random_seed=13, **{**UNTUNED, "thin": 50},
+    )  # fmt: skip
+    table = report.sel(statistic="sd").to_dataframe()
+    print(table.round(4))
+    assert list(report["parameter"].values) == ["beta[age]", "beta[height]", "sigma"]
+    assert report["flagged"].sel(statistic="sd").all()
+    assert (report["relative"].sel(statistic="sd") > 0.2).all()
+    assert report.attrs["step_size"] == pytest.approx(0.02 / 5000)
+
+    figure = plot_bias_report(report, largest=2).viz["figure"].item()
+    sd_axis = figure.axes[1]
+    assert len(sd_axis.get_yticks()) == 2
+    assert "sd" in sd_axis.get_title()
+    plt.close(figure)
+
+
+@pytest.mark.slow
+def test_bias_report_does_not_flag_the_default(scale_regression, caplog):
+    with caplog.at_level(logging.ERROR):
+        report = bias_report(sg.CoRVSGLD, scale_regression, draws=500, chains=2, random_seed=14)
+    print(report.sel(statistic="sd").to_dataframe().round(4))
+    assert not report["flagged"].any()
+    assert (
+        np.abs(report["relative"])
+        < STANDARD_ERRORS * report["se"] / report["half"].sel(statistic="sd")
+    ).all()
+    assert report.attrs["step_size"] == pytest.approx(0.2)

@@ -1,0 +1,70 @@
+"""Gradient noise against that of a conjugate model."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from helpers.conjugate import slopes_of
+from helpers.results import result_of
+from helpers.z_scores import STANDARD_ERRORS
+from pymc_sgmcmc.diagnostics import (
+    gradient_noise,
+)
+
+
+def regression(rows, batch_size):
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(rows, 2)) * [1.0, 3.0]
+    Y = X @ [1.0, -0.5] + 2.0 * rng.normal(size=rows)
+    with pm.Model(coords={"feature": ["age", "height"]}) as model:
+        x, y = pm.Minibatch(X, Y, batch_size=batch_size)
+        b = pm.Normal("b", 0.0, 10.0, dims="feature")
+        pm.Normal("y", x @ b, 2.0, observed=y, total_size=rows)
+    return model, X, Y
+
+
+def test_gradient_noise_is_that_of_a_conjugate_normal_model():
+    rows, batch_size, batches = 20_000, 40, 4096
+    model, X, Y = regression(rows, batch_size)
+    mean, covariance = slopes_of(X, Y, 2.0)
+    sd = np.sqrt(np.diag(covariance))
+    point, centre = mean + sd * np.array([2.0, -1.0]), mean
+
+    # Rows without replacement: N²/B (1 − B/N) times the covariance of a row's gradient
+    factor = rows**2 / batch_size * (1 - batch_size / rows)
+    of_rows = [
+        X * ((X @ point - Y) / 4)[:, None],
+        X * (X @ (point - centre) / 4)[:, None],
+    ]
+    covariances = [factor * np.cov(g, rowvar=False) for g in of_rows]
+    exact = np.array([np.diag(covariance) * np.diag(c) for c in covariances])
+    largest = [np.linalg.eigvals(covariance @ c).real.max() for c in covariances]
+
+    noise = gradient_noise(
+        model, {"b": point}, centre={"b": centre}, batches=batches, random_seed=9
+    )
+    assert noise["b"].dims == ("estimator", "feature")
+    assert list(noise["feature"].values) == ["age", "height"]
+    error = noise.attrs["relative_error"]
+    assert error == pytest.approx(0.029, abs=0.001)
+    print("relative error of σ²:", (noise["b"].values / exact - 1).round(3), f"± {error:.3f}")
+    np.testing.assert_allclose(noise["b"], exact, rtol=STANDARD_ERRORS * error)
+    # The largest comes from half of the batches
+    np.testing.assert_allclose(
+        noise["largest_variance"], largest, rtol=STANDARD_ERRORS * 1.5 * error
+    )
+    k = noise["suggested_batches"].values
+    assert (noise["largest_variance"] <= 1.5 * k).all()
+    assert (noise["largest_variance"] > 1.5 * (k - 1)).all() or k.min() == 1
+    np.testing.assert_array_equal(noise["suggested_batch_size"], k * batch_size)
+    assert noise.attrs["gradient"] == "control_variates"
+
+    # From draws: the same unit and about the same places
+    draws = np.random.default_rng(10).multivariate_normal(mean, covariance, size=(2, 500))
+    dt = result_of(b=draws)
+    from_draws = gradient_noise(model, dt, batches=batches, random_seed=9)
+    unit = draws.reshape(-1, 2).var(axis=0, ddof=1)
+    plain = unit * np.diag(covariances[0])
+    np.testing.assert_allclose(from_draws["b"][0], plain, rtol=STANDARD_ERRORS * error + 0.05)
+    # With control variates, about (d + 1)/B where the anchor is the mean
+    assert 0.01 < from_draws["largest_variance"][1] < 1

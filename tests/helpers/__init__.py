@@ -1,0 +1,1 @@
+"""What tests share: models with exact answers, comparisons, runs."""

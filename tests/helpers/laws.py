@@ -1,0 +1,29 @@
+"""Laws that the samplers have or ought to have, exactly."""
+
+import numpy as np
+
+from pymc_sgmcmc.testing import run_chain
+
+
+def euler_variance(h, noise):
+    return (2 + h * noise) / (2 - h)
+
+
+def lm_variance(h, noise):
+    return 1 + h * noise / (2 - h)
+
+
+def thermostat_variance(h, noise):
+    # The thermostat absorbs noise that does not depend on the position
+    return 1.0
+
+
+def error_of_cdf(model, step, law, seed, draws=60, burn=12):
+    """Largest error of the distribution function over replicates, and its standard error."""
+    x = run_chain(model, step, burn=burn, draws=draws, seed=seed)["x"]
+    grid = law.ppf(np.linspace(0.1, 0.9, 9))
+    below = (x[..., None] < grid).mean(axis=0)
+    error = below.mean(axis=0) - law.cdf(grid)
+    se = below.std(axis=0, ddof=1) / np.sqrt(below.shape[0])
+    k = np.argmax(np.abs(error))
+    return error[k], se[k]

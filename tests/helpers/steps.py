@@ -1,0 +1,75 @@
+"""Step methods on small models, taken step by step."""
+
+import numpy as np
+import pymc as pm
+
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.testing import UNTUNED
+
+SAMPLERS = {
+    "CoRVSGLD": (sg.CoRVSGLD, {"step_size": 1e-4}),
+    "FLA": (sg.FLA, {"step_size": 1e-4, "alpha": 1.7}),
+    "MSGNHT": (sg.MSGNHT, {"step_size": 5e-3}),
+    "SMLD": (sg.SMLD, {"step_size": 1e-4}),
+    "SGLD": (sg.SGLD, {"step_size": 1e-4}),
+}
+
+
+def location(rows=400, batch_size=50):
+    """A small model that has it all: a minibatch, a bounded variable, and little to compile."""
+    Y = np.random.default_rng(0).normal(1, 0.5, size=rows)
+    with pm.Model() as model:
+        y = pm.Minibatch(Y, batch_size=batch_size)
+        mu = pm.Normal("mu", 0, 10)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu, sigma, observed=y, total_size=rows)
+    return model
+
+
+def normal_and_scale():
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+        pm.HalfNormal("s")
+    return model
+
+
+def step_for(name, model, **options):
+    method, own = SAMPLERS[name]
+    return method(model=model, **{"backend": "jax", **UNTUNED, **own, **options})
+
+
+def twin(step, **options):
+    """A new step that is spared the compilation: what is compiled has no state."""
+    new = type(step)(model=step.model, **{**UNTUNED, **options})
+    new._engine = step._engine
+    return new
+
+
+def start(step, seed=1, draws=100):
+    step.setup_chain(np.random.default_rng(seed), 0, draws)
+    return step.model.initial_point()
+
+
+def take(step, point, draws=4):
+    """Points and statistics of the next draws, each as one line of bytes."""
+    taken = []
+    for _ in range(draws):
+        point, [stats] = step.step(point)
+        numbers = [np.asarray(value, float) for value in (*point.values(), *stats_of(stats))]
+        taken.append(b"".join(number.tobytes() for number in numbers))
+    return point, taken
+
+
+def stats_of(stats):
+    return [stats[name] for name in sorted(stats) if name != "warning"]
+
+
+def draws_of(result):
+    return {name: np.asarray(values) for name, values in result.posterior.items()}
+
+
+def assert_same_bits(one, other):
+    assert one.keys() == other.keys()
+    for name in one:
+        assert one[name].tobytes() == other[name].tobytes(), name

@@ -1,0 +1,107 @@
+"""A likelihood known by an estimate of its gradient alone, on a model whose answer is known."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.sampling import QUIET
+from helpers.z_scores import STANDARD_ERRORS
+
+ROWS = 20
+
+
+def of_latent(theta, y, noise):
+    """∇ log p(y | θ) of y ~ N(z, 1), z ~ N(θ, 1), with z drawn given y: shape of θ."""
+    z = (y + theta) / 2 + noise.normal(y.type.shape) * np.sqrt(0.5)
+    return (z - theta).sum(axis=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "batch"),
+    [
+        (sg.CoRVSGLD, None),
+        (sg.CoRVSGLD, 4),
+        pytest.param(sg.MSGNHT, None, marks=pytest.mark.slow),
+        pytest.param(sg.SGLD, 4, marks=pytest.mark.slow),
+    ],
+)
+def test_latent_variables_that_each_update_draws(method, batch):
+    sampled_latent_variables(method, batch, "jax")
+
+
+@pytest.mark.slow
+def test_latent_variables_in_numba():
+    sampled_latent_variables(sg.CoRVSGLD, 4, "numba")
+
+
+def sampled_latent_variables(method, batch, backend):
+    replicates, h = 500, 0.02
+    data = np.random.default_rng(0).normal(1.0, np.sqrt(2), size=(ROWS, replicates))
+    with pm.Model():
+        theta = pm.Flat("theta", shape=replicates, initval=data.mean(axis=0))
+        y = data if batch is None else pm.Minibatch(data, batch_size=batch)
+        size = None if batch is None else ROWS
+        sg.GradientPotential("y", of_latent, [theta], [y], total_size=size)
+        sd = np.sqrt(2 / ROWS)
+        step = method(
+            step_size=h if method is not sg.MSGNHT else 0.1, thin=100, scale={"theta": sd},
+            backend=backend,
+        )  # fmt: skip
+        result = pm.sample(step=step, draws=50, tune=10, chains=1, random_seed=1, **QUIET)
+    draws = (result.posterior["theta"].values[0] - data.mean(axis=0)) / sd
+    means, squares = draws.mean(axis=0), (draws**2).mean(axis=0)
+    assert abs(means.mean()) < STANDARD_ERRORS * means.std(ddof=1) / np.sqrt(replicates)
+    # The noise widens by what the statistic says, and nothing else is wrong
+    widening = float(result.sample_stats["noise_ratio"].mean())
+    if method is sg.MSGNHT:
+        widening = 0.0
+    euler = h / 2 if method is sg.SGLD else 0.0
+    error = squares.std(ddof=1) / np.sqrt(replicates)
+    # To first order in the noise and in h, the known second-order rest 5 % of that
+    known = widening + euler
+    assert abs(squares.mean() - 1 - known) < STANDARD_ERRORS * error + 0.1 * known + 0.005
+    if method is not sg.MSGNHT:
+        assert widening > 0.005
+
+
+def test_what_is_wrong_is_named():
+    with pm.Model():
+        x = pm.Normal("x", shape=3)
+        y = pm.Minibatch(np.zeros((10, 3)), batch_size=5)
+        with pytest.raises(ValueError, match=r"for 'x' has shape \(\)"):
+            sg.GradientPotential("a", lambda x, y, noise: y.sum(), [x], [y], total_size=10)
+        with pytest.raises(TypeError, match="dtype int64"):
+            sg.GradientPotential(
+                "b", lambda x, y, noise: y.sum(axis=0).astype("int64"), [x], [y], total_size=10
+            )
+        with pytest.raises(ValueError, match="returned 2 estimates for 1 variables"):
+            sg.GradientPotential("c", lambda x, y, noise: [x, x], [x], [y], total_size=10)
+        with pytest.raises(ValueError, match="total_size=<number of rows>"):
+            sg.GradientPotential("d", lambda x, y, noise: x, [x], [y])
+        with pytest.raises(ValueError, match=r"no pm\.Minibatch"):
+            sg.GradientPotential("e", lambda x, noise: x, [x], total_size=10)
+
+
+def test_nothing_is_tuned_and_nothing_else_samples():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        sg.GradientPotential("y", lambda x, noise: noise.normal(()) - x, [x])
+        with pytest.raises(ValueError, match=r"GradientPotential.*Pass step_size"):
+            sg.CoRVSGLD()
+        with pytest.raises(ValueError, match="gradient='plain'"):
+            sg.CoRVSGLD(step_size=0.1, gradient=sg.SVRG())
+        with pytest.raises(NotImplementedError, match="by the step methods of pymc_sgmcmc alone"):
+            model.compile_logp(mode="FAST_COMPILE")(model.initial_point())
+        with pytest.raises(NotImplementedError, match="GradientPotential"):
+            sg.diagnostics.gradient_noise(model, {"x": 0.0})
+
+
+def test_nan_ends_in_a_named_error():
+    with pm.Model():
+        x = pm.Normal("x")
+        sg.GradientPotential("y", lambda x, noise: x * np.nan, [x])
+        step = sg.CoRVSGLD(step_size=0.1)
+        with pytest.raises(pm.exceptions.SamplingError, match="gradient for 'x' is not finite"):
+            pm.sample(step=step, draws=20, tune=0, chains=1, random_seed=1, **QUIET)

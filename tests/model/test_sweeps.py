@@ -1,0 +1,154 @@
+"""Batch schemes with a plan for several updates: sweeps, and sweeps forth and back."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.steps import location, start, step_for, take
+from helpers.z_scores import STANDARD_ERRORS, z_score
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
+from pymc_sgmcmc.testing import UNTUNED, run_chain
+
+NOTHING = np.zeros(0, dtype=np.int32)
+SWEEPS = pytest.mark.parametrize("name", ["sweep", "symmetric"])
+
+
+@SWEEPS
+@pytest.mark.parametrize(("rows", "size"), [(60, 20), (60, 7), (12, 1)])
+def test_a_sweep_visits_every_block_once(name, rows, size):
+    blocks = -(-rows // size)
+    each = blocks * (2 if name == "symmetric" else 1)
+    starts, _ = BATCH_SCHEMES[name].follow(
+        np.random.default_rng(1), rows, size, 6 * each, 1, NOTHING
+    )
+    for sweep in starts.reshape(6, each):
+        forth = sweep[:blocks]
+        # Neighbours from an offset on, whichever of them came first
+        expected = np.arange(blocks) * size
+        assert any(np.array_equal(np.sort((forth - o) % rows), expected) for o in forth)
+        np.testing.assert_array_equal(sweep[blocks:], forth[::-1][: each - blocks])
+
+
+@SWEEPS
+def test_a_plan_goes_on_where_it_was_left(name):
+    scheme, whole = BATCH_SCHEMES[name], np.random.default_rng(2)
+    together, _ = scheme.follow(whole, 60, 7, 40, 1, NOTHING)
+    rng, left, parts = np.random.default_rng(2), NOTHING, []
+    for updates in (1, 14, 3, 22):
+        part, left = scheme.follow(rng, 60, 7, updates, 1, left)
+        parts.append(part)
+    np.testing.assert_array_equal(np.concatenate(parts), together)
+
+
+@SWEEPS
+@pytest.mark.parametrize("batches", [1, 3, 9, 20])
+def test_all_rows_count_alike(name, batches):
+    rows, size, updates = 60, 7, 4000
+    starts, _ = BATCH_SCHEMES[name].follow(
+        np.random.default_rng(3), rows, size, updates, batches, NOTHING
+    )
+    starts = starts.reshape(updates, batches)
+    values = np.random.default_rng(4).normal(size=rows)
+    table = BATCH_SCHEMES[name].arrange(values, np.random.default_rng(5), size)
+    means = table[starts[..., None] + np.arange(size)].mean(axis=(1, 2))
+    # Updates of one sweep belong together: means over many sweeps are independent
+    assert abs(z_score(means.reshape(40, -1).mean(axis=1), values.mean())) < STANDARD_ERRORS
+
+
+@pytest.mark.parametrize("batches", [1, 3, 4, 7, 8, 9, 20])
+def test_variance_of_a_mean_of_batches_of_a_sweep(batches):
+    rows, size = 56, 7  # 8 blocks
+    scheme, squares = BATCH_SCHEMES["sweep"], []
+    values = np.random.default_rng(6).normal(size=rows)
+    values -= values.mean()
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        table = scheme.arrange(values, rng, size)
+        means = []
+        for k in (1, batches):
+            starts, _ = scheme.follow(rng, rows, size, 64, k, NOTHING)
+            means.append(table[starts.reshape(64, k, 1) + np.arange(size)].mean(axis=(1, 2)))
+        squares.append([np.mean(m**2) for m in means])
+    alone, together = np.array(squares).T
+    ratio = scheme.variance_ratio(rows, size, batches)
+    if batches == 8:
+        assert ratio == 0
+        assert together.max() < 1e-28
+    else:
+        assert abs(z_score(together - ratio * alone, 0)) < STANDARD_ERRORS
+
+
+@pytest.mark.parametrize(("name", "expected"), [("shuffled", 1.0), ("sweep", 0.28)])
+def test_sweeps_cut_the_widening(name, expected):
+    # h m = 1, at all places of a sweep alike: 0.28 of what independent batches bring
+    rows, batch, columns, h = 200, 20, 400, 0.1
+    data = np.random.default_rng(1).normal(0.0, np.sqrt(rows), size=(rows, columns))
+    noise = rows**2 / batch * data.var(axis=0).mean() / rows**2 * (1 - batch / rows)
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=columns, initval=np.zeros(columns))
+        y = pm.Minibatch(data, batch_size=batch)
+        pm.Normal("y", x, np.sqrt(rows), observed=y, total_size=rows)
+        options = {**UNTUNED, "thin": 7}
+        step = sg.SGLD(step_size=h, batch=name, backend="jax", **options)
+    draws = run_chain(model, step, burn=20, draws=300, seed=3)["x"] - data.mean(axis=0)
+    variances = (draws**2).mean(axis=0)
+    error = variances.std(ddof=1) / np.sqrt(columns)
+    widening = (variances.mean() * (2 - h) / 2 - 1) / (h * noise / 2)
+    error = error * (2 - h) / 2 / (h * noise / 2)
+    # One permutation of the rows: its noise varies by 1.15 sqrt(B/N) from column to column
+    assert abs(widening - expected) < STANDARD_ERRORS * error + 0.02
+
+
+@SWEEPS
+def test_restored_sweep_continues_bit_for_bit(name):
+    step = step_for("CoRVSGLD", location(), batch=name, batches=3, thin=7)
+    point, _ = take(step, start(step), draws=3)
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = take(step, point, draws=20)
+    fresh = step_for("CoRVSGLD", location(), batch=name, batches=3, thin=7)
+    fresh.sampling_state = state
+    assert take(fresh, point, draws=20)[1] == expected
+
+
+@pytest.mark.parametrize("name", ["sweep", pytest.param("symmetric", marks=pytest.mark.slow)])
+def test_untuned_sweeps_are_right(name):
+    data = np.random.default_rng(0).normal(1, 0.5, size=4000)
+    with pm.Model() as model:
+        y = pm.Minibatch(data, batch_size=100)
+        mu, sigma = pm.Normal("mu", 0, 10), pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu, sigma, observed=y, total_size=4000)
+        result = pm.sample(
+            step=sg.CoRVSGLD(batch=name, backend="jax"), chains=2, cores=1, random_seed=1,
+            progressbar=False,
+        )  # fmt: skip
+    assert model is not None
+    sd = data.std(ddof=1)
+    exact = {"mu": (data.mean(), sd / np.sqrt(4000)), "sigma": (sd, sd / np.sqrt(8000))}
+    for variable, (mean, spread) in exact.items():
+        draws = result.posterior[variable].values
+        assert abs(draws.mean() - mean) < 0.1 * spread
+        assert abs(draws.std() / spread - 1) < 0.1
+
+
+@pytest.mark.parametrize("name", ["symmetric", pytest.param("sweep", marks=pytest.mark.slow)])
+def test_noise_that_cancels_is_not_made_up_for(name):
+    # Plain gradients of forty blocks, two for an update: what they bring is a few percent
+    data = np.random.default_rng(0).normal(size=(4000, 20))
+    with pm.Model():
+        y = pm.Minibatch(data, batch_size=100)
+        mu = pm.Normal("mu", 0, 10, shape=20)
+        pm.Normal("y", mu, 1.0, observed=y, total_size=4000)
+        step = sg.CoRVSGLD(batch=name, gradient="plain", batches=2, backend="jax")
+        result = pm.sample(
+            step=step, draws=1500, chains=2, cores=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    squares = (result.posterior["mu"].values - data.mean(axis=0)) ** 2 * 4000
+    means = squares.mean(axis=(0, 1))
+    error = means.std(ddof=1) / np.sqrt(20)
+    widening = float(result.sample_stats["noise_ratio"].mean())
+    assert -STANDARD_ERRORS * error < means.mean() - 1 < STANDARD_ERRORS * error + widening

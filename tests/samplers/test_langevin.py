@@ -1,0 +1,56 @@
+"""Langevin samplers against their exact laws and against one another."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.laws import euler_variance, lm_variance
+from pymc_sgmcmc.testing import (
+    UNTUNED,
+    check,
+    correlated_gaussian,
+    gaussian,
+    run_chain,
+)
+
+
+@pytest.mark.parametrize("h", [0.2, 0.4])
+def test_lm_is_exact_where_euler_is_too_wide(h):
+    for make_step, variance in ((sg.CoRVSGLD, lm_variance), (sg.SGLD, euler_variance)):
+        for target in (gaussian(100, variance, h), correlated_gaussian(10, variance, h)):
+            check(target, make_step, step_size=h, draws=200)
+    assert euler_variance(0.2, 0) == pytest.approx(1.11, abs=0.005)
+    assert euler_variance(0.4, 0) == 1.25
+
+
+def mixed_model():
+    rng = np.random.default_rng(3)
+    data = rng.normal(1.0, 2.0, size=(300, 2))
+    with pm.Model() as model:
+        batch = pm.Minibatch(data, batch_size=50)
+        mu = pm.Normal("mu", 0, 10, shape=2)
+        pm.Normal("y", mu, 2.0, observed=batch, total_size=300)
+    return model
+
+
+def draws_of(model, make_step, **options):
+    with model:
+        step = make_step(step_size=1e-3, backend="jax", **UNTUNED, **options)
+    return run_chain(model, step, burn=0, draws=20, seed=5)
+
+
+def test_reductions_draw_for_draw():
+    model = mixed_model()
+    sgld = draws_of(model, sg.SGLD)
+    same = [
+        draws_of(model, sg.CoRVSGLD, integrator="euler"),
+        draws_of(model, sg.CoRVSGLD, integrator="euler", transforms="model"),
+        draws_of(model, sg.SMLD, integrator="euler"),
+        draws_of(model, sg.FLA, alpha=2.0),
+    ]
+    for other in same:
+        np.testing.assert_allclose(other["mu"], sgld["mu"], rtol=1e-12)
+    lm = draws_of(model, sg.CoRVSGLD)
+    assert not np.allclose(lm["mu"], sgld["mu"])

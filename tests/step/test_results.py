@@ -1,0 +1,141 @@
+"""What pm.sample returns, stores and keeps."""
+
+import logging
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.sampling import QUIET
+from helpers.steps import SAMPLERS, assert_same_bits, draws_of, step_for
+from pymc_sgmcmc.testing import UNTUNED
+
+FEATURES = ["age", "height", "weight"]
+
+
+def regression(rows=400, batch_size=50):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, len(FEATURES)))
+    Y = X @ [1.0, -1.0, 0.5] + 0.5 * rng.normal(size=rows)
+    with pm.Model(coords={"feature": FEATURES}) as model:
+        x, y = pm.Minibatch(X, Y, batch_size=batch_size)
+        beta = pm.Normal("beta", 0, 10, dims="feature")
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Deterministic("precision", sigma**-2)
+        pm.Normal("y", x @ beta, sigma, observed=y, total_size=len(X))
+    return model
+
+
+@pytest.mark.filterwarnings(
+    # PyMC's predictive sampling of a model with pm.Minibatch says so by itself
+    "ignore:Numba will use object mode to run MinibatchRandomVariable:UserWarning"
+)
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "SGLD"])
+def test_the_result_is_like_any_other(name, tmp_path):
+    model = regression()
+    with model:
+        result = pm.sample(
+            step=step_for(name, model),
+            draws=60,
+            tune=20,
+            chains=2,
+            cores=1,
+            random_seed=1,
+            **QUIET,
+        )
+        pm.sample_posterior_predictive(
+            result,
+            extend_inferencedata=True,
+            random_seed=1,
+            progressbar=False,
+            compile_kwargs={"mode": "FAST_COMPILE"},
+        )
+    posterior = result.posterior
+    assert posterior["beta"].dims == ("chain", "draw", "feature")
+    assert posterior["beta"].shape == (2, 60, 3)
+    assert list(posterior["feature"].values) == FEATURES
+    np.testing.assert_allclose(posterior["precision"], posterior["sigma"] ** -2, rtol=1e-12)
+    assert np.all(posterior["sigma"] > 0)
+    declared = set(SAMPLERS[name][0].stats_dtypes_shapes) - {"warning"}
+    assert set(result.sample_stats.data_vars) == declared
+    assert result.sample_stats["step_size"].dims == ("chain", "draw")
+    assert result.posterior_predictive["y"].dims[:2] == ("chain", "draw")
+
+    summary = az.summary(result)
+    rows = {*(f"beta[{feature}]" for feature in FEATURES), "sigma", "precision"}
+    assert set(summary.index) == rows
+    az.plot_trace_dist(result)
+    az.plot_forest(result)
+    plt.close("all")
+    result.to_netcdf(tmp_path / "result.nc")
+    with az.from_netcdf(tmp_path / "result.nc") as stored:
+        assert stored.posterior.identical(posterior)
+        assert set(stored.children) == set(result.children)
+
+
+def sample(step, **options):
+    with step.model:
+        return pm.sample(
+            step=step,
+            **{"draws": 20, "chains": 2, "cores": 1, "random_seed": 1, **QUIET, **options},
+        )
+
+
+def test_tuning_draws_can_be_kept(jax_step):
+    result = sample(jax_step, tune=7, discard_tuned_samples=False)
+    assert result.warmup_posterior.sizes["draw"] == 7
+    assert result.posterior.sizes["draw"] == 20
+    assert set(result.warmup_sample_stats.data_vars) == set(result.sample_stats.data_vars)
+
+
+@pytest.mark.filterwarnings("ignore:`return_inferencedata=False` is deprecated:FutureWarning")
+def test_multitrace_can_be_returned(jax_step):
+    trace = sample(jax_step, tune=7, return_inferencedata=False)
+    assert trace.get_values("mu").shape == (40,)
+    assert trace.get_sampler_stats("weight").shape == (40,)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_interrupted_chains_are_kept(cores, numba_step):
+    reached = {}
+
+    def interrupt(trace, draw):
+        reached[draw.chain] = draw.draw_idx
+        # PyMC drops a chain that is much shorter than the others
+        if len(reached) == 2 and min(reached.values()) == 199:
+            raise KeyboardInterrupt
+
+    options = {"tune": 0, "draws": 300, "cores": cores, "mp_ctx": "fork"}
+    whole = draws_of(sample(numba_step, **options))
+    part = draws_of(sample(numba_step, **options, callback=interrupt))
+    chains, draws = part["mu"].shape
+    assert chains == 2
+    assert draws == 200
+    assert_same_bits({name: x[:, :draws] for name, x in whole.items()}, part)
+
+
+def test_new_data_are_read():
+    with pm.Model() as model:
+        y = pm.Data("data", np.zeros(100))
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.1, observed=y)
+        step = sg.CoRVSGLD(step_size=2e-5, backend="jax", **UNTUNED)
+    assert abs(float(sample(step, tune=10).posterior["mu"].mean())) < 0.1
+    pm.set_data({"data": np.full(70, 5.0)}, model=model)
+    assert abs(float(sample(step, tune=10).posterior["mu"].mean()) - 5) < 0.1
+
+
+@pytest.mark.slow
+def test_numba_takes_over_what_jax_cannot_run(caplog):
+    with pm.Model():
+        mask = pm.Data("mask", np.arange(100) % 2 == 0)
+        x = pm.Normal("x", shape=100)
+        pm.Normal("y", x[mask].sum(), observed=1.0)
+        step = sg.SGLD(step_size=0.01, **UNTUNED)
+    with caplog.at_level(logging.INFO):
+        result = sample(step, tune=0)
+    assert np.all(np.isfinite(result.posterior["x"]))
+    assert "compiling with numba instead" in caplog.text

@@ -1,0 +1,88 @@
+"""Seeds decide the draws, bit for bit."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc.step_methods.state import equal_dataclass_values
+
+from helpers.sampling import QUIET
+from helpers.steps import assert_same_bits, draws_of, location, start, step_for, take, twin
+
+
+def test_same_seed_same_bits(compiled_step):
+    _, first = take(compiled_step, start(compiled_step, seed=5))
+    _, again = take(compiled_step, start(compiled_step, seed=5))
+    _, other = take(compiled_step, start(compiled_step, seed=6))
+    assert first == again
+    assert len({*first, *other}) == len(first) + len(other)
+
+
+def test_a_fresh_step_gives_the_same_bits(jax_step):
+    fresh = step_for("CoRVSGLD", location())
+    assert take(fresh, start(fresh))[1] == take(jax_step, start(jax_step))[1]
+
+
+def test_jax_and_numba_agree(jax_step, numba_step):
+    ends = [take(step, start(step))[0] for step in (jax_step, numba_step)]
+    for name, value in ends[0].items():
+        np.testing.assert_allclose(value, ends[1][name], rtol=1e-10, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore:Only .* samples per chain")
+def test_one_core_and_two_give_the_same_bits(numba_step):
+    # Forked processes inherit what is compiled. For JAX see tests/test_processes.py.
+    def run(cores, seed=3):
+        with numba_step.model:
+            result = pm.sample(
+                step=numba_step,
+                draws=10,
+                tune=3,
+                chains=2,
+                cores=cores,
+                mp_ctx="fork",
+                random_seed=seed,
+                **QUIET,
+            )
+        return draws_of(result)
+
+    one = run(1)
+    assert_same_bits(one, run(2))
+    assert not np.any(one["mu"] == run(1, seed=4)["mu"])
+    # The chains, too, are different ones
+    assert not np.any(one["mu"][0] == one["mu"][1])
+
+
+def test_chains_differ_in_start_noise_and_batches(jax_step):
+    # Of a step this small nothing but the start is seen in the first draw
+    step = twin(jax_step, step_size=1e-30)
+    states = []
+    for rng in np.random.default_rng(1).spawn(2):
+        step.setup_chain(rng, 0, 10)
+        step.step(step.model.initial_point())
+        states.append(step.sampling_state)
+    one, other = states
+    for a, b in zip(one.chain.psi, other.chain.psi, strict=True):
+        assert np.all(np.abs(a - b) > 1e-6)
+    for a, b in zip(one.chain.extra["eta"], other.chain.extra["eta"], strict=True):
+        assert np.all(a != b)
+    for generator in ("tuning_rng", "noise_rng", "batch_rng"):
+        assert not equal_dataclass_values(
+            getattr(one.chain, generator), getattr(other.chain, generator)
+        )
+    assert one.chain.row_order != other.chain.row_order
+    for state in states:
+        assert np.abs(state.chain.values[0] - step.model.initial_point()["mu"]) <= 1
+
+
+def test_every_update_has_new_noise_and_a_new_batch(jax_step):
+    start(jax_step)
+    engine = jax_step._engine_at(jax_step.model.initial_point())
+    jax_step._runner_at(jax_step.model.initial_point(), [])
+    transition = jax_step._runner._transition
+    noise = [transition.noise.draw(jax_step.chain.noise_rng, 20, 3)[0].copy() for _ in range(2)]
+    assert len(np.unique(noise)) == np.size(noise)
+    rng = jax_step.chain.batch_rng
+    offsets = [engine.draw_batches(rng, transition, 198, [])[0] for _ in range(2)]
+    # 400 offsets of 400 rows: 1 - 1/e of them are different ones
+    assert 220 < len(np.unique(offsets)) < 290

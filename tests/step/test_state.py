@@ -1,0 +1,137 @@
+"""The state of a chain: stored, restored and pickled."""
+
+import pickle
+
+from dataclasses import replace
+
+import cloudpickle
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc.step_methods.state import equal_dataclass_values
+
+import pymc_sgmcmc as sg
+
+from helpers.steps import SAMPLERS, location, normal_and_scale, start, step_for, take, twin
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        *((name, "shuffled") for name in SAMPLERS),
+        ("CoRVSGLD", "random"),
+        *(
+            pytest.param(name, "random", marks=pytest.mark.slow)
+            for name in SAMPLERS
+            if name != "CoRVSGLD"
+        ),
+    ],
+)
+def test_restored_state_continues_bit_for_bit(name, batch):
+    options = {"batch": batch, "step_size": sg.polynomial(SAMPLERS[name][1]["step_size"])}
+    step = step_for(name, location(), **options)
+    point, _ = take(step, start(step))
+    stored = pickle.dumps((step.sampling_state, point))
+    _, expected = take(step, point)
+
+    state, point = pickle.loads(stored)
+    fresh = twin(step, **{**SAMPLERS[name][1], **options})
+    fresh.sampling_state = state
+    assert equal_dataclass_values(fresh.sampling_state, state)
+    assert take(fresh, point)[1] == expected
+    # Nothing of the state that was handed over is changed by sampling on
+    assert equal_dataclass_values(state, pickle.loads(stored)[0])
+
+
+@pytest.mark.parametrize("name", ["FLA", "MSGNHT"])
+def test_draws_made_ahead_are_those_made_one_by_one(name):
+    options = {"batch": "random"} if name == "FLA" else {}
+    step = step_for(name, location(), **options)
+    _, ahead = take(step, start(step), draws=20)
+    calls = step._runner._ahead
+    assert calls.count == 16
+    assert calls.taken == 4
+    point, one_by_one = start(step), []
+    for k in range(20):
+        if k % 3:
+            step.chain = step.chain  # drops the runner
+        elif k:
+            step._runner.settle()
+        point, [line] = take(step, point, draws=1)
+        one_by_one.append(line)
+    assert one_by_one == ahead
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", ["shuffled", "random"])
+def test_restored_state_continues_bit_for_bit_in_numba(batch):
+    step = step_for("CoRVSGLD", location(), batch=batch, backend="numba")
+    point, _ = take(step, start(step))
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = take(step, point)
+    fresh = step_for("CoRVSGLD", location(), batch=batch, backend="numba")
+    fresh.sampling_state = state
+    assert take(fresh, point)[1] == expected
+
+
+def test_state_round_trips_before_the_first_draw():
+    step = step_for("SGLD", normal_and_scale())
+    start(step)
+    state = step.sampling_state
+    assert state.chain.psi is None
+    assert equal_dataclass_values(pickle.loads(pickle.dumps(state)), state)
+    other = step_for("SGLD", normal_and_scale())
+    start(other, seed=2)
+    assert not equal_dataclass_values(other.sampling_state, state)
+    other.sampling_state = state
+    assert equal_dataclass_values(other.sampling_state, state)
+
+
+def test_state_of_other_variables_is_refused():
+    state = step_for("SGLD", normal_and_scale(), vars=["x"]).sampling_state
+    with pytest.raises(ValueError, match="var_names"):
+        step_for("SGLD", normal_and_scale(), vars=["s"]).sampling_state = state
+
+
+def test_pickled_step_continues_bit_for_bit(jax_step):
+    point, _ = take(jax_step, start(jax_step))
+    pickled = cloudpickle.dumps(jax_step)
+    _, expected = take(jax_step, point)
+    # What is compiled stays behind, and so do the data as the backend has them
+    assert len(pickled) < 1.1 * len(cloudpickle.dumps(step_for("CoRVSGLD", jax_step.model)))
+    copy = cloudpickle.loads(pickled)
+    assert copy.model is not jax_step.model
+    assert take(copy, point)[1] == expected
+
+
+def test_restored_state_continues_bit_for_bit_where_tuning_raised_thin():
+    # Tuning compiles draws of 20 updates, finds that it takes 40, and makes two calls for each
+    step = step_for("CoRVSGLD", location(), batch="shuffled")
+    point, _ = take(step, start(step), draws=1)
+    step.chain = replace(step.chain, settings=replace(step.chain.settings, thin=40, each=20))
+    point, _ = take(step, point)
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = take(step, point)
+    fresh = step_for("CoRVSGLD", location(), batch="shuffled")
+    fresh.sampling_state = state
+    assert take(fresh, point)[1] == expected
+    assert fresh._runner._transition.layout.updates == 20
+
+
+@pytest.mark.slow
+def test_a_chain_whose_thin_was_raised_is_restored_bit_for_bit():
+    # A chain that mixes slowly in a direction that whitening does not see
+    with pm.Model() as model:
+        y = pm.Minibatch(np.random.default_rng(0).normal(size=2000), batch_size=100)
+        x = pm.Normal("x", shape=2)
+        pm.Normal("y", x[0] * x[1], 1, observed=y, total_size=2000)
+    step = sg.CoRVSGLD(model=model, backend="jax")
+    point, _ = take(step, start(step), draws=3)
+    assert step.chain.settings.thin > step.chain.settings.each
+    state = pickle.loads(pickle.dumps(step.sampling_state))
+    _, expected = take(step, point)
+    fresh = sg.CoRVSGLD(model=model, backend="jax")
+    fresh.setup_chain(np.random.default_rng(9), 0, 100)
+    fresh.sampling_state = state
+    assert take(fresh, point)[1] == expected

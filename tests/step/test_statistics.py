@@ -1,0 +1,92 @@
+"""The statistics of a draw: declared, returned, documented."""
+
+import logging
+import re
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc.step_methods import STEP_METHODS
+
+import pymc_sgmcmc as sg
+
+from helpers.steps import SAMPLERS, normal_and_scale, start, step_for
+from pymc_sgmcmc.testing import UNTUNED
+
+
+def documented_statistics(method):
+    notes = [
+        cls.__doc__.split("Notes\n", 1)[1]
+        for cls in (sg.SGMCMCStep, method)
+        if "tatistic" in (cls.__doc__ or "") and "Notes\n" in cls.__doc__
+    ]
+    return {name for text in notes for name in re.findall(r"``([a-z_]+)``", text)}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_statistics_are_declared_returned_and_documented(name):
+    step = step_for(name, normal_and_scale())
+    _, [stats] = step.step(start(step))
+    declared = step.stats_dtypes_shapes
+    assert stats.keys() == declared.keys() == documented_statistics(type(step))
+    for statistic, (dtype, shape) in declared.items():
+        if statistic != "warning":
+            assert np.shape(stats[statistic]) == tuple(shape), statistic
+            assert type(stats[statistic]) is type(np.dtype(dtype).type(0).item()), statistic
+
+
+def test_statistics_have_the_types_of_those_of_pymc():
+    # PyMC refuses a compound step in which one name has two types
+    theirs = {
+        (name, dtype)
+        for method in STEP_METHODS
+        if not issubclass(method, sg.SGMCMCStep)
+        for name, (dtype, _) in method.stats_dtypes_shapes.items()
+    }
+    for method, _ in SAMPLERS.values():
+        for name, (dtype, _) in method.stats_dtypes_shapes.items():
+            assert {other for shared, other in theirs if shared == name} <= {dtype}, name
+
+
+def test_step_size_and_weight_follow_the_schedule():
+    schedule = sg.polynomial(1e-3, b=10, gamma=1.0)
+    step = step_for("SGLD", normal_and_scale(), step_size=schedule, thin=5)
+    point = start(step)
+    for draw in range(3):
+        point, [stats] = step.step(point)
+        h = schedule(np.arange(5 * draw, 5 * draw + 5))
+        assert stats["step_size"] == h[-1]
+        assert stats["weight"] == pytest.approx(h.sum())
+
+
+def faulty():
+    """One row in twenty has no finite density."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        bad, y = pm.Minibatch(np.arange(20) == 13, np.zeros(20), batch_size=1)
+        pm.Normal("y", x * pt.switch(bad, np.inf, 1.0), observed=y, total_size=20)
+    return model
+
+
+def test_rejected_updates_are_counted_and_reported(caplog):
+    with faulty(), caplog.at_level(logging.WARNING):
+        result = pm.sample(
+            step=sg.SGLD(step_size=1e-3, batch="random", backend="jax", **UNTUNED),
+            draws=100,
+            tune=10,
+            chains=1,
+            cores=1,
+            random_seed=1,
+            progressbar=False,
+        )
+    rejected = result.sample_stats["rejected_updates"]
+    assert 0.02 < rejected.mean() / 20 < 0.08
+    np.testing.assert_array_equal(result.sample_stats["diverging"], rejected > 0)
+    assert np.all(np.isfinite(result.posterior["x"]))
+    assert "warning" not in result.sample_stats
+    said = [r.getMessage() for r in caplog.records if "not finite" in r.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith(f"{rejected.values.sum()} updates (")
+    assert "pass a smaller step_size" in said[0]

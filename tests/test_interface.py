@@ -1,0 +1,146 @@
+"""What a sampler may ask for: variables, θ itself, the potential, independent rows."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from scipy import stats
+
+import pymc_sgmcmc as sg
+
+from helpers.laws import error_of_cdf
+from helpers.z_scores import STANDARD_ERRORS
+from pymc_sgmcmc.testing import UNTUNED, check, gaussian, run_chain
+
+
+class Mirrored(sg.SGMCMCStep):
+    """Langevin dynamics in θ, reflected at both bounds of an interval."""
+
+    name = "mirrored"
+
+    def policy(self):
+        return sg.Policy(step_size=0.01, coordinates="identity", whitened=False)
+
+    def update(self, position, extra, gradient, step_size, noise):
+        x, h = position, step_size
+        a, b = gradient.variables.lower(x), gradient.variables.upper(x)
+        x = x - h * gradient(x) + sg.sqrt(2 * h) * noise.normal()
+        w = b - a
+        u = (x - a).map(lambda t, w: t % (2 * w), w)
+        return a + w - (u - w).map(pt.abs), extra
+
+
+def test_mirrored_sampler_in_theta_is_right_where_the_density_is_bounded():
+    with pm.Model() as model:
+        pm.TruncatedNormal("x", mu=0.3, sigma=1.0, lower=0.0, upper=2.0, shape=4000)
+        step = Mirrored(step_size=0.002, thin=200, backend="jax")
+    law = stats.truncnorm(-0.3, 1.7, loc=0.3)
+    error, se = error_of_cdf(model, step, law, seed=2)
+    assert abs(error) < STANDARD_ERRORS * se + 0.002
+
+
+def test_theta_is_not_tuned():
+    with pm.Model():
+        pm.Uniform("x")
+        with pytest.raises(ValueError, match=r"Mirrored runs in θ itself.*Pass step_size"):
+            Mirrored()
+        with pytest.raises(ValueError, match="gradient='plain'"):
+            Mirrored(step_size=0.1, gradient=sg.ControlVariates())
+        with pytest.raises(ValueError, match="takes no transforms"):
+            Mirrored(step_size=0.1, transforms="model")
+        with pytest.raises(ValueError, match="takes no whitening"):
+            Mirrored(step_size=0.1, scale={"x": 2.0})
+
+
+class Asking(sg.SGMCMCStep):
+    """Stands still and writes down what the gradient knows."""
+
+    own_statistics = ("potential", "agreement", "names")
+
+    def policy(self):
+        return sg.Policy(step_size=0.1, whitened=False)
+
+    def initial_extra(self, position, rng):
+        zero = np.zeros((), dtype=position[0].dtype)
+        return {"seen": [zero, zero, zero], "maps": [np.zeros((4, *x.shape)) for x in position]}
+
+    def update(self, position, extra, gradient, step_size, noise):
+        variables = gradient.variables
+        other = gradient.independent()
+        same = (gradient(position) - gradient(position)).map(pt.abs).sum()
+        different = (gradient(position) - other(position)).map(pt.abs).sum()
+        seen = sg.Blocks([gradient.potential(position), same, different])
+        maps = [variables.theta(position), variables.slope(position), variables.second(position),
+                variables.lower(position).map(lambda x: pt.maximum(x, -1e9))]  # fmt: skip
+        stacked = sg.Blocks(pt.stack(list(parts)) for parts in zip(*maps, strict=True))
+        return position, {"seen": seen, "maps": stacked}
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_what_an_update_may_ask(batches):
+    data = np.random.default_rng(0).normal(1.0, 2.0, size=60)
+    with pm.Model() as model:
+        y = pm.Minibatch(data, batch_size=10)
+        mu = pm.Normal("mu", 0, 10)
+        sd = pm.Uniform("sd", 0.5, 5.0, shape=2)
+        pm.Normal("y", mu, sd[0], observed=y, total_size=60)
+        step = Asking(step_size=0.1, backend="jax", **{**UNTUNED, "thin": 1, "batches": batches})
+    step.setup_chain(np.random.default_rng(1), 0, 400)
+    point, potentials, differences = model.initial_point(), [], []
+    for _ in range(400):
+        point, _ = step.step(point)
+        potential, same, different = (float(x) for x in step.chain.extra["seen"])
+        assert same == 0
+        potentials.append(potential)
+        differences.append(different)
+    assert np.mean(np.array(differences) > 0) > 0.9
+    # The estimates of U are unbiased
+    posterior = step._engine.posterior
+    phi = step.chain.psi
+    full = step._engine.potential_at(step.chain.row_order, step.chain.scales, [])
+    exact = full.full(full.join(phi)[None])[0][0]
+    error = np.std(potentials, ddof=1) / np.sqrt(len(potentials))
+    assert abs(np.mean(potentials) - exact) < STANDARD_ERRORS * error
+    # The maps are those of the coordinates
+    assert [c.kind for c in posterior.coordinates] == ["real", "interval"]
+    (_, of_sd), x = step.chain.extra["maps"], phi[1]
+    sigmoid = 1 / (1 + np.exp(-x))
+    expected = [
+        0.5 + 4.5 * sigmoid,
+        4.5 * sigmoid * (1 - sigmoid),
+        4.5 * sigmoid * (1 - sigmoid) * (1 - 2 * sigmoid),
+        np.full(2, 0.5),
+    ]
+    np.testing.assert_allclose(of_sd, expected, rtol=1e-10)
+
+
+class TwoRows(sg.SGMCMCStep):
+    """Euler's step with the mean of two independent estimates: as of twice the batches."""
+
+    def update(self, position, extra, gradient, step_size, noise):
+        x, h = position, step_size
+        mean = (gradient(x) + gradient.independent()(x)) / 2
+        return x - h * mean + sg.sqrt(2 * h) * noise.normal(), extra
+
+
+def test_independent_rows_halve_the_noise(backend):
+    # A normal mean: with noise of variance σ² the variance is that of σ²/2
+    rows, columns, batch = 200, 400, 20
+    data = np.random.default_rng(1).normal(0.0, np.sqrt(rows), size=(rows, columns))
+    noise, h = rows / batch * data.var(axis=0).mean() / rows, 0.05
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=columns, initval=np.zeros(columns))
+        y = pm.Minibatch(data, batch_size=batch)
+        pm.Normal("y", x, np.sqrt(rows), observed=y, total_size=rows)
+        options = {**UNTUNED, "thin": 20}
+        step = TwoRows(step_size=h, batch="random", backend=backend, **options)
+    draws = run_chain(model, step, burn=12, draws=60, seed=3)["x"] - data.mean(axis=0)
+    variances = (draws**2).mean(axis=0)
+    error = variances.std(ddof=1) / np.sqrt(columns)
+    assert abs(variances.mean() - (2 + h * noise / 2) / (2 - h)) < STANDARD_ERRORS * error
+
+
+def test_check_of_a_gaussian_sees_nothing_of_the_widened_interface(backend):
+    target = gaussian(2, lambda h, noise: (2 + h * noise) / (2 - h), 0.1)
+    check(target, TwoRows, step_size=0.1, backend=backend)

@@ -1,0 +1,105 @@
+"""Step sizes that move: which draws are recorded, and that they are right with their weights."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.sampling import QUIET
+from helpers.z_scores import STANDARD_ERRORS
+from pymc_sgmcmc.schedules import records, thin_of
+from pymc_sgmcmc.testing import UNTUNED
+
+
+def weighted(result, of):
+    """Mean over the weighted draws, of each replicate: shape (replicates,)."""
+    weight = result.sample_stats["weight"].values[..., None]
+    values = of(result.posterior["x"].values)
+    return (weight * values).sum(axis=(0, 1)) / weight.sum()
+
+
+def z_score(replicates, expected):
+    return (replicates.mean() - expected) / (replicates.std(ddof=1) / np.sqrt(len(replicates)))
+
+
+@pytest.mark.parametrize(
+    ("period", "exploration", "thin"),
+    [(80, 0.8, None), (80, 0.8, 7), (100, 0.8, 20), (97, 0.5, None), (10, 0.0, 10)],
+)
+def test_every_cycle_or_some_of_them_record_draws(period, exploration, thin):
+    schedule = sg.cyclical(0.3, period, exploration)
+    thin = thin_of(schedule, thin)
+    starts = [t for t in range(0, 20 * period * thin, thin) if records(schedule, t, thin)]
+    assert starts
+    for t in starts:
+        assert t % period >= exploration * period
+        assert t % period + thin <= period
+    if period % thin == 0:
+        assert {t // period for t in starts} == set(range(20 * thin))
+
+
+def test_cycles_without_a_draw_are_refused():
+    with pm.Model():
+        pm.Normal("x")
+        with pytest.raises(ValueError, match="thin=20 is longer than the 16 updates"):
+            sg.CoRVSGLD(step_size=sg.cyclical(h0=0.3, period=80), thin=20)
+    with pytest.raises(ValueError, match="leaves no update"):
+        sg.cyclical(0.3, period=4, exploration=0.9)
+
+
+@pytest.mark.parametrize("method", [sg.CoRVSGLD, pytest.param(sg.MSGNHT, marks=pytest.mark.slow)])
+def test_cyclical_is_right_on_a_gaussian(method):
+    with pm.Model():
+        pm.Normal("x", 3.0, 2.0, shape=400)
+        step = method(step_size=sg.cyclical(h0=0.3, period=80), backend="jax")
+        result = pm.sample(step=step, draws=300, tune=20, chains=2, cores=1, random_seed=1, **QUIET)
+    assert np.all(result.sample_stats["thin"] == 16)
+    # The splitting's error is 0.2 h² of the variance, and h at most 0.3
+    replicates = weighted(result, lambda x: (x - 3) / 2)
+    assert abs(z_score(replicates, 0.0)) < STANDARD_ERRORS
+    squares = weighted(result, lambda x: ((x - 3) / 2) ** 2)
+    error = squares.std(ddof=1) / np.sqrt(len(squares))
+    assert abs(squares.mean() - 1) < STANDARD_ERRORS * error + 0.2 * 0.3**2
+
+
+def test_cycles_leave_a_mode():
+    # Two modes at -1 and 1, all chains in one of them at first; by symmetry no step size
+    # prefers one
+    sd, replicates = 0.4, 400
+    with pm.Model():
+        x = pm.Flat("x", shape=replicates, initval=np.ones(replicates))
+        left, right = (-(((x - m) / sd) ** 2) / 2 for m in (-1, 1))
+        pm.Potential("two modes", pt.logaddexp(left, right).sum())
+        step = sg.CoRVSGLD(
+            step_size=sg.cyclical(h0=0.8, period=200), backend="jax",
+            **{**UNTUNED, "thin": 20, "scale": {"x": sd}},
+        )  # fmt: skip
+        result = pm.sample(step=step, draws=400, tune=40, chains=1, random_seed=2, **QUIET)
+    of_left = weighted(result, lambda x: x < 0)
+    assert abs(z_score(of_left, 0.5)) < STANDARD_ERRORS
+    # Each draw begins a little after the last one of its cycle, or in the next cycle
+    side = result.posterior["x"].values[0] < 0
+    assert np.all(np.any(side, axis=0) & np.any(~side, axis=0))
+    assert abs(z_score(weighted(result, lambda x: x**2), 1 + sd**2)) < STANDARD_ERRORS
+    steps = result.sample_stats["step_size"].values
+    assert steps.max() <= 0.8 * (1 + np.cos(0.8 * np.pi)) / 2 + 1e-12
+
+
+@pytest.mark.parametrize("schedule", [sg.polynomial(0.05), sg.cyclical(0.1, 100)])
+def test_chains_with_a_schedule_start_apart(schedule):
+    with pm.Model():
+        pm.Normal("x", 5.0, 3.0, shape=200)
+        step = sg.CoRVSGLD(step_size=schedule, backend="jax")
+        starts = []
+        for seed in (1, 2):
+            step.setup_chain(np.random.default_rng(seed), 0, 10)
+            point = step.model.initial_point()
+            runner = step._runner_at(point, [])
+            starts.append(np.concatenate([x.reshape(-1) for x in runner.state.psi]))
+    # As draws of the whitening's Gaussian, of which each coordinate is standard normal
+    for start in starts:
+        assert abs(start.mean()) < STANDARD_ERRORS / np.sqrt(200)
+        assert abs(np.mean(start**2) - 1) < STANDARD_ERRORS * np.sqrt(2 / 200)
+    assert abs(np.corrcoef(starts)[0, 1]) < STANDARD_ERRORS / np.sqrt(200)

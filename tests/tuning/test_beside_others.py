@@ -1,0 +1,76 @@
+"""Several step methods on one model, with default arguments, against the gallery's references."""
+
+import sys
+
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+MODELS = (
+    "linear_blocks",
+    "linear_correlated_blocks",
+    "poisson_three_blocks",
+    "mixture_blocks",
+    "mixture_indicators",
+    "mixture_nuts",
+    "signal_indicators",
+    "normal_gamma_slice",
+    "hierarchical_normal_slice",
+    "hierarchical_logit_slice",
+    "change_point_metropolis",
+)
+
+
+@pytest.fixture
+def measure(monkeypatch):
+    """Return the benchmark's comparison of two chains of a thousand draws with the reference."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import accuracy
+
+    yield accuracy.measure
+    # Their names are common
+    for module in [m for m in sys.modules if m.partition(".")[0] in ("accuracy", "gallery")]:
+        del sys.modules[module]
+
+
+def check(found):
+    """Every mean within a tenth of an sd, every sd within a tenth."""
+    shown = {key: found[key] for key in ("mean err", "sd min", "sd max", "ESS", "said")}
+    assert found["mean err"] <= 0.1, shown
+    assert 0.9 <= found["sd min"] <= found["sd max"] <= 1.1, shown
+
+
+def test_all_mixed_models_are_here(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gallery
+
+    assert set(MODELS) == set(gallery.MIXED)
+
+
+def test_two_blocks(measure):
+    check(measure("linear_blocks", "CoRVSGLD", 1, cores=1, options={"backend": "jax"}))
+
+
+# The benchmark has all models, both methods and three seeds. R-hat of an indicator that takes the
+# same value in all draws is 0 / 0.
+@pytest.mark.filterwarnings("ignore:invalid value encountered:RuntimeWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "method"),
+    [
+        ("linear_correlated_blocks", "MSGNHT"),
+        ("mixture_blocks", "CoRVSGLD"),
+        ("mixture_indicators", "CoRVSGLD"),
+        ("signal_indicators", "CoRVSGLD"),
+        ("signal_indicators", "MSGNHT"),
+        ("normal_gamma_slice", "CoRVSGLD"),
+    ],
+)
+def test_a_model_of_the_benchmark(measure, name, method):
+    check(measure(name, method, 2, cores=1, options={"backend": "jax"}))
+
+
+@pytest.mark.slow
+def test_numba(measure):
+    check(measure("linear_blocks", "CoRVSGLD", 2, cores=1, options={"backend": "numba"}))

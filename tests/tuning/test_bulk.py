@@ -1,0 +1,41 @@
+"""The bulk of posteriors whose mode is elsewhere."""
+
+import numpy as np
+import pytest
+
+from helpers.surfaces import ItemResponse, groups
+from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.plan import find_bulk
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hierarchy_does_not_collapse(seed):
+    """Its mode is at τ = 0, its mass is not; a start far from the data is nearer to the mode."""
+    surface, rng = groups(14.0, seed), np.random.default_rng(seed)
+    mean, sd = surface.log_scale()
+    z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
+    assert abs(z) < 3
+    start = rng.uniform(-1, 1, size=32)
+    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    assert abs(centre[1] - mean) < sd
+    assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
+    # As the conjugate update of a_j for the mean scale
+    weight = 1 / (1 + (surface.s / np.exp(mean)) ** 2)
+    expected = weight * surface.y + (1 - weight) * surface.y.mean()
+    assert np.all(np.abs(centre[2:] - expected) < surface.s)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bulk_that_newton_misses_is_found(seed):
+    """Slopes of items are positive, and their common scale may fall to 0: two of four ways do."""
+    rng = np.random.default_rng(seed)
+    logit = rng.lognormal(0, 0.5, 8) * (rng.normal(size=(30, 1)) - rng.normal(size=8))
+    surface = ItemResponse((rng.random((30, 8)) < 1 / (1 + np.exp(-logit))).astype(float))
+    rng = np.random.default_rng(seed)
+    start = rng.uniform(-1, 1, size=surface.dimension)
+    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    e = rng.standard_normal((400, surface.dimension))
+    whitened = surface.full(centre + e @ root.T)[1] @ root
+    # 1 in every direction where the posterior is a Gaussian
+    forms = np.mean(whitened * e, axis=0)
+    assert 0.2 < forms.min() < forms.max() < 10

@@ -1,0 +1,207 @@
+"""Burn-in and the trials that settle step size and thinning."""
+
+import numpy as np
+import pytest
+
+from helpers.policies import LM
+from helpers.z_scores import STANDARD_ERRORS, z_score
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.check import Trial, burn_in, effective_draws, settle, temperatures
+from pymc_sgmcmc.tuning.surface import TuningError
+
+
+class FakeChain:
+    """Autoregressive draws of N(0, variance(h)); wild above a step size.
+
+    Parameters
+    ----------
+    time : float
+        Relaxation time at step size 1, in updates.
+    """
+
+    def __init__(self, *, variance=lambda h: 1.0, time=2.0, wild_above=np.inf, d=3, seed=0):
+        self.variance, self.time, self.wild_above = variance, time, wild_above
+        self.d, self.rng = d, np.random.default_rng(seed)
+        self.asked, self.restarts = [], 0
+
+    def restart(self):
+        self.restarts += 1
+        self.x = self.rng.standard_normal(self.d)
+
+    def run(self, step_size, thin, draws):
+        self.asked.append((step_size, thin, draws))
+        if step_size > self.wild_above:
+            return Trial(np.full((1, self.d), np.nan), np.zeros((1, self.d)), 1)
+        keep = np.exp(-thin * step_size / self.time)
+        variance = self.variance(step_size)
+        psi = []
+        for _ in range(draws):
+            noise = np.sqrt(variance * (1 - keep**2)) * self.rng.standard_normal(self.d)
+            self.x = keep * self.x + noise
+            psi.append(self.x)
+        psi = np.array(psi)
+        # E ψ ĝ is the variance
+        return Trial(psi, psi.copy(), 0)
+
+
+def settled(chain, *, h=0.2, thin=20, fixed_step=False, fixed_thin=False, policy=LM, **options):
+    h, _ = burn_in(chain, h, thin, fixed_step=fixed_step)
+    return settle(
+        chain, policy, h, thin=thin, fixed_step=fixed_step, fixed_thin=fixed_thin,
+        report=lambda step: None, **options,
+    )  # fmt: skip
+
+
+def test_a_chain_that_is_right_passes_at_once():
+    chain = FakeChain()
+    found = settled(chain)
+    assert (found.step_size, found.thin, found.warnings) == (0.2, 20, [])
+    assert chain.asked == [(0.2, 20, 50), (0.2, 20, 500)]
+
+
+def test_a_chain_that_is_right_passes_whatever_its_seed():
+    # Ten coordinates of 500 draws: one trial in a hundred is off by chance, and then passes at h/2
+    found = [settled(FakeChain(d=10, seed=seed)) for seed in range(60)]
+    assert sum(f.step_size < 0.2 for f in found) <= 4
+    assert all(f.warnings == [] for f in found)
+
+
+def test_burn_in_halves_steps_that_are_wild():
+    chain = FakeChain(wild_above=0.06)
+    found = settled(chain)
+    assert found.step_size == 0.05
+    assert found.warnings == []
+    assert [h for h, *_ in chain.asked[:3]] == [0.2, 0.1, 0.05]
+
+
+def test_burn_in_that_is_wild_at_every_step_size_is_an_error():
+    with pytest.raises(
+        TuningError, match=r"burn-in diverged at every step size.*smaller step_size"
+    ):
+        settled(FakeChain(wild_above=0.0))
+    with pytest.raises(TuningError, match="diverged"):
+        settled(FakeChain(wild_above=0.1), fixed_step=True)
+
+
+class WildLater(FakeChain):
+    """Wild in trials, not in the shorter burn-in."""
+
+    def run(self, step_size, thin, draws):
+        trial = super().run(step_size, thin, draws)
+        if draws == 500 and step_size > 0.06:
+            trial.psi[100] = 2e3
+        return trial
+
+
+def test_trials_halve_steps_that_are_wild_and_thin_as_much_more():
+    chain = WildLater()
+    found = settled(chain)
+    assert (found.step_size, found.thin, found.warnings) == (0.05, 80, [])
+    assert chain.restarts == 3
+
+
+def test_trials_halve_steps_that_are_too_hot():
+    found = settled(FakeChain(variance=lambda h: 1 + 3 * h))
+    # 1.15 at 0.05, 1.075 at 0.025, whose excess is within the slack and the error
+    assert found.step_size <= 0.05
+    assert found.thin == 20 * 0.2 / found.step_size
+    assert found.warnings == []
+
+
+def test_trials_lower_steps_where_the_curvature_is_large():
+    chain, seen = FakeChain(time=5.0), []
+
+    def curvatures(psi):
+        seen.append(psi.shape)
+        # Smaller steps go further up
+        return np.where(np.arange(len(psi)) < 40, 1.0, 10.0 if len(seen) == 1 else 12.0)
+
+    found = settled(chain, curvatures=curvatures)
+    # A fifth of the places has λ = 10: three quarters of 1/λ, at which hλ = 0.9 is not too much
+    assert found.step_size == pytest.approx(0.075)
+    assert seen == [(50, 3)] * 2
+    # 74 of 500 draws are then effective, of 250 that are asked for
+    assert found.thin == 80
+    assert chain.restarts == 1
+    assert found.warnings == []
+
+    assert settled(FakeChain(), curvatures=curvatures, fixed_step=True).step_size == 0.2
+    least = settled(FakeChain(), curvatures=lambda psi: np.full(len(psi), 1e9))
+    assert least.step_size == 0.2 / 16
+
+
+def test_methods_without_second_moments_are_not_asked_for_temperatures():
+    policy = Policy(step_size=0.2, second_moments=False)
+    found = settled(FakeChain(variance=lambda h: 9.0), policy=policy)
+    assert found.step_size == 0.2
+
+
+@pytest.mark.parametrize(("time", "thins"), [(20.0, {80, 160}), (100.0, {320, 640, 1280})])
+def test_a_chain_that_mixes_slowly_is_thinned_more(time, thins):
+    # 500 draws a relaxation time τ apart have 500 (1 - e^-τ) / (1 + e^-τ) effective ones
+    chain = FakeChain(time=time)
+    found = settled(chain)
+    assert found.thin in thins
+    assert found.step_size == 0.2
+    assert found.warnings == []
+    ess = effective_draws(chain.run(0.2, found.thin, 4000).psi) / 8
+    assert ess > 125 / 1.5
+
+
+def test_thinning_ends_with_a_warning():
+    found = settled(FakeChain(time=2e4), policy=Policy(0.2, second_moments=False))
+    assert found.thin == 2560
+    [text] = [w for w in found.warnings if "mixes slowly" in w]
+    assert "Raise thin, or write the model non-centred" in text
+
+
+def test_trials_end_with_a_warning():
+    chain = FakeChain(variance=lambda h: 2.0)
+    found = settled(chain)
+    [text] = found.warnings
+    assert "temperature is 2." in text or "temperature is 1.9" in text
+    assert found.step_size == pytest.approx(0.2 / 16)
+    chain = WildLater()
+    chain.run = lambda h, thin, draws: Trial(
+        np.full((draws, 3), 2e3 if draws == 500 else 0.1), np.zeros((draws, 3)), 0
+    )
+    [text] = settled(chain).warnings
+    assert "still diverge" in text
+
+
+def test_step_and_thin_set_by_hand_stay():
+    found = settled(FakeChain(variance=lambda h: 2.0), fixed_step=True)
+    assert found.step_size == 0.2
+    assert "temperature" in found.warnings[0]
+    found = settled(FakeChain(time=100.0), fixed_thin=True)
+    assert found.thin == 20
+    found = settled(FakeChain(variance=lambda h: 1 + 3 * h), thin=7, fixed_thin=True)
+    assert found.thin == 7
+    assert found.step_size < 0.2
+
+
+def test_a_chain_far_from_the_whitening_is_told():
+    found = settled(FakeChain(variance=lambda h: 16.0), policy=Policy(0.2, second_moments=False))
+    assert "far from the Gaussian" in found.warnings[0]
+
+
+def test_settling_is_deterministic():
+    one, two = (settled(FakeChain(time=20.0, seed=5)) for _ in range(2))
+    assert one == two
+
+
+def test_temperatures_of_independent_draws():
+    rng = np.random.default_rng(6)
+    psi = rng.normal(size=(500, 2000))
+    mean, error = temperatures(Trial(psi, 1.3 * psi, 0))
+    assert abs(z_score(mean, 1.3)) < STANDARD_ERRORS
+    # The error is that of a mean of 500 squares
+    assert np.sqrt(np.mean(error**2)) == pytest.approx(1.3 * np.sqrt(2 / 500), rel=0.05)
+
+
+def test_effective_draws():
+    rng = np.random.default_rng(7)
+    psi = rng.normal(size=(500, 1))
+    assert effective_draws(psi) == pytest.approx(500, rel=0.3)
+    walk = np.cumsum(rng.normal(size=(500, 1)), axis=0)
+    assert effective_draws(np.hstack([psi, walk])) < 20

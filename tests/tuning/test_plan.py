@@ -1,0 +1,212 @@
+"""The plan: whitening, estimator, number of batches and step size."""
+
+import pickle
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.policies import LM, POLICIES, THERMOSTAT
+from helpers.surfaces import Exact, Gaussian, away_from_identity, rotated
+from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.tuning.plan import find_bulk, make_plan
+
+EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
+
+
+def plan_for(surface, start, policy=LM, compiled=None, **wishes):
+    rng, scale = np.random.default_rng(0), wishes.pop("scale", "auto")
+    *bulk, _ = find_bulk(surface, start, lambda x: x, scale, rng, lambda step: None)
+    return make_plan(
+        surface, *bulk, policy, Options(**wishes), scale, rng, lambda step: None,
+        compiled=compiled,
+    )  # fmt: skip
+
+
+@EVERY_POLICY
+def test_plan_without_minibatches(policy):
+    matrix = rotated(12, 1e4)
+    plan = plan_for(Gaussian(np.ones(12), matrix), np.zeros(12), policy)
+    assert away_from_identity(plan.root.T @ matrix @ plan.root) < 1.001
+    assert isinstance(plan.gradient, sg.Plain)
+    assert (plan.batches, plan.unit, plan.step_size) == (1, 1.0, policy.step_size)
+    np.testing.assert_array_equal(plan.variance, 0)
+    np.testing.assert_array_equal(plan.relative, 1)
+
+
+def means_surface(rows=4000, batch_size=40):
+    data = np.random.default_rng(4).normal([1.0, 2.0, 3.0], 1.0, size=(rows, 3))
+    return Means(data, batch_size), data.mean(axis=0)
+
+
+def test_plan_takes_control_variates_where_they_are_quieter():
+    surface, mean = means_surface()
+    plan = plan_for(surface, np.zeros(3))
+    assert isinstance(plan.gradient, sg.ControlVariates)
+    assert plan.batches == 1
+    assert plan.variance.max() < 1e-12
+    assert plan.step_size == LM.step_size
+    away = (plan.centre - mean) * 4000**0.5
+    assert away @ away < 0.1 * 3
+
+
+def test_plan_takes_plain_gradients_where_control_variates_are_not_quieter():
+    plan = plan_for(Noisy(np.full(3, 0.5), np.full(3, 1.5)), np.zeros(3), scale="diagonal")
+    assert isinstance(plan.gradient, sg.Plain)
+    plan = plan_for(Noisy(np.full(3, 2.0), np.full(3, 0.5)), np.zeros(3), scale="diagonal")
+    assert isinstance(plan.gradient, sg.ControlVariates)
+
+
+def test_plan_takes_the_quieter_of_two_estimators_that_cost_the_same():
+    """Both are within the bound with one batch, and block gradients are remembered."""
+    surface, rng = Noisy(np.full(3, 1.0), np.full(3, 0.5)), np.random.default_rng(0)
+    plan = make_plan(
+        surface, np.zeros(3), np.ones(3), THERMOSTAT, Options(), "auto", rng, lambda step: None,
+        remembered=True,
+    )  # fmt: skip
+    assert plan.batches == 1
+    assert isinstance(plan.gradient, sg.ControlVariates)
+
+
+def cost(batches, variance, policy):
+    """Batches for an effective draw, and what accuracy is lost beyond the bound on noise."""
+    return batches * max(1.0, variance / policy.noise) ** 2
+
+
+@EVERY_POLICY
+def test_plan_averages_as_many_batches_as_cost_least(policy):
+    # Plain gradients have a variance of about N / B = 100 posterior precisions
+    surface, _ = means_surface()
+    plan = plan_for(surface, np.zeros(3), policy, gradient=sg.Plain())
+    alone = plan_for(surface, np.zeros(3), policy, gradient=sg.Plain(), batches=1)
+    assert np.all(abs(alone.variance / 100 - 1) < 0.5)
+
+    def variance(k):
+        # Batches that share no rows
+        return alone.variance.max() * (1 - k / 100) / (1 - 1 / 100) / k
+
+    assert plan.variance.max() == pytest.approx(variance(plan.batches))
+    least = min(cost(k, variance(k), policy) for k in range(1, 101))
+    # Numbers of batches are tried in steps of a half
+    assert cost(plan.batches, variance(plan.batches), policy) < 1.5 * least
+    # Another one that was compiled is kept where it costs little more
+    one_more = next(k for k in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96) if k > plan.batches)
+    for compiled, expected in ((one_more, one_more), (1, plan.batches)):
+        again = plan_for(surface, np.zeros(3), policy, gradient=sg.Plain(), compiled=compiled)
+        assert again.batches == expected
+    for found in (plan, alone):
+        if policy.widening is not None:
+            h = np.minimum(policy.step_size, policy.widening / found.variance)
+            expected = h if policy.per_coordinate else h.min()
+            np.testing.assert_allclose(found.step_size * found.relative, expected)
+
+
+def test_plan_averages_the_batches_that_it_is_told():
+    surface, _ = means_surface()
+    for estimator in (sg.Plain(), sg.ControlVariates(), "auto"):
+        assert plan_for(surface, np.zeros(3), gradient=estimator, batches=7).batches == 7
+
+
+def test_plan_gives_noisy_coordinates_smaller_steps():
+    surface = Noisy(np.zeros(3), np.array([0.1, 1.0, 3.0]))
+    plan = plan_for(surface, np.zeros(3), batches=1, scale="diagonal")
+    h = plan.step_size * plan.relative
+    assert plan.step_size == LM.step_size
+    np.testing.assert_allclose(h, np.minimum(0.2, LM.widening / plan.variance))
+    assert h[2] < 0.1 < h[0] == 0.2
+    policy = replace(LM, per_coordinate=False)
+    plan = plan_for(surface, np.zeros(3), policy, batches=1, scale="diagonal")
+    np.testing.assert_array_equal(plan.relative, 1)
+    assert plan.step_size == pytest.approx(LM.widening / plan.variance.max())
+
+
+@EVERY_POLICY
+def test_plan_respects_each_scale(policy):
+    matrix = rotated(6, 100)
+    surface, start = Gaussian(np.zeros(6), matrix), np.ones(6)
+    dense = plan_for(surface, start, policy, scale="dense")
+    assert dense.root.shape == (6, 6)
+    diagonal = plan_for(surface, start, policy, scale="diagonal")
+    np.testing.assert_allclose(diagonal.root, np.diag(np.linalg.inv(matrix)) ** 0.5, rtol=1e-3)
+    by_hand = plan_for(surface, start, policy, scale=np.arange(1.0, 7.0))
+    np.testing.assert_array_equal(by_hand.root, np.arange(1.0, 7.0))
+    none = plan_for(surface, start, policy, scale=None)
+    assert none.root is None
+    # Steps that the narrowest direction needs: a squared length, or a length
+    narrowest = np.linalg.eigvalsh(matrix).max() ** -0.5
+    assert none.unit == pytest.approx(narrowest, rel=1e-3)
+    expected = policy.step_size * narrowest**policy.power
+    assert none.step_size == pytest.approx(expected, rel=1e-2)
+
+
+def test_plan_measures_noise_where_the_posterior_is_without_whitening_too():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(4000, 2)) * 100
+    y = (rng.random(4000) < 1 / (1 + np.exp(-X @ [0.01, -0.01]))).astype(float)
+    surface = Logistic(X, y, 50)
+    dense, none = (plan_for(surface, np.zeros(2), scale=scale) for scale in ("dense", None))
+    assert type(none.gradient) is type(dense.gradient)
+    assert none.batches == dense.batches
+
+
+def test_plan_of_many_dimensions_is_diagonal():
+    precisions = np.geomspace(1, 1e4, 600)
+
+    class Independent(Exact):
+        def potential(self, points):
+            return np.sum(precisions * points**2, axis=1) / 2, precisions * points
+
+    plan = plan_for(Independent(600), np.ones(600))
+    assert plan.root.shape == (600,)
+    # As in the test of the diagonal Gaussian
+    assert np.std(np.log(plan.root * precisions**0.5)) < 0.15
+
+
+def test_plan_is_deterministic():
+    surface = logistic()
+    one, two = (plan_for(surface, np.zeros(5)) for _ in range(2))
+    assert pickle.dumps(one.root) == pickle.dumps(two.root)
+    assert pickle.dumps(one.variance) == pickle.dumps(two.variance)
+
+
+def test_plan_does_not_take_overlapping_batches_for_the_full_data():
+    """Two batches of 512 shuffled rows count 424 of 600 rows twice; two blocks count none."""
+    rows, size = 600, 512
+    points = np.random.default_rng(4).normal(size=(rows, 3))
+
+    def variances(gradient, batches):
+        plan = make_plan(
+            Means(points, size), points.mean(axis=0), np.full(3, rows**-0.5), LM,
+            Options(gradient=gradient, batches=batches), "auto", np.random.default_rng(0),
+            lambda step: None, remembered=True,
+        )  # fmt: skip
+        return plan.variance
+
+    # 424 rows counted once more: 424 (1 - 424/600) / 1024² against 512 (1 - 512/600) / 512²
+    expected = 424 * (1 - 424 / 600) / 1024**2 * 512 / (1 - 512 / 600)
+    found = variances(sg.Plain(), 2) / variances(sg.Plain(), 1)
+    np.testing.assert_allclose(found, expected)
+    np.testing.assert_array_equal(variances(sg.ControlVariates(), 2), 0)
+
+
+def test_an_anchor_of_svrg_is_as_near_as_it_is_young():
+    """The claimed noise is that of draws so far apart as the chain and its anchor."""
+    surface = logistic()
+    estimators = {
+        "centre": sg.ControlVariates(),
+        "new": sg.SVRG(refresh=1),
+        "young": sg.SVRG(refresh=2),
+        "old": sg.SVRG(refresh=100_000),
+    }
+    found = {
+        name: plan_for(surface, np.zeros(5), gradient=gradient, batches=1).variance.max()
+        for name, gradient in estimators.items()
+    }
+    np.testing.assert_allclose(found["new"], 0, atol=1e-12)
+    # One update of two away from it: 2 h / 2 of the squared distance to the centre
+    np.testing.assert_allclose(found["young"], LM.step_size * found["centre"])
+    np.testing.assert_allclose(found["old"], 2 * found["centre"], rtol=1e-3)

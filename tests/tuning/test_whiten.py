@@ -1,0 +1,139 @@
+"""The centre and the whitening of a posterior."""
+
+import numpy as np
+import pytest
+
+from helpers.surfaces import Gaussian, LogGamma, Walled, away_from_identity, rotated
+from helpers.surfaces_of_rows import logistic
+from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.whiten import (
+    _descend,
+    bulk_of_full_data,
+    bulk_of_minibatches,
+    inverse_root,
+    refined,
+    upright,
+)
+
+
+def test_refined_is_exact_where_it_may_be():
+    matrix = rotated(8, 1e4)
+    exact = inverse_root(matrix)
+    rng = np.random.default_rng(0)
+    # No direction of this root is longer than twice the right one, or needs to be
+    bend = np.linalg.qr(rng.normal(size=(8, 8)))[0] * rng.uniform(0.6, 3.0, size=8)
+    root, change = refined(exact @ bend, matrix)
+    assert away_from_identity(root.T @ matrix @ root) < 1 + 1e-8
+    w = np.linalg.eigvalsh(bend.T @ bend)
+    assert change == pytest.approx(max(w.max(), 1 / w.min()) ** 0.5)
+
+
+def test_refined_makes_no_direction_more_than_twice_as_long():
+    root = np.eye(3)
+    # Too short by far, of no curvature, of negative curvature
+    new, change = refined(root, np.diag([1e-4, 0.0, -5.0]))
+    np.testing.assert_allclose(np.sort(np.linalg.norm(new, axis=0)), [2, 2, 2])
+    assert change == 2.0
+    new, change = refined(root, np.diag([100.0, 1.0, 1.0]))
+    assert np.linalg.norm(new[0]) == pytest.approx(0.1)
+    assert change == pytest.approx(10.0)
+
+
+def test_inverse_root_of_a_saddle_takes_magnitudes():
+    hessian = np.array([[4.0, 0.0], [0.0, -9.0]])
+    root = inverse_root(hessian)
+    np.testing.assert_allclose(root @ root.T, np.diag([1 / 4, 1 / 9]), atol=1e-12)
+
+
+def test_the_upright_root_mixes_no_independent_coordinates():
+    rng = np.random.default_rng(0)
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    scales = np.array([1e-3, 1.0, 50.0])
+    np.testing.assert_allclose(
+        upright(scales[:, None] * rotation), np.diag(scales), rtol=1e-10, atol=1e-12
+    )
+    root = rng.normal(size=(3, 3))
+    found = upright(root)
+    np.testing.assert_allclose(found @ found.T, root @ root.T, rtol=1e-10)
+    unit = found / np.sqrt(np.sum(root**2, axis=1))[:, None]
+    np.testing.assert_allclose(unit, unit.T, atol=1e-12)
+
+
+def test_whitening_of_a_gaussian_is_exact():
+    matrix, mean = rotated(20, 1e6), np.arange(20.0)
+    surface = Gaussian(mean, matrix)
+    exact = inverse_root(matrix)
+    # One sd off in every direction, and ten times too long
+    centre, root, _ = bulk_of_full_data(
+        surface, mean + exact @ np.ones(20), 10 * exact, np.random.default_rng(0)
+    )
+    assert away_from_identity(root.T @ matrix @ root) < 1.001
+    away = centre - mean
+    assert away @ matrix @ away < 0.1 * 20
+
+
+def test_whitening_of_a_gaussian_from_a_root_that_is_too_short():
+    matrix = rotated(5, 100)
+    surface = Gaussian(np.zeros(5), matrix)
+    short = inverse_root(matrix) / 30
+    _, root, _ = bulk_of_full_data(surface, np.zeros(5), short, np.random.default_rng(0))
+    assert away_from_identity(root.T @ matrix @ root) < 1.001
+
+
+def test_whitening_of_a_skewed_posterior_is_that_of_its_best_gaussian():
+    # E e^φ = a under N(m, s²) says m + s² / 2 = log a, and E U'' = a says s² = 1 / a
+    shapes = np.repeat([2.0, 5.0, 20.0], 10)
+    surface = LogGamma(shapes)
+    mode, hessian, _ = newton(surface, np.zeros(30), None)
+    found = [
+        bulk_of_full_data(surface, mode, inverse_root(hessian), np.random.default_rng(seed))
+        for seed in range(4)
+    ]
+    centres = np.array([centre for centre, _, _ in found]).reshape(12, 10)
+    sds = np.array([np.sqrt(np.sum(root**2, axis=1)) for _, root, _ in found]).reshape(12, 10)
+    a = np.tile([2.0, 5.0, 20.0], 4)[:, None]
+    off = (centres - (np.log(a) - 1 / (2 * a))) * a**0.5
+    assert abs(off.mean(axis=1)).max() < 0.25
+    # Of 32 antithetic points: the mean of e^φ is known to 14 % at a = 2
+    ratio = np.log(sds * a**0.5)
+    assert abs(ratio.mean(axis=1)).max() < 0.1
+    # The mode's curvature is a as well, but its place is not that of the bulk
+    assert np.all((mode - np.log(shapes)) ** 2 < 1e-3)
+
+
+@pytest.mark.parametrize("too_long", [1.0, 1.6, 1.8])
+def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
+    """Newton steps of 0.7 overshoot where L is more than 1.7 times too long."""
+    surface = logistic()
+    centre, hessian, _ = newton(surface, np.zeros(5), None)
+    exact = inverse_root(hessian)
+    root = exact.copy()
+    root[:, 0] *= too_long
+    rng = np.random.default_rng(0)
+    found, _ = _descend(surface, centre + exact @ np.full(5, 3.0), root, rng)
+    assert np.linalg.norm(np.linalg.solve(exact, found - centre)) < 1
+
+
+@pytest.mark.parametrize("rows", [2000, 2007, pytest.param(50_000, marks=pytest.mark.slow)])
+def test_whitening_by_minibatches(rows):
+    """At 50,000 rows Hessians are of batches, else of all blocks."""
+    surface = logistic(rows=rows, batch_size=5 if rows == 50_000 else 50)
+    start, hessian, _ = newton(surface, np.zeros(5), surface.draw_rows(np.random.default_rng(0), 8))
+    rng = np.random.default_rng(1)
+    centre, root = bulk_of_minibatches(surface, start, inverse_root(hessian), rng)
+    mean_hessian = surface.mean_hessian(centre, root, rng, points=500)
+    assert away_from_identity(root.T @ mean_hessian @ root) < 1.25
+    e = rng.standard_normal((200, 5))
+    points = centre + np.concatenate([e, -e]) @ root.T
+    slope = surface.full(points)[1].mean(axis=0) @ root
+    assert slope @ slope < 0.1 * 5
+
+
+def test_whitening_finds_a_bulk_that_is_narrower_than_the_first_guess():
+    surface = Walled(3)
+    centre, root, _ = bulk_of_full_data(
+        surface, np.full(3, 2.0), 5 * np.eye(3), np.random.default_rng(0)
+    )
+    assert np.all(np.isfinite(centre))
+    # Gamma(3, 1) has a standard deviation of sqrt(3)
+    assert np.all(np.linalg.norm(root, axis=1) < 2 * 3**0.5)
