@@ -64,6 +64,9 @@ _STATISTICS: dict[str, tuple[Any, Any]] = {
     "warning": (SamplerWarning, None),  # the type that NUTS declares: PyMC wants the same
 }
 
+# Statistics of a draw in which the chain stands still
+_UNKNOWN: dict[Any, Any] = {np.float64: np.nan, np.int64: 0, bool: False, SamplerWarning: None}
+
 
 @dataclass_state
 class SGMCMCState(StepMethodState):
@@ -290,6 +293,9 @@ class SGMCMCStep(BlockedStep):
         """Take ``thin`` updates from ``point``."""
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in self._engine_at(point).posterior.others]
+        if others and self._stands_still(point):
+            self._chain.draw += 1
+            return dict(point), [self._nothing_measured()]
         runner = self._runner_at(point, others)
         state, schedule = self._chain, self.options.step_size
         companion = self._companion(others)
@@ -410,6 +416,16 @@ class SGMCMCStep(BlockedStep):
             return start_by_hand(engine, self.options, state, place)
         later = others and Companion.times(state.tuning_draws)
         return Tuning(engine, self.options, state, [place]).run(thorough=not later)
+
+    def _stands_still(self, point: PointType) -> bool:
+        assert self._engine is not None
+        return not self.options.is_complete() and Companion.stands_still(
+            self.model, self._engine.posterior.others, point, self._chain
+        )
+
+    def _nothing_measured(self) -> dict[str, Any]:
+        """Return the statistics of a draw without updates."""
+        return {name: _UNKNOWN[dtype] for name, (dtype, _) in self.stats_dtypes_shapes.items()}
 
     def _companion(self, others: list[np.ndarray]) -> Companion | None:
         """Return what keeps the chain tuned to other step methods, while it is tuned at all."""

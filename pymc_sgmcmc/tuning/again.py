@@ -1,7 +1,9 @@
 """Tuning beside other step methods, whose variables move from draw to draw.
 
 Such a step samples a conditional law, another one at every draw. So it is tuned again while PyMC's
-tuning draws run, at values of the other variables that the chain has met.
+tuning draws run, at values of the other variables that the chain has met. In its first draws it
+stands still where the user has put its own variables, and the others find their way from there:
+of indicators that all start at 0, a mixture would be one component before it is any other.
 """
 
 from __future__ import annotations
@@ -10,8 +12,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pymc.initial_point import PointType
+from pymc.model import Model
+from pymc.vartypes import discrete_types
+from pytensor.tensor.variable import TensorVariable
+
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.runner import Draw, Runner
+from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.schedules import Schedule
@@ -51,16 +59,37 @@ class Companion:
         last = int(_LAST * tuning_draws)
         return [*(t for t in _TIMES if t < 0.8 * last), last] if last >= _TIMES[0] else []
 
+    @staticmethod
+    def stands_still(
+        model: Model, others: Sequence[TensorVariable], point: PointType, state: ChainState
+    ) -> bool:
+        """Return whether the next draw is left to the other steps.
+
+        It is not where the user gave a start to discrete variables: it is the better known one.
+        """
+        times = Companion.times(state.tuning_draws)
+        if state.psi is not None or not times or state.draw >= times[0]:
+            return False
+        if state.draw:
+            return True
+        usual = model.initial_point()
+
+        def given(value: TensorVariable) -> bool:
+            initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
+            return initval is not None or not np.array_equal(point[value.name], usual[value.name])
+
+        return not any(given(value) for value in others if value.dtype in discrete_types)
+
     def before_draw(self, runner: Runner, others: Sequence[np.ndarray]) -> Runner:
         """Remember the present place; tune again where it is time to."""
         state = runner.state
         place = Place(list(others), runner.phi(), state.scales)
         state.memory.add(place)
         times = self.times(state.tuning_draws)
-        if state.draw not in times:
+        last = state.draw in times[-1:]
+        if state.draw not in times or (state.updates == 0 and not last):
             return runner
         runner.settle()
-        last = state.draw == times[-1]
         places = [*state.memory.recent(_MOST_PLACES if last else _FEW_PLACES), place]
         return Tuning(self._engine, self._options, state, places, again=True).run(thorough=last)
 

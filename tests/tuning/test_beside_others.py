@@ -4,7 +4,11 @@ import sys
 
 from pathlib import Path
 
+import numpy as np
+import pymc as pm
 import pytest
+
+import pymc_sgmcmc as sg
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 MODELS = (
@@ -50,6 +54,25 @@ def test_all_mixed_models_are_here(monkeypatch):
 
 def test_two_blocks(measure):
     check(measure("linear_blocks", "CoRVSGLD", 1, cores=1, options={"backend": "jax"}))
+
+
+@pytest.mark.parametrize(("initval", "stands_still"), [(None, True), ([0, 1], False)])
+def test_others_begin_unless_discrete_ones_were_given_a_start(initval, stands_still):
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 5, initval=2.0)
+        z = pm.Bernoulli("z", 0.5, shape=2, initval=initval)
+        pm.Normal("y", mu * z, 1.0, observed=[3.0, 0.1])
+        steps = [sg.CoRVSGLD([mu], backend="jax"), pm.BinaryGibbsMetropolis([z])]
+        draws = pm.sample(
+            step=steps, draws=2, tune=20, chains=1, random_seed=1, progressbar=False,
+            discard_tuned_samples=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    found = draws.warmup_posterior["mu"].values[0]
+    assert (len(np.unique(found[:6])) == 2) == stands_still
+    assert (found[0] == 2.0) == stands_still
+    assert len(np.unique(found[6:])) == len(found) - 6
+    # Nothing was measured
+    assert np.isnan(draws.warmup_sample_stats["grad_norm"].values[0, 0]) == stands_still
 
 
 # The benchmark has all models, both methods and three seeds. R-hat of an indicator that takes the
