@@ -9,8 +9,12 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.own_gradient import GradientPotential
 from pymc_sgmcmc.samplers.corvsgld import CoRVSGLD
 from pymc_sgmcmc.samplers.fla import FLA
+from pymc_sgmcmc.samplers.ito_sgld import ItoSGLD
+from pymc_sgmcmc.samplers.mirror_sgld import MirrorSGLD
 from pymc_sgmcmc.samplers.msgnht import MSGNHT
+from pymc_sgmcmc.samplers.sghmc import SGHMC
 from pymc_sgmcmc.samplers.sgld import SGLD
+from pymc_sgmcmc.samplers.sgrld import SGRLD
 from pymc_sgmcmc.samplers.smld import SMLD
 from pymc_sgmcmc.schedules import constant, cyclical, polynomial
 from pymc_sgmcmc.step.registry import register
@@ -19,13 +23,17 @@ from pymc_sgmcmc.step.step import SGMCMCStep
 __all__ = [
     "FLA",
     "MSGNHT",
+    "SGHMC",
     "SGLD",
+    "SGRLD",
     "SMLD",
     "SVRG",
     "Blocks",
     "CoRVSGLD",
     "ControlVariates",
     "GradientPotential",
+    "ItoSGLD",
+    "MirrorSGLD",
     "Noise",
     "Plain",
     "Policy",
@@ -40,4 +48,4 @@ __all__ = [
     "transforms",
 ]
 
-register(CoRVSGLD, FLA, MSGNHT, SMLD, SGLD)
+register(CoRVSGLD, FLA, MSGNHT, SMLD, SGLD, SGHMC, SGRLD, MirrorSGLD, ItoSGLD)

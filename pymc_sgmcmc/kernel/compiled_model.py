@@ -273,6 +273,17 @@ class CompiledModel:
         potential, *gradient = self._worst_rows[1](*phi, *scales, *others)
         return float(potential), Potential.join(gradient)
 
+    def bounds_at(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return lower and upper bounds of θ, infinite where there are none, shaped as φ."""
+        flat = [bound for pair in self.posterior.bounds for bound in pair]
+        found = iter(self._at_worst_rows(flat)(*phi, *scales, *others))
+        return [
+            (np.broadcast_to(next(found), x.shape), np.broadcast_to(next(found), x.shape))
+            for x in phi
+        ]
+
     def _at_worst_rows(self, outputs: list[TensorVariable]) -> Callable[..., Any]:
         posterior = self.posterior
         rows: dict[Any, np.ndarray] = {}

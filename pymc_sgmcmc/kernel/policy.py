@@ -18,6 +18,11 @@ class Policy:
     coordinates : {"lipschitz", "mirror", "model", "identity"}
         Coordinates of bounded variables: Lipschitz maps, mirror maps, the model's own, or θ
         itself. In θ nothing can be tuned: the user sets the step size.
+    tuned : bool
+        Whether step size, thinning and batches may be left to tuning; never in θ.
+    reflects : bool
+        Whether a position in θ is reflected at its bounds. Where the density is unbounded at one
+        that samples another law, whatever the step size: such a model is refused.
     whitened : bool
         Whether coordinates may be whitened. Where not, each block of the position is a variable.
     order : int
@@ -50,6 +55,8 @@ class Policy:
 
     step_size: float
     coordinates: str = "lipschitz"
+    tuned: bool = True
+    reflects: bool = False
     whitened: bool = True
     order: int = 1
     power: int = 2

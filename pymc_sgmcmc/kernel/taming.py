@@ -34,6 +34,15 @@ class Taming:
         self._acted.append(size > largest)
         return move * pt.minimum(1.0, largest / size)
 
+    def shortened_power(self, signs: Blocks, logs: Blocks, largest: Any) -> Blocks:
+        """Return sign · exp(log), shortened, of elements that are too large to be written."""
+        size = reduce(pt.maximum, [pt.max(part) for part in logs])
+        limit = pt.log(largest)
+        self._acted.append(size > limit)
+        scaled = (logs - size + pt.minimum(size, limit)).map(pt.exp)
+        # All of them zero: the largest logarithm is −∞
+        return signs * scaled.map(lambda x: pt.switch(pt.isnan(x), 0.0, x).astype(x.dtype))
+
     def clipped(self, noise: Blocks, largest: float) -> Blocks:
         """Clip each element at ± ``largest``."""
         self._acted.append(noise.max_abs() > largest)

@@ -6,15 +6,18 @@ import math
 
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import positive, within
+from pymc_sgmcmc.checks import one_of, positive, positive_int, within
 from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.samplers.riesz import riesz_drift
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["FLA"]
@@ -49,6 +52,21 @@ class FLA(SGMCMCStep):
         nearer to the centre than that; farther out it is the way back. None for no limit.
     largest_jump : float or None, default 100.0
         Largest move of a coordinate by the noise; None for no limit.
+    drift : {"gradient", "riesz"}, default "gradient"
+        "gradient" is the update above. "riesz" is the paper's first scheme, a truncated
+        fractional difference with other coordinates held,
+
+        .. math:: b_i = \delta^{2 - \alpha} \sum_{|k| \le K} g_k\, e^{U(x) - U(x - k\delta e_i)}\,
+           \partial_i U(x - k\delta e_i),
+
+        in place of :math:`c_\alpha \partial_i U`, its k = 0 term at δ = 1. It corrects the weights
+        of modes that are less than Kδ apart. An update takes (2K + 1) d potentials and gradients:
+        for few dimensions and all rows. It grows like :math:`e^U`: ``largest_drift`` bounds it
+        everywhere.
+    delta : float, default 0.15
+        δ, in sampled coordinates; with ``drift="riesz"`` only, as is K.
+    terms : int, default 40
+        K.
 
     References
     ----------
@@ -73,11 +91,28 @@ class FLA(SGMCMCStep):
         alpha: float = 1.8,
         largest_drift: float | None = 1.0,
         largest_jump: float | None = 100.0,
+        drift: str = "gradient",
+        delta: float | None = None,
+        terms: int | None = None,
         **options: Any,
     ) -> None:
         self.alpha = within("alpha", alpha, 1, 2, usual=1.8)
         self.largest_drift = _optional("largest_drift", largest_drift, usual=1.0)
         self.largest_jump = _optional("largest_jump", largest_jump, usual=100.0)
+        self.drift = one_of("drift", drift, ("gradient", "riesz"))
+        if self.drift == "gradient":
+            for name, value in (("delta", delta), ("terms", terms)):
+                if value is not None:
+                    raise ValueError(
+                        f"{name} belongs to drift='riesz'. Pass that, or leave it out."
+                    )
+        elif self.alpha == 2:
+            raise ValueError("drift='riesz' at alpha=2 is the gradient itself: leave drift out.")
+        self.delta = positive("delta", 0.15 if delta is None else delta, usual=0.15)
+        self.terms = positive_int("terms", 40 if terms is None else terms, usual=40)
+        if self.drift == "riesz":
+            # Estimates of U know no anchor
+            options["gradient"] = _plain(options.get("gradient", "auto"))
         super().__init__(vars, **options)
 
     def policy(self) -> Policy:
@@ -115,15 +150,35 @@ class FLA(SGMCMCStep):
     ) -> tuple[Blocks, Extra]:
         """One tamed update."""
         x, h, alpha = position, step_size, self.alpha
-        drift = h * self.drift_constant(alpha) * gradient(x)
+        if self.drift == "riesz":
+            signs, logs = riesz_drift(gradient, x, alpha, self.delta, self.terms)
+            # It grows like e^U, so that the way back would always be taken at once
+            largest: Any = self.largest_drift or np.inf
+            drift = gradient.taming.shortened_power(signs, logs + _log(h), largest)
+        else:
+            drift = h * self.drift_constant(alpha) * gradient(x)
+            if self.largest_drift is not None:
+                # One coordinate that has jumped must not slow the others on their own ways back
+                back = (x - gradient.centre).max_abs()
+                drift = gradient.taming.shortened(drift, pt.maximum(self.largest_drift, back))
         jump = h ** (1 / alpha) * noise.stable(alpha)
-        if self.largest_drift is not None:
-            # One coordinate that has jumped must not slow the others on their own ways back
-            back = (x - gradient.centre).max_abs()
-            drift = gradient.taming.shortened(drift, pt.maximum(self.largest_drift, back))
         if self.largest_jump is not None:
             jump = gradient.taming.clipped(jump, self.largest_jump)
         return x - drift + jump, extra
+
+
+def _log(h: Any) -> Any:
+    return h.map(pt.log) if isinstance(h, Blocks) else pt.log(h)
+
+
+def _plain(gradient: Any) -> Any:
+    """Refuse an anchor; a gradient that was left to tuning is that of a batch."""
+    if isinstance(gradient, Plain) or gradient in ("auto", "plain"):
+        return "plain"
+    raise ValueError(
+        f"drift='riesz' compares potentials, of which gradient={gradient!r} has none. Pass "
+        "gradient='plain'."
+    )
 
 
 def _optional(name: str, value: float | None, usual: float) -> float | None:

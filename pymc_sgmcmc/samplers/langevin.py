@@ -70,11 +70,15 @@ class LangevinStep(SGMCMCStep):
         noise: Noise,
     ) -> tuple[Blocks, Extra]:
         """One update of the chosen integrator."""
-        x, h, eta = position, step_size, noise.normal()
+        x, h = position, step_size
         injected = h * (1 - self.widening(h, gradient.variance, 0.0))
+        return self.moved(x - h * gradient(x), extra, injected, noise.normal())
+
+    def moved(self, x: Blocks, extra: Extra, h: Any, eta: Blocks) -> tuple[Blocks, Extra]:
+        """Add the noise of a step h to x, which the drift has moved."""
         if self.integrator == "euler":
-            return x - h * gradient(x) + sqrt(2 * injected) * eta, {}
-        return x - h * gradient(x) + sqrt(injected / 2) * (extra["eta"] + eta), {"eta": eta}
+            return x + sqrt(2 * h) * eta, {}
+        return x + sqrt(h / 2) * (extra["eta"] + eta), {"eta": eta}
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         """Return hσ²/2 for "euler", hσ²/(2 − h) for "lm"."""

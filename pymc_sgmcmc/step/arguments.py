@@ -25,6 +25,7 @@ from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
+from pymc_sgmcmc.model.support import kind_of_support
 
 __all__ = [
     "by_hand",
@@ -33,9 +34,11 @@ __all__ = [
     "checked_gradient",
     "checked_scale",
     "checked_transforms",
+    "kinds_of_support",
     "refuse_nothing",
     "refuse_unknown",
     "refuse_whitening",
+    "require_kinds",
     "sampled_values",
     "why_by_hand",
 ]
@@ -159,6 +162,8 @@ def why_by_hand(method: str, policy: Policy, model: Model) -> str | None:
     """Return why nothing can be tuned, None where it can."""
     if policy.coordinates == "identity":
         return f"{method} runs in θ itself, where bounds leave no scale to be found"
+    if not policy.tuned:
+        return f"{method} as it is asked for is a baseline whose flaws no tuning would mend"
     if has_own_gradient(model.potentials):
         return "The model has a GradientPotential, of which no density is known"
     return None
@@ -193,6 +198,34 @@ def by_hand(
         return default if isinstance(value, str) and value == "auto" else value
 
     return instead(thin, 20), instead(scale, None), "plain", instead(batches, 1)
+
+
+def kinds_of_support(model: Model, values: Sequence[TensorVariable]) -> tuple[str, ...]:
+    """Return the kind of each variable's support, and refuse those that hold a single point."""
+    kinds = []
+    for value in values:
+        rv = model.values_to_rvs[value]
+        kind, _, _ = kind_of_support(model.rvs_to_transforms[rv], rv)
+        if kind == "simplex" and rv.type.shape[-1] == 1:
+            raise ValueError(
+                f"The variable '{rv.name}' is a simplex of one entry, which is always 1. Put the "
+                "number 1 in its place, or give it a second entry."
+            )
+        kinds.append(kind)
+    return tuple(kinds)
+
+
+def require_kinds(
+    method: str, names: Sequence[str], kinds: Sequence[str], allowed: Sequence[str]
+) -> None:
+    """Raise where a variable has a support that the method has no update for."""
+    for name, kind in zip(names, kinds, strict=True):
+        if kind not in allowed:
+            raise NotImplementedError(
+                f"{method} samples variables of the kinds {', '.join(allowed)}; '{name}' is of the "
+                f"kind {kind}. Sample it by another step: step=[sg.{method}([...]), "
+                f"sg.CoRVSGLD([{name}])]."
+            )
 
 
 def refuse_whitening(method: str, scale: Any) -> None:

@@ -159,7 +159,9 @@ class SGMCMCStep(BlockedStep):
         arguments.refuse_unknown(type(self), unknown)
         self.model = modelcontext(model)
         self.vars = arguments.sampled_values(self.model, vars)
-        names = [self.model.values_to_rvs[value].name for value in self.vars]
+        self.names = [self.model.values_to_rvs[value].name for value in self.vars]
+        self.kinds = arguments.kinds_of_support(self.model, self.vars)
+        names = self.names
         policy = self.policy()
         automatic = isinstance(step_size, str) and step_size == "auto"
         by_hand = arguments.why_by_hand(type(self).__name__, policy, self.model)
@@ -204,6 +206,21 @@ class SGMCMCStep(BlockedStep):
     def policy(self) -> Policy:
         """Return how the step size is tuned; by default as for a first-order method."""
         return Policy(step_size=0.04)
+
+    def require_kinds(self, *kinds: str) -> None:
+        """Refuse variables whose support is not of one of these kinds.
+
+        Parameters
+        ----------
+        *kinds : str
+            As in ``gradient.variables.kinds``.
+
+        Raises
+        ------
+        NotImplementedError
+            If there is such a variable.
+        """
+        arguments.require_kinds(type(self).__name__, self.names, self.kinds, kinds)
 
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator
@@ -413,7 +430,7 @@ class SGMCMCStep(BlockedStep):
         """Start a chain: tuned where the user left anything to tuning."""
         place, state = Place(others, *engine.express(point)), self._chain
         if self.options.is_complete():
-            return start_by_hand(engine, self.options, state, place)
+            return start_by_hand(engine, self.options, state, place, point)
         later = others and Companion.times(state.tuning_draws)
         return Tuning(engine, self.options, state, [place]).run(thorough=not later)
 

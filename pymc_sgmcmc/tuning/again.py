@@ -1,9 +1,10 @@
 """Tuning beside other step methods, whose variables move from draw to draw.
 
 Such a step samples a conditional law, another one at every draw. So it is tuned again while PyMC's
-tuning draws run, at values of the other variables that the chain has met. In its first draws it
-stands still where the user has put its own variables, and the others find their way from there:
-of indicators that all start at 0, a mixture would be one component before it is any other.
+tuning draws run, at values of the other variables that the chain has met. Beside discrete
+variables it stands still in its first draws where the user has put its own, and the others find
+their way from there: of indicators that all start at 0, a mixture would be one component before it
+is any other.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class Companion:
     ) -> bool:
         """Return whether the next draw is left to the other steps.
 
-        It is not where the user gave a start to discrete variables: it is the better known one.
+        It is where there are discrete variables, unless the user gave them a start: it is then
+        the better known one. Continuous ones are not waited for: given effects that are all 0 at
+        the start, their scale would fall to nothing.
         """
         times = Companion.times(state.tuning_draws)
         if state.psi is not None or not times or state.draw >= times[0]:
@@ -78,7 +81,8 @@ class Companion:
             initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
             return initval is not None or not np.array_equal(point[value.name], usual[value.name])
 
-        return not any(given(value) for value in others if value.dtype in discrete_types)
+        discrete = [value for value in others if value.dtype in discrete_types]
+        return len(discrete) > 0 and not any(map(given, discrete))
 
     def before_draw(self, runner: Runner, others: Sequence[np.ndarray]) -> Runner:
         """Remember the present place; tune again where it is time to."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 
 import numpy as np
@@ -16,12 +16,19 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.tuning.at_bounds import refuse_unbounded
 from pymc_sgmcmc.tuning.start import jittered
 
 __all__ = ["start_by_hand"]
 
 
-def start_by_hand(engine: Engine, options: Options, state: ChainState, place: Place) -> Runner:
+def start_by_hand(
+    engine: Engine,
+    options: Options,
+    state: ChainState,
+    place: Place,
+    point: Mapping[str, np.ndarray],
+) -> Runner:
     """Start a chain where nothing is left to tuning, from a jittered place.
 
     Parameters
@@ -34,11 +41,14 @@ def start_by_hand(engine: Engine, options: Options, state: ChainState, place: Pl
         The chain's; its settings, position and scales are set.
     place : Place
         The start.
+    point : dict
+        The same start in PyMC's value variables.
 
     Raises
     ------
     SamplingError
-        If the density is not finite at the start.
+        If the density is not finite at the start, or unbounded at a bound where the method
+        reflects.
     """
     assert options.thin is not None and options.batches != "auto"
     settings = Settings(thin=options.thin, batches=int(options.batches))
@@ -65,8 +75,38 @@ def start_by_hand(engine: Engine, options: Options, state: ChainState, place: Pl
     state.psi = list(whitening.to_psi(place.phi, whitening.arrays))
     state.extra = engine.sampler.initial_extra(state.psi, state.noise_rng)
     runner: Runner = engine.attempt(rehearsed)
-    start = jittered(Potential.join(place.phi), state.tuning_rng, potential)
+    if options.transforms == "identity":
+        start = _jittered_in_values(engine, state, place, point, potential)
+    else:
+        start = jittered(Potential.join(place.phi), state.tuning_rng, potential)
     if start is None:
         raise SamplingError(engine.why_not_finite(place.phi, place.scales, place.others))
+    if engine.sampler.policy().reflects:
+        refuse_unbounded(engine, place)
     runner.restart(list(whitening.to_psi(split(start), whitening.arrays)))
     return runner
+
+
+def _jittered_in_values(
+    engine: Engine,
+    state: ChainState,
+    place: Place,
+    point: Mapping[str, np.ndarray],
+    potential: Callable[[np.ndarray], np.ndarray],
+) -> np.ndarray | None:
+    """Return a jittered start in θ: moved as PyMC's unconstrained values, it keeps its bounds."""
+    names = [str(value.name) for value in engine.values]
+    parts = [np.asarray(point[name], dtype=float) for name in names]
+    ends = np.cumsum([x.size for x in parts])[:-1]
+
+    def in_theta(flat: np.ndarray) -> np.ndarray:
+        moved = [x.reshape(was.shape) for x, was in zip(np.split(flat, ends), parts, strict=True)]
+        at = {**point, **dict(zip(names, moved, strict=True))}
+        return Potential.join(engine.expressed(at, place.scales))
+
+    start = jittered(
+        Potential.join(parts),
+        state.tuning_rng,
+        lambda flat: potential(np.stack([in_theta(x) for x in flat])),
+    )
+    return None if start is None else in_theta(start)

@@ -1,0 +1,103 @@
+"""The drift of fractional Langevin dynamics as a truncated fractional difference."""
+
+from __future__ import annotations
+
+import math
+
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.sampler import Gradient
+
+__all__ = ["coefficients", "riesz_drift"]
+
+
+def coefficients(alpha: float, terms: int) -> np.ndarray:
+    r"""Return :math:`g_k`, k = −terms, …, terms, of the centred fractional difference.
+
+    With γ = α − 2, :math:`g_0 = \Gamma(\alpha - 1) / \Gamma(\alpha/2)^2` and
+    :math:`g_{k+1} = g_k (k - \gamma/2) / (k + 1 + \gamma/2)`; :math:`g_{-k} = g_k`.
+
+    Parameters
+    ----------
+    alpha : float
+        Tail index, 1 < α < 2.
+    terms : int
+        K.
+
+    Returns
+    -------
+    ndarray
+        Shape (2 K + 1,), all positive.
+    """
+    half = (alpha - 2) / 2
+    found = [math.gamma(alpha - 1) / math.gamma(alpha / 2) ** 2]
+    for k in range(terms):
+        found.append(found[-1] * (k - half) / (k + 1 + half))
+    return np.array([*found[:0:-1], *found])
+
+
+def riesz_drift(
+    gradient: Gradient, position: Blocks, alpha: float, delta: float, terms: int
+) -> tuple[Blocks, Blocks]:
+    r"""Return signs and logarithms of the drift b.
+
+    .. math:: b_i = \delta^{2 - \alpha} \sum_{|k| \le K} g_k\, e^{U(x) - U(x - k \delta e_i)}\,
+       \partial_i U(x - k \delta e_i)
+
+    It grows like :math:`e^U`, so it is summed in logarithms.
+
+    Parameters
+    ----------
+    gradient : Gradient
+        Of U; its potential is taken from the same rows.
+    position : Blocks
+        x, of d elements in all.
+    alpha, delta : float
+        α and δ.
+    terms : int
+        K; the drift takes (2 K + 1) d potentials and gradients.
+
+    Returns
+    -------
+    signs, logs : Blocks
+        Of each coordinate.
+    """
+    sizes = [int(np.prod(x.type.shape)) for x in position]
+    dtype = np.result_type(*[x.dtype for x in position])
+    d, count = sum(sizes), 2 * terms + 1
+    # One row for each coordinate and k: along which coordinate, and how far
+    along = np.repeat(np.eye(d, dtype=dtype), count, axis=0)
+    far = np.tile(np.arange(-terms, terms + 1, dtype=dtype) * delta, d)
+    ends = np.cumsum(sizes)
+
+    def parts(flat: TensorVariable) -> Blocks:
+        return Blocks(
+            flat[end - size : end].reshape(x.type.shape).astype(x.dtype)
+            for end, size, x in zip(ends, sizes, position, strict=True)
+        )
+
+    def at_shift(unit: TensorVariable, length: TensorVariable) -> list[TensorVariable]:
+        shifted = position - parts(unit * length)
+        slope = (gradient(shifted) * parts(unit)).sum()
+        return [gradient.potential(shifted).astype(dtype), slope.astype(dtype)]
+
+    found: Any = pytensor.scan(
+        at_shift, sequences=[pt.constant(along), pt.constant(far)], return_updates=False
+    )
+    potentials, slopes = (x.reshape((d, count)) for x in found)
+    here = potentials[:, terms : terms + 1]
+    logs = pt.constant(np.log(coefficients(alpha, terms)).astype(dtype)) + here - potentials
+    # Where a potential is infinite the density is 0, and so is its share
+    logs = pt.switch(pt.isnan(logs), -np.inf, logs)
+    largest = pt.max(logs, axis=1, keepdims=True)
+    weights = pt.exp(logs - largest)
+    total = pt.sum(pt.switch(weights > 0, weights * slopes, 0.0), axis=1)
+    size = largest[:, 0] + pt.log(pt.abs(total)) + (2 - alpha) * math.log(delta)
+    return parts(pt.sign(total)), parts(size)
