@@ -6,12 +6,13 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.laws import euler_variance, lm_variance, thermostat_variance
+from helpers.laws import euler_variance, lm_variance, sghmc_variance, thermostat_variance
 from pymc_sgmcmc.testing import check, check_sampler, normal_normal
 
 LANGEVIN = {"variance": euler_variance, "euler": True}
 LM = {"variance": lm_variance}
 THERMOSTAT = {"variance": thermostat_variance, "unknown": 0.2, "patience": 4.0}
+HAMILTONIAN = {"variance": sghmc_variance, "unknown": 0.04}
 SAMPLERS = {
     "SGLD": (sg.SGLD, LANGEVIN),
     "CoRVSGLD-euler": (partial(sg.CoRVSGLD, integrator="euler"), LANGEVIN),
@@ -19,6 +20,7 @@ SAMPLERS = {
     "FLA-2": (partial(sg.FLA, alpha=2.0), LANGEVIN),
     "SMLD": (sg.SMLD, {**LM, "transforms": "mirror"}),
     "MSGNHT": (sg.MSGNHT, THERMOSTAT),
+    "SGHMC": (sg.SGHMC, HAMILTONIAN),
 }
 
 

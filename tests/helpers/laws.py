@@ -18,6 +18,11 @@ def thermostat_variance(h, noise):
     return 1.0
 
 
+def sghmc_variance(h, noise):
+    """Of the splitting, with friction 1 and noise that the sampler does not know of."""
+    return (1 + h * noise / 2) * (h / 2) / np.sinh(h / 2)
+
+
 def error_of_cdf(model, step, law, seed, draws=60, burn=12):
     """Largest error of the distribution function over replicates, and its standard error."""
     x = run_chain(model, step, burn=burn, draws=draws, seed=seed)["x"]

@@ -1,0 +1,76 @@
+"""Reflected Langevin dynamics: where it is right, where it is wrong, and what it refuses."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc.exceptions import SamplingError
+from scipy import stats
+
+import pymc_sgmcmc as sg
+
+from helpers.laws import error_of_cdf
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error
+from pymc_sgmcmc.testing import run_chain
+
+RIGHT = {
+    "half-line": (lambda n: pm.HalfNormal("x", 1.0, shape=n), stats.halfnorm()),
+    "interval": (
+        lambda n: pm.TruncatedNormal("x", 0.5, 1.0, lower=0.0, upper=2.0, shape=n),
+        stats.truncnorm(-0.5, 1.5, loc=0.5),
+    ),
+    "upper bound": (
+        lambda n: pm.TruncatedNormal("x", 0.0, 1.0, upper=1.0, shape=n),
+        stats.truncnorm(-np.inf, 1.0),
+    ),
+    "real": (lambda n: pm.Normal("x", 0.3, 1.0, shape=n), stats.norm(0.3)),
+}
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_right_where_the_density_is_bounded(kind, backend):
+    build, law = RIGHT[kind]
+    with pm.Model() as model:
+        build(4000)
+        step = sg.MirrorSGLD(step_size=0.01, thin=40, backend=backend)
+    error, se = error_of_cdf(model, step, law, seed=2)
+    # The bias of Euler's scheme at h = 0.01: 0.0014 on the half-normal
+    assert abs(error) < STANDARD_ERRORS * se + 0.003
+
+
+@pytest.mark.parametrize("h", [0.01, 0.001])
+def test_wrong_whatever_the_step_where_the_density_is_unbounded(h):
+    with pm.Model() as model:
+        pm.Beta("x", 0.5, 0.5, shape=2000)
+        step = sg.MirrorSGLD(step_size=h, thin=int(0.4 / h), unbounded="allow", backend="jax")
+    x = run_chain(model, step, burn=5, draws=20, seed=1)["x"]
+    mean, se = mean_and_error(((x - 0.5) ** 2).mean(axis=0))
+    sd, error = np.sqrt(mean), se / (2 * np.sqrt(mean))
+    # That of a uniform variable, not of the arcsine law
+    assert abs(sd - 0.287) < STANDARD_ERRORS * error + 0.0015
+    assert stats.beta(0.5, 0.5).std() == pytest.approx(0.354, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("build", "bound"),
+    [
+        (lambda: pm.Beta("x", 2.0, 0.5), "bound 1"),
+        (lambda: pm.Gamma("x", 0.5, 2.0, shape=3), "bound 0"),
+        (lambda: pm.Beta("x", [2.0, 0.5], [2.0, 2.0]), "bound 0"),
+    ],
+)
+def test_unbounded_density_is_refused(build, bound):
+    with pm.Model():
+        build()
+        step = sg.MirrorSGLD(step_size=0.01, backend="jax")
+        with pytest.raises(SamplingError, match=f"'x' grows without end towards its {bound}"):
+            pm.sample(step=step, draws=2, tune=0, chains=1, progressbar=False)
+
+
+def test_other_supports_are_refused():
+    with pm.Model():
+        p = pm.Dirichlet("p", np.ones(3))
+        with pytest.raises(NotImplementedError, match="'p' is of the kind simplex"):
+            sg.MirrorSGLD([p], step_size=0.01)
+        with pytest.raises(ValueError, match="unbounded"):
+            sg.MirrorSGLD([p], step_size=0.01, unbounded="maybe")
