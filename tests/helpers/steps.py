@@ -13,6 +13,7 @@ SAMPLERS = {
     "MSGNHT": (sg.MSGNHT, {"step_size": 5e-3}),
     "SMLD": (sg.SMLD, {"step_size": 1e-4}),
     "SGLD": (sg.SGLD, {"step_size": 1e-4}),
+    "SGHMC": (sg.SGHMC, {"step_size": 5e-3}),
 }
 
 
