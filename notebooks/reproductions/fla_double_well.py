@@ -14,10 +14,10 @@
 # # FLA on a double well
 #
 # [Şimşekli (2017)](https://arxiv.org/abs/1706.03649), Figures 2, 3 and 4. Langevin dynamics stays
-# in the well in which it starts. Noise with heavy tails, the α-stable noise of `FLA`, jumps to the
-# other one. The paper estimates the mean of the target and reports its bias, over repetitions: of its
-# first scheme, a fractional difference of $2K + 1$ terms at distances $\delta$
-# (`drift="riesz"`), against $K$ and $\delta$; and of FLA itself against α.
+# in the well in which it starts. Noise with heavy tails, the α-stable noise of `FLA`, jumps to
+# the other one. The paper estimates the mean of the target and reports its bias, over
+# repetitions: of its first scheme, a fractional difference of $2K + 1$ terms at distances
+# $\delta$ (`drift="riesz"`), against $K$ and $\delta$; and of FLA itself against α.
 #
 # Three things differ from the paper. Its formula of the potential is lost in its text version; this
 # one has two wells of the same kind. Its falling step sizes have constants that are lost, too; here
@@ -178,8 +178,9 @@ reproduction.verdict(
 # %% [markdown]
 # ## Figure 4: FLA against α
 #
-# At each α the best of two step sizes, as the paper reports the best of several. At α = 2 all chains
-# start between the wells and fall into the nearer one or the other: their means are those of wells.
+# At each α the best of two step sizes, as the paper reports the best of several. At α = 2 all
+# chains start between the wells and fall into the nearer one or the other: their means are those
+# of wells.
 
 # %%
 OF_FLA = (1.5, 2.0) if SMALL else (1.2, 1.4, 1.6, 1.7, 1.8, 1.9, 2.0)
