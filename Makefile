@@ -16,7 +16,7 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Figures need no display. Not for the docs, whose notebooks show theirs.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test slow lint types docs notebooks benchmarks clean
+.PHONY: help demo test slow lint types docs notebooks reproductions benchmarks clean
 
 help:
 	@echo 'make demo        sample a first model (notebooks/quickstart.py)'
@@ -26,6 +26,7 @@ help:
 	@echo 'make types       mypy'
 	@echo 'make docs        build the documentation, execute its notebooks'
 	@echo 'make notebooks   run every notebook as a program'
+	@echo "make reproductions  run the papers' experiments in full, print claims and verdicts"
 	@echo 'make benchmarks  run every benchmark'
 	@echo 'make clean       remove what was built, but not .venv'
 
@@ -46,14 +47,21 @@ lint: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
-# -E: an environment kept from before would hide the warnings of unchanged pages.
+# SMALL: of the reproductions the small versions. -E: an environment kept from before would hide the warnings of unchanged pages.
 docs: $(DOCS)
-	$(BIN)/sphinx-build -E -W --keep-going docs docs/_build/html
+	SMALL=1 $(BIN)/sphinx-build -E -W --keep-going docs docs/_build/html
 
 notebooks: $(RUN)
 	@set -e; cd notebooks; for script in *.py; do \
 	    echo "== $$script"; $(HEADLESS) ../$(BIN)/python "$$script"; \
 	done
+
+# A claim that does not hold is no failure: the table says so.
+reproductions: $(DOCS)
+	@set -e; cd notebooks/reproductions; for script in *.py; do \
+	    [ "$$script" = reproduction.py ] && continue; \
+	    echo "== $$script"; $(HEADLESS) ../../$(BIN)/python "$$script"; \
+	done; ../../$(BIN)/python reproduction.py
 
 benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/kernel.py

@@ -26,8 +26,14 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
 ]
-# Every .py in docs is a notebook to MyST-NB, except this file.
-exclude_patterns = ["_build", "conf.py", "**/.ipynb_checkpoints", "*_table.md"]
+# Every .py in docs is a notebook to MyST-NB, except these.
+exclude_patterns = [
+    "_build",
+    "conf.py",
+    "_notebooks/reproductions/reproduction.py",
+    "**/.ipynb_checkpoints",
+    "*_table.md",
+]
 
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
