@@ -441,7 +441,7 @@ for axis_row, name in zip(axes, functions, strict=True):
         axis.set(xscale="log", yscale="log", ylim=(low, 1.5 * high), title=target)
         axis.set_xlabel("step size h")
     axis_row[0].set_ylabel(f"|error of the {name}|")
-axes[0, 0].legend()
+figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
 figure.suptitle(
     "Figure 2: errors of mean and variance (values beyond an axis are drawn at its end)"
 )
