@@ -529,13 +529,13 @@ verdict(
 # A step size is not the same thing in θ and in φ. On the truncated normal softplus has a slope of
 # about one half, so that at the same h CoRV moves less in θ: its draws are more alike. Mirroring at
 # half of CoRV's step size has about the same Monte-Carlo error, and then its variance is as
-# good as CoRV's; its mean is still the worse. So the difference in the variance is one of units, and
-# the comparison at equal h flatters CoRV there. Where the density is unbounded no step size helps
+# good as CoRV's; its mean is still the worse. So the difference in the variance is one of units,
+# and the comparison at equal h flatters CoRV there. Where the density is unbounded no step size helps
 # mirroring.
 
 # %%
 print("Truncated normal, error of the variance (standard error)")
-for large, small in zip(step_sizes, step_sizes[1:], strict=False):
+for large, small in itertools.pairwise(step_sizes):
     a, b = error["truncated normal", "CoRV", large], error["truncated normal", "mirror", small]
     print(
         f"    CoRV at h = {large:<5} {a['variance'][0]:.4f} ({a['variance'][1]:.4f})   "
