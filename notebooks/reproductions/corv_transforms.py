@@ -530,8 +530,8 @@ verdict(
 # about one half, so that at the same h CoRV moves less in θ: its draws are more alike. Mirroring at
 # half of CoRV's step size has about the same Monte-Carlo error, and then its variance is as
 # good as CoRV's; its mean is still the worse. So the difference in the variance is one of units,
-# and the comparison at equal h flatters CoRV there. Where the density is unbounded no step size helps
-# mirroring.
+# and the comparison at equal h flatters CoRV there. Where the density is unbounded no step size
+# helps mirroring.
 
 # %%
 print("Truncated normal, error of the variance (standard error)")
