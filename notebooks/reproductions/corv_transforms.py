@@ -506,7 +506,7 @@ for target in targets:
         )
 ended_all = [np.isfinite(life).sum() for life in lives.values()]
 verdict(
-    "that Itô's formula diverges near a bound whatever the target and the step size (Theorem 2)",
+    "that Itô's formula diverges near a bound whatever the target and the step size (Theorem 1)",
     f"{sum(ended_all)} of {runs * len(lives)} chains not finite within {most:,} updates, at "
     f"step sizes from {min(ito_steps)} to {max(ito_steps)} on all three targets",
     sum(ended_all) == runs * len(lives),
