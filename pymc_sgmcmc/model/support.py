@@ -11,6 +11,7 @@ from pymc.distributions.transforms import (
     LogExpM1,
     Ordered,
     ZeroSumTransform,
+    _default_transform,
 )
 from pymc.logprob.transforms import (
     CircularTransform,
@@ -43,7 +44,7 @@ def kind_of_support(
     Parameters
     ----------
     transform : Transform or None
-        ``model.rvs_to_transforms[rv]``.
+        ``model.rvs_to_transforms[rv]``; where it is None, that which the distribution would have.
     rv : TensorVariable
         The variable; its inputs can be the bounds.
 
@@ -55,6 +56,9 @@ def kind_of_support(
     lower, upper : tensor_like or None
         Graphs of the variable's inputs; None where there is no bound.
     """
+    if transform is None:
+        # A bounded variable can be declared with default_transform=None
+        transform = _default_transform(rv.owner.op, rv)
     if transform is None:
         return "real", None, None
     for types, kind in _KINDS:

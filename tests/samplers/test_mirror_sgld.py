@@ -67,6 +67,14 @@ def test_unbounded_density_is_refused(build, bound):
             pm.sample(step=step, draws=2, tune=0, chains=1, progressbar=False)
 
 
+def test_bounds_without_a_transform_of_the_model():
+    with pm.Model() as model:
+        pm.HalfNormal("x", 1, shape=100, default_transform=None)
+        step = sg.MirrorSGLD(step_size=0.01, backend="jax")
+    assert step.kinds == ("half-line",)
+    assert run_chain(model, step, burn=0, draws=50, seed=1)["x"].min() > 0
+
+
 def test_other_supports_are_refused():
     with pm.Model():
         p = pm.Dirichlet("p", np.ones(3))
