@@ -273,7 +273,7 @@ def gap(h):
 
 
 def described(h):
-    (s, _), (e, error) = pooled["ssi", h], pooled["euler", h]
+    (s, _), (e, _) = pooled["ssi", h], pooled["euler", h]
     explosion = "Euler explodes" if np.isinf(e) else f"{e:.5f}"
     return f"h = {h}: {s:.5f} against {explosion}"
 
