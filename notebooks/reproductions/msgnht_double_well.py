@@ -260,6 +260,11 @@ print(
 
 # %% [markdown]
 # ## Verdicts
+#
+# At small step sizes both integrators follow the same dynamics: neither explores faster than the
+# other, and what one chain shows is chance. At large ones the splitting is better by an order of
+# magnitude, and at 0.3 it alone stays finite. The thermostat's value of 1 is that of a vanishing
+# step size; at 0.2 the splitting's is the nearer to it.
 
 # %%
 large = [h for h in step_sizes if h >= 0.05]

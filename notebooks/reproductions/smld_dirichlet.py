@@ -30,7 +30,7 @@
 # the best step sizes are those of the least error at the end, on average over the eleven
 # dimensions. What we changed:
 #
-# - 1,500 chains in place of 2,000,000, as rows of one variable. To have smaller errors in spite of
+# - 1,000 chains in place of 2,000,000, as rows of one variable. To have smaller errors in spite of
 #   that, a histogram takes the draws of several iterations, those since 85 % of T. (The last one
 #   takes the last fifth of all.) The truth is exact, not a histogram of draws.
 # - 20,000 iterations, of which every 50th is kept.
@@ -59,11 +59,11 @@ counts = np.array([10_000, 10, 10, 0, 0, 0, 0, 0, 0, 0, 0])
 prior = np.full(11, 0.1)
 posterior = prior + counts
 
-iterations, thin = (5000, 50) if SMALL else (20_000, 50)
-chains, chains_of_search, kept = (150, 50, 1) if SMALL else (1500, 300, 3)
+iterations, thin = (2500, 50) if SMALL else (20_000, 50)
+chains, chains_of_search, kept = (100, 15, 1) if SMALL else (1000, 300, 3)
 grids = {
-    "MLD": [0.005, 0.01] if SMALL else [0.001, 0.002, 0.005, 0.01, 0.02],
-    "SGRLD": [1e-6, 3e-6] if SMALL else [3e-8, 1e-7, 3e-7, 1e-6, 3e-6],
+    "MLD": [0.005] if SMALL else [0.001, 0.002, 0.005, 0.01, 0.02],
+    "SGRLD": [1e-6] if SMALL else [3e-8, 1e-7, 3e-7, 1e-6, 3e-6],
 }
 
 # %% [markdown]
@@ -93,11 +93,12 @@ def total_variation(x):
 
 
 # %%
-def sample(step_of, rows, seed, order=None):
-    """Draws of many chains, of shape (draw, chain, 11)."""
+def sample(step_of, rows, seed, order=None, start=None):
+    """Draws of many chains, of shape (draw, chain, 11); from the uniform distribution."""
     order = np.arange(11) if order is None else order
+    initval = None if start is None else np.tile(start[order], (rows, 1))
     with pm.Model():
-        x = pm.Dirichlet("x", np.tile(prior, (rows, 1)))
+        x = pm.Dirichlet("x", np.tile(prior, (rows, 1)), initval=initval)
         pm.Multinomial("seen", n=counts.sum(), p=x, observed=np.tile(counts[order], (rows, 1)))
         dt = pm.sample(
             draws=iterations // thin, tune=0, chains=1, step=step_of(), random_seed=seed,
@@ -124,15 +125,16 @@ last = slice(4 * iterations // (5 * thin), None)
 # time.
 
 # %%
-best = {}
+best, lowest = {}, {}
 print("Mean over dimensions of the total variation at the end, on the grid:")
 for i, (name, grid) in enumerate(grids.items()):
     errors = []
     for j, h in enumerate(grid):
         draws = sample(lambda h=h, name=name: methods[name](h), chains_of_search, [0, i, j])
-        errors.append(total_variation(draws[last]).mean())
-        print(f"    {name:6} h = {h:<6g} {errors[-1]:.3f}")
-    best[name] = [grid[j] for j in np.argsort(errors)[:kept]]
+        errors.append(total_variation(draws[last]))
+        print(f"    {name:6} h = {h:<6g} {errors[-1].mean():.3f}")
+    best[name] = [grid[j] for j in np.argsort(np.mean(errors, axis=1))[:kept]]
+    lowest[name] = np.min(errors, axis=0)
 print({name: [f"{h:g}" for h in steps] for name, steps in best.items()})
 
 # %% [markdown]
@@ -186,9 +188,26 @@ axes.flat[11].legend(*axes.flat[0].get_legend_handles_labels(), loc="center")
 # %%
 print("\nTotal variation at the end, for each dimension, and share below 1e-8 of the empty ones")
 print(f"(exact: {laws[3].cdf(1e-8):.2f})")
-for (name, h), (errors, _) in final.items():
+for (name, h), (errors, _) in list(final.items()):
     row = " ".join(f"{error:.3f}" for error in errors)
     print(f"{name:6} h = {h:<6g} {row}  {below[name, h]:.2f}")
+
+# %% [markdown]
+# ## From another start
+#
+# The best step size of each method, with every chain started at the posterior's mean in place of
+# the uniform distribution.
+
+# %%
+centre = posterior / posterior.sum()
+print("\nThe same from the posterior's mean:")
+for i, (name, steps) in enumerate(best.items()):
+    draws = sample(
+        lambda h=steps[0], name=name: methods[name](h), chains_of_search, [2, i], start=centre
+    )
+    _, final["centre", name], below["centre", name] = measured(draws)
+    row = " ".join(f"{error:.3f}" for error in final["centre", name][0])
+    print(f"{name:6} h = {steps[0]:<6g} {row}  {below['centre', name]:.2f}")
 
 # %% [markdown]
 # ## With a scale by hand
@@ -196,16 +215,18 @@ for (name, h), (errors, _) in final.items():
 # Two things make it easier. The last category is the one to which the entropic map compares the
 # others, and the paper's is one that was never seen. With the most frequent one last the map's
 # coordinates are almost independent. Then a `scale` of $a_k^{-1/2}$, from the curvature $a_k$
-# at the mode, makes them alike. The integrator is the package's default. This is not the paper's
-# setting, and no verdict rests on it.
+# at the mode, makes them alike. Integrator: the package's default. Start: the posterior's mean.
+# This is not the paper's setting, and no verdict rests on it.
 
 # %%
 order = np.array([*range(1, 11), 0])
 scale = np.tile(posterior[order][:-1] ** -0.5, (chains, 1))
-draws = sample(lambda: sg.SMLD(step_size=0.03, scale={"x": scale}, **papers), chains, [2], order)
+draws = sample(
+    lambda: sg.SMLD(step_size=0.03, scale={"x": scale}, **papers), chains, [3], order, centre
+)
 curves["by hand"], final["by hand"], below["by hand"] = measured(draws)
 row = " ".join(f"{error:.3f}" for error in final["by hand"][0])
-print(f"SMLD, scale by hand: {row}  {below['by hand']:.2f}")
+print(f"\nSMLD, scale by hand: {row}  {below['by hand']:.2f}")
 
 # %% [markdown]
 # ## Untuned
@@ -229,7 +250,7 @@ class Messages(logging.Handler):
 logger, messages = logging.getLogger("pymc"), Messages()
 logger.setLevel(logging.WARNING)
 handlers, logger.handlers = logger.handlers, [messages]
-for method in (sg.SMLD, sg.CoRVSGLD):
+for method in (sg.SMLD,) if SMALL else (sg.SMLD, sg.CoRVSGLD):
     print(f"\nUntuned {method.__name__}:")
     for seed in range(1 if SMALL else 4):
         messages.found.clear()
@@ -257,7 +278,16 @@ floor = total_variation(independent[:500])
 print(f"500 independent exact draws: {floor.min():.2f} to {floor.max():.2f}")
 
 # %% [markdown]
+# Tuning fails here: it averages the curvature over a part of the space in which that of the empty
+# categories varies by many orders of magnitude. The warnings and errors say so. For a sparse
+# posterior like this one set the scale by hand, as above.
+
+# %% [markdown]
 # ## Verdicts
+#
+# MLD is far more accurate where the posterior is sparse: SGRLD hardly ever draws a share below
+# $10^{-8}$, whatever its step size. Along the two dimensions that were seen 10 times both methods
+# are accurate and about alike. How an error falls with T depends on the start, which is ours.
 
 # %%
 mld, sgrld = ((name, best[name][0]) for name in ("MLD", "SGRLD"))
@@ -276,15 +306,12 @@ def listed(which):
     return ", ".join(str(k + 1) for k in np.flatnonzero(which)) or "none"
 
 
-lowest = {
-    name: np.min([final[name, h][0] for h in best[name]], axis=0) for name in ("MLD", "SGRLD")
-}
 reproduction.verdict(
     "that MLD is more accurate in all 11 dimensions",
     f"a smaller error in {better.sum()} of 11 (dimensions {listed(better)}) and a larger one in "
     f"{worse.sum()} ({listed(worse)}), each method with one step size for all; with "
-    f"the best step size for each dimension a smaller one in "
-    f"{(lowest['MLD'] < lowest['SGRLD']).sum()}",
+    f"the best of the grid for each dimension {lowest['MLD'][1:3].mean():.3f} against "
+    f"{lowest['SGRLD'][1:3].mean():.3f} along those seen 10 times",
     better.all(),
 )
 reproduction.verdict(
@@ -294,18 +321,26 @@ reproduction.verdict(
     f"{(b / a)[3:].max():.1f} along those never seen",
     np.all((b / a)[1:] > b[0] / a[0]),
 )
-slopes = []
-for h in best["MLD"]:
+in_order = sorted(best["MLD"])
+slopes, said = [], []
+for h in in_order:
     curve = curves["MLD", h][:, 0]
     falling = (curve < 0.5) & (curve > 1.5 * final["MLD", h][0][0])
     if falling.sum() > 2:
         slopes.append(np.polyfit(np.log(ends[falling]), np.log(curve[falling]), 1)[0])
+        said.append(f"T^{slopes[-1]:.2f} (h = {h:g})")
     else:
-        slopes.append(np.nan)
+        said.append(f"too short a fall to tell (h = {h:g})")
 reproduction.verdict(
-    "that MLD's errors along the first dimension fall like T^(-1/2) until they stay",
-    "powers of T of "
-    + ", ".join(f"{slope:.2f} (h = {h:g})" for h, slope in zip(best["MLD"], slopes, strict=True)),
+    "that MLD's errors along the first dimension fall like T^-0.5 until they saturate",
+    ", ".join(said),
     np.all(np.abs(np.array(slopes) + 0.5) < 0.15),
+)
+levels = np.array([final["MLD", h][0][0] for h in in_order])
+spread = np.array([final["MLD", h][1][0] for h in in_order])
+reproduction.verdict(
+    "that MLD's errors along the first dimension saturate at the error of the step size",
+    ", ".join(f"{level:.3f} (h = {h:g})" for h, level in zip(in_order, levels, strict=True)),
+    np.all(np.diff(levels) > 2 * np.hypot(spread[1:], spread[:-1])),
 )
 reproduction.end()
