@@ -37,7 +37,7 @@ from reproduction import SMALL, Reproduction
 import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
-reproduction = Reproduction("fla_double_well", "FLA", "Figures 2, 3, 4: double well")
+reproduction = Reproduction("fla_double_well", "Şimşekli (2017)", "Figures 2, 3, 4: double well")
 CHAINS = 4 if SMALL else 16
 DRAWS = 200 if SMALL else 4000
 # The step size, and updates for each draw

@@ -34,7 +34,7 @@ from scipy.special import expit
 import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
-reproduction = Reproduction("msgnht_a9a", "mSGNHT", "Table 2: logistic regression")
+reproduction = Reproduction("msgnht_a9a", "Li et al. (2016)", "Table 2: logistic regression")
 CHAINS = 2 if SMALL else 8
 STEPS = (1e-3, 4e-3) if SMALL else (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
 

@@ -52,7 +52,7 @@ import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
 reproduction = Reproduction(
-    "smld_dirichlet", "Hsieh et al. 2018", "figure 1(a), appendix H.1: Dirichlet posterior"
+    "smld_dirichlet", "Hsieh et al. (2018)", "Figure 1(a), appendix H.1: Dirichlet posterior"
 )
 
 counts = np.array([10_000, 10, 10, 0, 0, 0, 0, 0, 0, 0, 0])
