@@ -47,7 +47,9 @@ from reproduction import SMALL, Reproduction
 import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
-reproduction = Reproduction("msgnht_double_well", "Li et al. (2016)", "Figures 1 and 2: double well")
+reproduction = Reproduction(
+    "msgnht_double_well", "Li et al. (2016)", "Figures 1 and 2: double well"
+)
 
 step_sizes = [0.001, 0.2, 0.3] if SMALL else [0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.2, 0.3]
 integrators = {"ssi": "mSGNHT-S", "euler": "mSGNHT-E"}
