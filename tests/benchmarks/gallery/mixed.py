@@ -100,17 +100,19 @@ def poisson(batch_size: int | None = 200) -> pm.Model:
 # ------------------------------------------------------------------ mixtures
 
 CENTRES = np.array([-4.0, 0.0, 4.0])
+# With components so much farther apart Gibbs steps for indicators mix
+APART = 1.75
 
 
-def three(n: int) -> np.ndarray:
-    """Rows of a mixture of three well separated normals."""
+def three(n: int, apart: float = 1.0) -> np.ndarray:
+    """Rows of a mixture of three normals."""
     rng = np.random.default_rng(3)
-    return rng.normal(CENTRES[rng.choice(3, n, p=[0.2, 0.3, 0.5])], 1)
+    return rng.normal(apart * CENTRES[rng.choice(3, n, p=[0.2, 0.3, 0.5])], 1)
 
 
-def parameters() -> tuple[Any, Any, Any]:
+def parameters(start: float = 0.5) -> tuple[Any, Any, Any]:
     w = pm.Dirichlet("w", np.ones(3))
-    mu = pm.Normal("mu", 0, 5, shape=3, transform=ordered, initval=CENTRES / 2)
+    mu = pm.Normal("mu", 0, 5, shape=3, transform=ordered, initval=start * CENTRES)
     return w, mu, pm.HalfNormal("s", 2, shape=3)
 
 
@@ -131,9 +133,16 @@ def small_mixture() -> pm.Model:
     return mixture(500, None)
 
 
-def indicated_mixture() -> pm.Model:
+def apart_mixture() -> pm.Model:
+    with pm.Model() as model:
+        w, mu, s = parameters(APART)
+        pm.NormalMixture("y", w, mu, s, observed=three(500, APART))
+    return model
+
+
+def indicated_mixture(apart: float = 1.0) -> pm.Model:
     """Return the small mixture with an indicator for each row."""
-    y = three(500)
+    y = three(500, apart)
     with pm.Model() as model:
         w, mu, s = parameters()
         z = pm.Categorical("z", w, shape=len(y))
@@ -244,6 +253,11 @@ MIXED = {
         indicated_mixture,
         blocks(["SMLD", "w"], ["mu", "s"], z=pm.CategoricalGibbsMetropolis),
         marginal=small_mixture,
+    ),
+    "mixture_indicators_apart": Mixed(
+        lambda: indicated_mixture(APART),
+        blocks(["SMLD", "w"], ["mu", "s"], z=pm.CategoricalGibbsMetropolis),
+        marginal=apart_mixture,
     ),
     # Its reference is that of the one with indicators
     "mixture_nuts": Mixed(small_mixture, beside_nuts, marginal=small_mixture),
