@@ -81,9 +81,13 @@ def sample(method=sg.FLA, *, h=H, thin=THIN, tuned=False, draws=None, **options)
     return found.posterior["x"].values
 
 
-def bias(draws):
-    """Absolute bias of the mean over all chains, and its standard error."""
-    found = draws.mean(axis=1) - EXACT
+def errors(draws):
+    """Error of the mean of each chain."""
+    return draws.mean(axis=1) - EXACT
+
+
+def bias(found):
+    """Absolute bias, of errors of chains, and its standard error."""
     return abs(found.mean()), found.std(ddof=1) / np.sqrt(len(found))
 
 
@@ -129,11 +133,11 @@ TERMS = (2, 50) if SMALL else (2, 10, 50)
 DELTAS = (0.05, 0.5) if SMALL else (0.05, 0.5, 2.0)
 options = {"drift": "riesz"}
 by_terms = {
-    alpha: [bias(sample(alpha=alpha, delta=0.2, terms=k, **options)) for k in TERMS]
+    alpha: [errors(sample(alpha=alpha, delta=0.2, terms=k, **options)) for k in TERMS]
     for alpha in ALPHAS
 }
 by_delta = {
-    alpha: [bias(sample(alpha=alpha, delta=delta, terms=20, **options)) for delta in DELTAS]
+    alpha: [errors(sample(alpha=alpha, delta=delta, terms=20, **options)) for delta in DELTAS]
     for alpha in ALPHAS
 }
 figure, axes = plt.subplots(2, 1, figsize=(6, 6), layout="constrained")
@@ -142,7 +146,7 @@ for axis, found, at, name in (
     (axes[1], by_delta, DELTAS, "δ, at K = 20"),
 ):
     for alpha, values in found.items():
-        mean, error = np.transpose(values)
+        mean, error = np.transpose([bias(value) for value in values])
         axis.errorbar(at, mean, error, marker="o", label=f"α = {alpha}")
     axis.set(xlabel=name, ylabel="absolute bias of the mean")
     axis.legend()
@@ -150,62 +154,72 @@ axes[1].set(xscale="log")
 plt.show()
 
 
-def falls(first, last):
-    """Whether the second of two biases is lower by two standard errors."""
-    return first[0] - last[0] > 2 * np.hypot(first[1], last[1])
+def falls(found, first, last):
+    """Whether the bias falls from one setting to another, for all α together.
+
+    Chains of one number have the same noise, so that differences are taken chain by chain.
+    """
+    change = [
+        np.sign(values[first].mean()) * (values[first] - values[last]) for values in found.values()
+    ]
+    mean, se = np.mean(change), np.std(np.mean(change, axis=0), ddof=1) / np.sqrt(CHAINS)
+    return mean > 2 * se
 
 
-worst = {alpha: (found[0][0], found[-1][0]) for alpha, found in by_terms.items()}
+def shown(found, at):
+    return (
+        "; ".join(
+            f"α = {alpha}: " + ", ".join("{:.2f} ± {:.2f}".format(*bias(value)) for value in values)
+            for alpha, values in found.items()
+        )
+        + f" at {at}"
+    )
+
+
 reproduction.verdict(
     "the bias falls as K grows, at a fixed δ (Fig. 3, top)",
-    "; ".join(f"{a:.2f} to {b:.2f} at α = {alpha}" for alpha, (a, b) in worst.items())
-    + f" from K = {TERMS[0]} to {TERMS[-1]}",
-    all(falls(found[0], found[-1]) for found in by_terms.values()),
+    shown(by_terms, f"K = {TERMS}"),
+    falls(by_terms, 0, -1),
 )
-least = {alpha: int(np.argmin([b for b, _ in found])) for alpha, found in by_delta.items()}
 reproduction.verdict(
     "at a fixed K the bias falls and then rises with δ (Fig. 3, bottom)",
-    "; ".join(
-        f"least at δ = {DELTAS[k]} of {DELTAS[0]} to {DELTAS[-1]} for α = {alpha}"
-        for alpha, k in least.items()
-    ),
-    all(
-        falls(found[0], found[k]) and falls(found[-1], found[k])
-        for (found, k) in zip(by_delta.values(), least.values(), strict=True)
-    ),
+    shown(by_delta, f"δ = {DELTAS}"),
+    falls(by_delta, 0, 1) and falls(by_delta, -1, 1),
 )
 
 # %% [markdown]
 # ## Figure 4: FLA against α
 #
-# At each α the best of two step sizes, as the paper reports the best of several. At α = 2 all
-# chains start between the wells and fall into the nearer one or the other: their means are those
-# of wells.
+# Here the measure is the paper's, the mean over repetitions of the absolute error, in which a chain
+# that stays in one well counts in full; at each α the best of two step sizes.
 
 # %%
 OF_FLA = (1.5, 2.0) if SMALL else (1.2, 1.4, 1.6, 1.7, 1.8, 1.9, 2.0)
-found = {
-    alpha: min(bias(sample(alpha=alpha, h=h, thin=int(1 / h))) for h in (0.02, 0.01))
-    for alpha in OF_FLA
-}
+
+
+def mean_absolute(alpha, h):
+    found = np.abs(errors(sample(alpha=alpha, h=h, thin=int(1 / h))))
+    return found.mean(), found.std(ddof=1) / np.sqrt(len(found))
+
+
+found = {alpha: min(mean_absolute(alpha, h) for h in (0.02, 0.01)) for alpha in OF_FLA}
 mean, error = np.transpose(list(found.values()))
 figure, axis = plt.subplots(figsize=(6, 3.5), layout="constrained")
 axis.errorbar(OF_FLA, mean, error, marker="o")
-axis.set(xlabel="α", ylabel="absolute bias of the mean", title="FLA")
+axis.set(xlabel="α", ylabel="mean absolute error of the mean", title="FLA")
 plt.show()
+
+
+def lower(one, other):
+    return found[other][0] - found[one][0] > 2 * np.hypot(found[one][1], found[other][1])
+
 
 best = OF_FLA[int(np.argmin(mean))]
 reproduction.verdict(
-    "at α = 2 chains stay in one well, and the bias falls rapidly below (Fig. 4)",
-    f"{found[2.0][0]:.2f} at α = 2 and {mean.min():.2f} at α = {best}, its best",
-    falls(found[2.0], found[best]),
+    "at α = 2 the error is that of one well, and it falls rapidly below (Fig. 4)",
+    "; ".join("{:.2f} ± {:.2f}".format(*found[alpha]) + f" at α = {alpha}" for alpha in OF_FLA),
+    lower(best, 2.0),
 )
-if not SMALL:
-    reproduction.verdict(
-        "FLA is best between the extremes of α (Fig. 4)",
-        f"{found[1.2][0]:.2f} at α = 1.2, {mean.min():.2f} at {best}, {found[1.9][0]:.2f} at 1.9",
-        falls(found[1.2], found[best]) or best == 1.2,
-    )
 
 # %% [markdown]
 # The bias that is left does not vanish with the step size or with more draws: FLA's drift is the
@@ -223,9 +237,9 @@ print(f"mass of the left well: FLA (α = 1.7) {left:.3f}, exact {LEFT:.3f}")
 # %%
 for name, method in (("sg.FLA()", sg.FLA), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
     draws = sample(method, tuned=True, draws=DRAWS // 4)
-    value, error = bias(draws)
+    value = np.abs(errors(draws)).mean()
     print(
-        f"{name}: bias {value:.2f} ± {error:.2f}, "
+        f"{name}: mean absolute error {value:.2f}, "
         f"both wells in {share_of_chains_in_both(draws):.0%} of the chains"
     )
 

@@ -87,6 +87,7 @@ def test_weights_of_modes_are_right_once_the_sum_reaches_the_other_mode():
     assert far - near > 0
 
 
+@pytest.mark.slow
 def test_numba_samples_too():
     mass, _ = left_mass(5, backend="numba", draws=50, chains=2)
     assert 0 <= mass <= 1

@@ -13,6 +13,10 @@ from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.testing import UNTUNED, check, correlated_gaussian, run_chain
 
+BACKENDS = pytest.mark.parametrize(
+    "backend", ["jax", pytest.param("numba", marks=pytest.mark.slow)]
+)
+
 
 def test_law_on_a_correlated_gaussian():
     # Friction 1 is another one in units of a direction that is wider than 1
@@ -86,6 +90,7 @@ def test_kinetic_temperature_of_the_splitting():
     assert abs(np.mean(found[20:]) - 1) < 0.02
 
 
+@BACKENDS
 def test_euler_is_second_order_in_x_by_luck(backend):
     with pm.Model() as model:
         pm.Normal("x", shape=4000)
