@@ -22,7 +22,7 @@
 # Three things differ from the paper. Its formula of the potential is lost in its text version; this
 # one has two wells of the same kind. Its falling step sizes have constants that are lost, too; here
 # step sizes are constant, and a smaller one is tried. Updates are tamed, as
-# [the mathematics](../../mathematics.md#fla) says: without it most chains diverge here. The bias
+# the documentation of the mathematics says: without it most chains diverge here. The bias
 # here is that of the mean over all repetitions, so that it can be told from Monte-Carlo error.
 
 # %%
