@@ -34,8 +34,7 @@ LARGEST_DENSE = 512
 _LITTLE = 1.6
 
 # Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
-# place growth_curves is off, by 28 sds, and by 2.4 where the fit too begins along all but scales;
-# twelve other models of the accuracy table are as right
+# place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
 _LARGEST_NEWTON = 128
 
 # Of L with rows of length 1: beyond it L cannot be inverted in double precision

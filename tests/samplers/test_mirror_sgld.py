@@ -9,13 +9,10 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.backends import BOTH
 from helpers.laws import error_of_cdf
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.testing import run_chain
-
-BACKENDS = pytest.mark.parametrize(
-    "backend", ["jax", pytest.param("numba", marks=pytest.mark.slow)]
-)
 
 RIGHT = {
     "half-line": (lambda n: pm.HalfNormal("x", 1.0, shape=n), stats.halfnorm()),
@@ -32,7 +29,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("kind", RIGHT)
-@BACKENDS
+@BOTH
 def test_right_where_the_density_is_bounded(kind, backend):
     build, law = RIGHT[kind]
     with pm.Model() as model:

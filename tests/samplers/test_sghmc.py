@@ -7,15 +7,12 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.backends import BOTH
 from helpers.laws import sghmc_variance
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, mean_and_error_of_chain, z_score
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.testing import UNTUNED, check, correlated_gaussian, run_chain
-
-BACKENDS = pytest.mark.parametrize(
-    "backend", ["jax", pytest.param("numba", marks=pytest.mark.slow)]
-)
 
 
 def test_law_on_a_correlated_gaussian():
@@ -90,7 +87,7 @@ def test_kinetic_temperature_of_the_splitting():
     assert abs(np.mean(found[20:]) - 1) < 0.02
 
 
-@BACKENDS
+@BOTH
 def test_euler_is_second_order_in_x_by_luck(backend):
     with pm.Model() as model:
         pm.Normal("x", shape=4000)

@@ -8,14 +8,11 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.backends import BOTH
 from pymc_sgmcmc.testing import run_chain
 
-BACKENDS = pytest.mark.parametrize(
-    "backend", ["jax", pytest.param("numba", marks=pytest.mark.slow)]
-)
 
-
-@BACKENDS
+@BOTH
 def test_means_are_right_and_sds_are_a_third_too_large(backend):
     alpha = np.array([2.0, 3.0, 5.0])
     with pm.Model() as model:
