@@ -133,9 +133,9 @@ def bulk_of_full_data(
     """
     d, step = len(centre), difference_step(surface)
     settled, changes = 0, [1.0]
-    for _ in range(rounds):
-        # Few points while the whitening is still on its way
-        count = points if settled else points // 4
+    for k in range(rounds):
+        # Few points while the whitening is still on its way; the last rounds are what is kept
+        count = points if settled or 2 * k >= rounds else points // 4
         x = centre + antithetic(rng, count // 2, d) @ root.T
         gradients = surface.full(x)[1]
         x = x[np.all(np.isfinite(gradients), axis=1)]
