@@ -31,6 +31,7 @@ exclude_patterns = [
     "_build",
     "conf.py",
     "_notebooks/reproductions/reproduction.py",
+    "_notebooks/reproductions/datasets.py",
     "**/.ipynb_checkpoints",
     "*_table.md",
 ]
