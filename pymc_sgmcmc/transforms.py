@@ -33,9 +33,12 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.centring import Centring
+
 __all__ = [
     "ICLL",
     "Arctan",
+    "Centring",
     "EntropicMirror",
     "Exp",
     "Sigmoid",

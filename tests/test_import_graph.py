@@ -22,6 +22,7 @@ ROOMS = [
     "schedules",
     "backends",
     "transforms",
+    "centring",
     "checks",
     "_version",
 ]

@@ -68,12 +68,15 @@ class CompiledModel:
         self.scheme = BATCH_SCHEMES[options.batch]
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
-        coordinates, phi, _ = coordinates_at(model, values, options.transforms, point)
+        coordinates, phi, _ = coordinates_at(
+            model, values, options.transforms, point, centring=options.centring
+        )
         self.posterior = Posterior(model, coordinates, options.temperature)
         self.dimension = sum(x.size for x in phi)
         self._potential: Potential | None = None
         self._laid_out: tuple[Any, list[Any]] | None = None
         self._data: tuple[str, list[Any]] | None = None
+        self._locations: Callable[..., Any] | None = None
         self._worst_rows: tuple[str, Callable[..., Any]] | None = None
 
     def is_stale(self) -> bool:
@@ -85,7 +88,13 @@ class CompiledModel:
 
     def express(self, point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return φ at a point of PyMC, and the scales that belong to it."""
-        _, phi, scales = coordinates_at(self.model, self.values, self.options.transforms, point)
+        _, phi, scales = coordinates_at(
+            self.model,
+            self.values,
+            self.options.transforms,
+            point,
+            centring=self.options.centring,
+        )
         return phi, scales
 
     def expressed(
@@ -93,7 +102,34 @@ class CompiledModel:
     ) -> list[np.ndarray]:
         """Return φ at a point of PyMC, in coordinates of these scales."""
         phi, own = self.express(point)
-        return at_scales(self.posterior.coordinates, own, scales, phi)
+        others = [point[str(value.name)] for value in self.posterior.others]
+        return self.at_scales(phi, own, scales, others)
+
+    def at_scales(
+        self,
+        phi: Sequence[np.ndarray],
+        old: Sequence[np.ndarray],
+        new: Sequence[np.ndarray],
+        others: Sequence[np.ndarray],
+    ) -> list[np.ndarray]:
+        """Return φ in coordinates of other scales and weights, at the same θ."""
+        return at_scales(
+            self.posterior.coordinates, old, new, phi, lambda: self.locations(phi, old, others)
+        )
+
+    def locations(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return location and scale of each coordinate with a weight, shaped as φ."""
+        if self._locations is None:
+            flat = [part for pair in self.posterior.locations for part in pair]
+            self._locations = self._at_worst_rows(flat)
+        found = iter(self._locations(*phi, *scales, *others))
+        return [
+            (np.broadcast_to(next(found), x.shape), np.broadcast_to(next(found), x.shape))
+            for x, c in zip(phi, self.posterior.coordinates, strict=True)
+            if c.weighted
+        ]
 
     # ------------------------------------------------------------------ compiled functions
 

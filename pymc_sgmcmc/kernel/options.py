@@ -36,6 +36,8 @@ class Options:
         Name of the batch scheme.
     transforms : str or dict
         Choice of coordinates.
+    centring : bool
+        Whether hierarchies are partially centred.
     temperature : float
         T.
     backend : {"auto", "jax", "numba"}
@@ -50,6 +52,7 @@ class Options:
     batches: int | str = "auto"
     batch: str = "shuffled"
     transforms: str | Mapping[str, Transform | None] = "lipschitz"
+    centring: bool = False
     temperature: float = 1.0
     backend: str = "auto"
     compile_kwargs: Mapping[str, Any] = field(default_factory=dict)

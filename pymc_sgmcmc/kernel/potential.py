@@ -91,7 +91,7 @@ class Potential:
         self._length = int(np.clip(_LARGEST_OUTPUT // self.dimension, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
         self.unbounded = np.repeat(
-            [c.transform is None for c in posterior.coordinates], np.diff(self._ends, prepend=0)
+            [c.unbounded for c in posterior.coordinates], np.diff(self._ends, prepend=0)
         )
         self.circular = posterior.circular
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)

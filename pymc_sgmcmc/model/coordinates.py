@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -12,10 +12,13 @@ import pytensor.tensor as pt
 
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
+from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.centring import Centring
 from pymc_sgmcmc.model.graphs import substitute
+from pymc_sgmcmc.model.hierarchy import is_hierarchical
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
@@ -41,7 +44,8 @@ class Coordinate:
     phi : TensorVariable
         The position φ.
     scale : TensorVariable or None
-        Scale s of a scaled softplus, shaped as θ; an input of the compiled function.
+        What tuning fits of the map, shaped as θ, an input of the compiled function: the scale s of
+        a scaled softplus, or the weight λ of a centring.
     kind : str
         Support of the variable, as :func:`~pymc_sgmcmc.model.support.kind_of_support` names it.
     lower, upper : tensor_like or None
@@ -58,12 +62,24 @@ class Coordinate:
     lower: Any | None
     upper: Any | None
 
+    @property
+    def weighted(self) -> bool:
+        """Whether ``scale`` is the weight λ of a centring."""
+        return self.scale is not None and isinstance(self.transform, Centring)
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether φ is real because θ is."""
+        return self.transform is None or isinstance(self.transform, Centring)
+
 
 def coordinates_at(
     model: Model,
     values: Sequence[TensorVariable],
     choice: str | Mapping[str, Transform | None],
     point: Mapping[str, np.ndarray],
+    *,
+    centring: bool = False,
 ) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
     """Choose the coordinates of each value variable and express a point in them.
 
@@ -78,6 +94,9 @@ def coordinates_at(
         take "lipschitz".
     point : dict
         A point in PyMC's value variables.
+    centring : bool
+        Whether variables whose location or scale is sampled get a weight between the centred and
+        the non-centred writing.
 
     Returns
     -------
@@ -85,17 +104,21 @@ def coordinates_at(
     position : list of ndarray
         φ at the point.
     scales : list of ndarray
-        The scale of each coordinate that has one: ten times the distance of θ from its bound.
+        The scale of each coordinate that has one: ten times the distance of θ from its bound, or
+        a weight of 1, the model as it is written.
     """
-    chosen = [_choose(model, value, choice, point[str(value.name)]) for value in values]
     rvs = [model.values_to_rvs[value] for value in values]
+    sampled = set(rvs) if centring else set()
+    chosen = [_choose(model, value, choice, point[str(value.name)], sampled) for value in values]
     outputs = [
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         for rv, (transform, _) in zip(rvs, chosen, strict=True)
     ]
     measured: list[TensorVariable] = []
-    for rv, (_, scale) in zip(rvs, chosen, strict=True):
-        if scale is not None:
+    for rv, (transform, scale) in zip(rvs, chosen, strict=True):
+        if scale is not None and isinstance(transform, Centring):
+            measured.append(pt.ones(scale.type.shape, dtype=scale.dtype))
+        elif scale is not None:
             unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
             measured.append((_SCALE_OVER_START * distance).astype(scale.dtype))
@@ -154,10 +177,10 @@ def rescaled(
     positions : list of list of ndarray
         The same θ in the new coordinates.
     """
-    first = iter(x for c, x in zip(coordinates, positions[0], strict=True) if c.scale is not None)
+    scaled = [(c, x) for c, x in zip(coordinates, positions[0], strict=True) if c.scale is not None]
     new = [
-        (scale * _SCALE_OVER_START * _softplus(x)).astype(scale.dtype)
-        for scale, x in zip(scales, first, strict=True)
+        scale if c.weighted else (scale * _SCALE_OVER_START * _softplus(x)).astype(scale.dtype)
+        for scale, (c, x) in zip(scales, scaled, strict=True)
     ]
     return new, [at_scales(coordinates, scales, new, position) for position in positions]
 
@@ -167,13 +190,35 @@ def at_scales(
     old: Sequence[np.ndarray],
     new: Sequence[np.ndarray],
     position: Sequence[np.ndarray],
+    locate: Callable[[], Sequence[tuple[np.ndarray, np.ndarray]]] | None = None,
 ) -> list[np.ndarray]:
-    """Return φ in coordinates of other scales, at the same θ."""
-    ratios = iter([a.astype(float) / b for a, b in zip(old, new, strict=True)])
-    return [
-        x if c.scale is None else _softplus_inverse(_softplus(x) * next(ratios)).astype(x.dtype)
-        for c, x in zip(coordinates, position, strict=True)
-    ]
+    """Return φ in coordinates of other scales, at the same θ.
+
+    ``locate`` returns μ and σ of each coordinate with a weight; it is called where weights differ.
+    """
+    moved, both = [], iter(zip(old, new, strict=True))
+    located: list[tuple[np.ndarray, np.ndarray]] | None = None
+    count = 0
+    for c, x in zip(coordinates, position, strict=True):
+        if c.scale is None:
+            moved.append(x)
+            continue
+        a, b = next(both)
+        if not c.weighted:
+            ratio = a.astype(float) / b
+            moved.append(_softplus_inverse(_softplus(x) * ratio).astype(x.dtype))
+            continue
+        if np.array_equal(a, b):
+            moved.append(x)
+        else:
+            if located is None:
+                assert locate is not None
+                located = list(locate())
+            mean, sd = (part.astype(float) for part in located[count])
+            residual = sd**-a * (x - a * mean)
+            moved.append((b * mean + sd**b * residual).astype(x.dtype))
+        count += 1
+    return moved
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:
@@ -189,17 +234,18 @@ def _choose(
     value: TensorVariable,
     choice: str | Mapping[str, Transform | None],
     array: np.ndarray,
+    sampled: Collection[Variable],
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
     if isinstance(choice, Mapping) and rv.name in choice:
         return choice[rv.name], None
-    if choice == "identity":
-        return None, None
-    if choice == "model":
-        return own, None
-    if choice == "mirror":
-        return mirror(own, rv), None
+    if is_hierarchical(rv, own, sampled):
+        weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=np.shape(array))
+        return Centring(weight), weight
+    if choice in ("identity", "model", "mirror"):
+        chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
+        return chosen[str(choice)], None
     scale = pt.tensor(f"{rv.name}_scale", dtype=value.dtype, shape=np.shape(array))
     transform = lipschitz(own, rv, scale=scale)
     if isinstance(transform, Softplus) and transform is not own:

@@ -21,6 +21,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.centring import location_and_scale
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import gradient_of, lengthened, masks_as_numbers, substitute
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
@@ -84,6 +85,8 @@ class Posterior:
         log|det f′(φ)|, for maps of single elements one for each; None where θ = φ.
     bounds : list of tuple of TensorVariable
         Lower and upper bound of θ, −∞ and ∞ where there are none.
+    locations : list of tuple of TensorVariable
+        Location and scale of each coordinate with a weight.
     has_value : bool
         Whether the log density is known, and not only an estimate of its gradient.
     noise : dict
@@ -130,14 +133,17 @@ class Posterior:
             _Term(term.name, logp, batch)
             for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
         ]
-        ends = np.cumsum([len(terms), len(values), *[len(self.coordinates)] * 3]).tolist()
-        of_values, of_parameters, of_slopes, lower, upper = map(slice, ends, [*ends[1:], None])
+        ends = np.cumsum([len(terms), len(values), *[len(self.coordinates)] * 4]).tolist()
+        of_values, of_parameters, of_slopes, lower, upper, located = map(
+            slice, ends, [*ends[1:], None]
+        )
         self.values, self.parameters = outputs[of_values], outputs[of_parameters]
         self.log_slopes = [
             None if c.transform is None else slope
             for c, slope in zip(self.coordinates, outputs[of_slopes], strict=True)
         ]
         self.bounds = list(zip(outputs[lower], outputs[upper], strict=True))
+        self.locations = list(zip(outputs[located][::2], outputs[located][1::2], strict=True))
         self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
         self.gradient = gradient_of(-self.log_density, self.phi)
 
@@ -281,7 +287,8 @@ class Posterior:
     def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable], list[TensorVariable]]:
         """Terms of the log density, PyMC's value variables, and the maps, as graphs of φ.
 
-        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds.
+        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds, and
+        locations and scales.
         """
         # The density is first written in the model's own parameters θ: then f(φ) goes in
         theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
@@ -328,10 +335,17 @@ class Posterior:
             for sign, side in ((-1, "lower"), (1, "upper"))
             for bound in (getattr(c, side) for c in self.coordinates)
         ]
+        located = [
+            pt.as_tensor(x).copy()
+            for c in self.coordinates
+            if c.weighted
+            for x in location_and_scale(c.rv.owner.inputs)
+        ]
         maps = [
             *(pt.as_tensor(at_phi[theta[c.rv]]).copy() for c in self.coordinates),
             *(slopes.get(c.rv, pt.constant(0.0)) for c in self.coordinates),
             *substitute(replace_rvs_by_values(bounds, rvs_to_values=theta), at_phi),
+            *substitute(replace_rvs_by_values(located, rvs_to_values=theta), at_phi),
         ]
         return [*terms, *jacobians], values, maps
 

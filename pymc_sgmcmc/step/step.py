@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from inspect import Signature
 from typing import Any, ClassVar
 
@@ -146,6 +147,7 @@ class SGMCMCStep(BlockedStep):
         batches: str | int = "auto",
         batch: str = "shuffled",
         transforms: str | Mapping[str, Transform | None] | None = None,
+        centring: str | None = "auto",
         scale: str | Mapping[str, Any] | None = "auto",
         temperature: float = 1.0,
         backend: str = "auto",
@@ -188,10 +190,16 @@ class SGMCMCStep(BlockedStep):
             batches=positive_int_or_auto("batches", batches, usual=1) or "auto",
             batch=one_of("batch", batch, BATCH_SCHEMES),
             transforms=arguments.checked_transforms(transforms, names, policy.coordinates),
+            centring=False,
             temperature=positive("temperature", temperature, usual=1.0),
             backend=backend,
             compile_kwargs=compile_kwargs,
         )
+        # A scale by hand is one of the coordinates as they are written
+        if centring is not None:
+            one_of("centring", centring, ("auto",))
+        if centring is not None and isinstance(self.options.scale, str):
+            self.options = replace(self.options, centring=not self.options.is_complete())
         self.blocked = blocked
         arguments.check_batches(self.options.batches, check_minibatches(self.model))
 

@@ -175,6 +175,7 @@ def find_bulk(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
+    rewrite: Callable[[np.ndarray, np.ndarray], np.ndarray | None] = lambda *_: None,
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find centre and whitening of the bulk.
 
@@ -193,6 +194,9 @@ def find_bulk(
         The chain's.
     report : callable
         Is told the name of each step.
+    rewrite : callable, optional
+        Given a rough centre and root, returns the centre in other coordinates, in which the
+        surface is from then on, or None to stay.
 
     Returns
     -------
@@ -203,28 +207,14 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    d, batch_size = len(start), surface.batch_size
-    collapses, dense = False, d <= LARGEST_DENSE
-    report("rough centre")
-    if d <= _LARGEST_NEWTON or (dense and not batch_size):
-        rows = None
-        count = max(8, -(-30 * d // batch_size)) if batch_size else 0
-        if batch_size and count < surface.n_blocks:
-            rows = surface.draw_rows(rng, count)
-        free = surface.unbounded
-        if 0 < free.sum() < d:
-            # First all but scales: at a start far from the data they would fall to nothing
-            along = Conditional(surface, start, free)
-            start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-        centre, _, collapses = newton(surface, start, rows)
-        centre, start = rescale(np.stack([centre, start]))
-        _, hessian, _ = newton(surface, centre, rows, most_steps=0)
-        root = inverse_root(hessian, surface.circular)
-    else:
-        centre, sd = _independent(surface, start, rescale, rng)
-        if not dense:
-            return centre, sd, collapses
-        root = np.diag(sd)
+    batch_size = surface.batch_size
+    centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
+    while (rewritten := rewrite(centre, root)) is not None:
+        centre, root, collapses, start = _rough_bulk(surface, rewritten, rescale, rng, report)
+    if len(start) > LARGEST_DENSE:
+        return centre, root, collapses
+    if root.ndim == 1:
+        root = np.diag(root)
     report("whitening")
     if batch_size:
         centre, root = bulk_of_minibatches(surface, centre, root, rng)
@@ -242,6 +232,35 @@ def find_bulk(
     if isinstance(scale, str) and scale == "diagonal":
         root = np.sqrt(np.sum(root**2, axis=1))
     return centre, root, collapses
+
+
+def _rough_bulk(
+    surface: Surface,
+    start: np.ndarray,
+    rescale: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+    report: Callable[[str], None],
+) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
+    """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
+    d, batch_size = len(start), surface.batch_size
+    collapses, dense = False, d <= LARGEST_DENSE
+    report("rough centre")
+    if d <= _LARGEST_NEWTON or (dense and not batch_size):
+        rows = None
+        count = max(8, -(-30 * d // batch_size)) if batch_size else 0
+        if batch_size and count < surface.n_blocks:
+            rows = surface.draw_rows(rng, count)
+        free = surface.unbounded
+        if 0 < free.sum() < d:
+            # First all but scales: at a start far from the data they would fall to nothing
+            along = Conditional(surface, start, free)
+            start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
+        centre, _, collapses = newton(surface, start, rows)
+        centre, start = rescale(np.stack([centre, start]))
+        _, hessian, _ = newton(surface, centre, rows, most_steps=0)
+        return centre, inverse_root(hessian, surface.circular), collapses, start
+    centre, sd = _independent(surface, start, rescale, rng)
+    return centre, sd, collapses, start
 
 
 def _refuse_degenerate(root: np.ndarray) -> None:

@@ -22,8 +22,9 @@ from pymc_sgmcmc.kernel.estimators import SVRG, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings
-from pymc_sgmcmc.model.coordinates import at_scales, rescaled
+from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.schedules import constant, thin_of
+from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
@@ -118,11 +119,14 @@ class Tuning:
         phi = self._places[-1].phi
         engine.attempt(self._make_views)
         evaluated = self._views[0].evaluations
+        if not self._again:
+            phi = list(self._rewritten(phi, with_weight(engine, self._scales, 0.0)))
         start = Potential.join(phi) if self._again else self._jittered_start(phi)
         surface: Surface = self._surface()
         scale = self._flat_scale(phi)
+        rewrite = {} if self._again else {"rewrite": self._writing(surface, WritingChoice(engine))}
         centre, root, collapses = find_bulk(
-            surface, start, self._rescale, scale, self._rng, self._report
+            surface, start, self._rescale, scale, self._rng, self._report, **rewrite
         )
         fixed = isinstance(schedule, constant)
         runner, plan, chain, h = self._centred(surface, centre, root, scale, fixed)
@@ -173,10 +177,11 @@ class Tuning:
 
     def _in_scales(self) -> np.ndarray:
         """Positions of all places in coordinates of the present scales."""
-        coordinates = self._engine.posterior.coordinates
         return np.stack(
             [
-                Potential.join(at_scales(coordinates, place.scales, self._scales, place.phi))
+                Potential.join(
+                    self._engine.at_scales(place.phi, place.scales, self._scales, place.others)
+                )
                 for place in self._places
             ]
         )
@@ -199,6 +204,33 @@ class Tuning:
         if start is None:
             raise SamplingError(self._engine.why_not_finite(phi, self._scales, self._others))
         return start
+
+    def _writing(self, surface: Surface, choice: WritingChoice) -> Callable[..., np.ndarray | None]:
+        """Return what centres the next level of a hierarchy, None where nothing is left to do."""
+
+        def rewrite(centre: np.ndarray, root: np.ndarray) -> np.ndarray | None:
+            while not choice.is_done:
+                scales = choice.next_level(
+                    surface, self._scales, self._others, centre, root, self._rng
+                )
+                if not all(map(np.array_equal, scales, self._scales)):
+                    phi = self._rewritten(self._views[0].split(centre), scales)
+                    return Potential.join(phi)
+            return None
+
+        return rewrite
+
+    def _rewritten(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]
+    ) -> Sequence[np.ndarray]:
+        """Return φ in coordinates of other scales, in which the surface is from then on."""
+        if all(map(np.array_equal, scales, self._scales)):
+            return phi
+        phi = self._engine.at_scales(phi, self._scales, scales, self._others)
+        self._scales = list(scales)
+        for view, place in zip(self._views, self._places, strict=True):
+            view.set_fixed(self._fixed(place.others))
+        return phi
 
     # ------------------------------------------------------------------ the plan
 

@@ -32,7 +32,13 @@ import numpy as np
 
 from table import Table, digits
 
-MODELS = {**gallery.POSTERIORDB, **gallery.LARGE, **gallery.SMALL, **gallery.MIXED}
+MODELS = {
+    **gallery.POSTERIORDB,
+    **gallery.LARGE,
+    **gallery.SMALL,
+    **gallery.HIERARCHIES,
+    **gallery.MIXED,
+}
 COLUMNS = (
     "model", "method", "seeds", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
     "seconds", "tuning", "warned",

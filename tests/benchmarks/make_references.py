@@ -14,6 +14,7 @@ import sys
 import time
 
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "hierarchical_logistic": {"draws": 2000},
     "mixture_blocks": {"draws": 3000},
     "multivariate_normal_rows": {"draws": 3000},
+    "three_levels": {"draws": 1000},
 }
 
 
@@ -90,7 +92,7 @@ def sample(name: str, builder: Any) -> dict[str, Any]:
     import gallery
     import nutpie
 
-    model = builder(None) if name in gallery.LARGE else builder()
+    model = builder(None) if "batch_size" in signature(builder).parameters else builder()
     names = [rv.name for rv in model.free_RVs]
     if name in gallery.POSTERIORDB:
         names = list(gallery.reference(name))
@@ -167,13 +169,18 @@ def main(names: list[str]) -> None:
     """Make the references of the models named, or of all."""
     import gallery
 
+    from gallery.hierarchies import EXACT
     from threadpoolctl import threadpool_limits
 
-    builders = gallery.SMALL | gallery.POSTERIORDB | gallery.LARGE | gallery.MIXED
+    builders = (
+        gallery.SMALL | gallery.POSTERIORDB | gallery.LARGE | gallery.HIERARCHIES | gallery.MIXED
+    )
     FOLDER.mkdir(exist_ok=True)
     for name in names or builders:
         mixed = gallery.MIXED.get(name)
-        if mixed is not None and mixed.exact is not None:
+        if name in EXACT:
+            content = computed(name, EXACT[name])
+        elif mixed is not None and mixed.exact is not None:
             content = computed(name, mixed.exact())
         else:
             with threadpool_limits(1):

@@ -1,13 +1,24 @@
-"""Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``MIXED``.
+"""Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``HIERARCHIES``,
+``MIXED``.
 
 Each is a dict from a model's name to a function that returns the ``pm.Model``; what is known is
 ``reference(name)``. Those of ``MIXED`` also make their list of steps.
 """
 
+from .hierarchies import HIERARCHIES
 from .large import LARGE
 from .mixed import MIXED
 from .posteriordb import POSTERIORDB
 from .references import Reference, reference, sampling
 from .small import SMALL
 
-__all__ = ["LARGE", "MIXED", "POSTERIORDB", "SMALL", "Reference", "reference", "sampling"]
+__all__ = [
+    "HIERARCHIES",
+    "LARGE",
+    "MIXED",
+    "POSTERIORDB",
+    "SMALL",
+    "Reference",
+    "reference",
+    "sampling",
+]

@@ -32,7 +32,7 @@ class Reference:
 
 def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
-    if name in posteriordb.POSTERIORDB:
+    if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
     stored = _stored(name)
     variables = stored.pop("variables")
@@ -61,7 +61,7 @@ def _of_posteriordb(name: str) -> dict[str, Reference]:
     for element, moments in summary.pop("parameters").items():
         elements.setdefault(element.partition("[")[0], []).append(moments)
     dimensions = posteriordb.load(posteriordb.ORIGIN[name], "info")["posterior"]["dimensions"]
-    rows = posteriordb.ROWS[name]
+    rows = posteriordb.ROWS.get(name, {})
     of_rows = {stan for parts in rows.values() for stan in parts}
     # What each variable is in Stan's program: a parameter, or several that are its rows
     stans = {stan: stan for stan in elements if stan not in of_rows} | rows

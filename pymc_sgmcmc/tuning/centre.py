@@ -1,0 +1,145 @@
+"""The choice between the centred and the non-centred writing, for each element."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.model.hierarchy import depends_on
+from pymc_sgmcmc.tuning.surface import Surface
+
+__all__ = ["WritingChoice", "with_weight"]
+
+# Information of the likelihood on an element, in units of its prior, from which it is centred
+_LEAST_INFORMATION = 5.0
+
+# Positions at which scales are seen, and the quantile of them that decides: where a scale may be
+# near zero, a funnel remains
+_POSITIONS = 64
+_LOW = 0.05
+
+# Pairs of opposite positions at which the curvature is seen, on the full data: of a group of few
+# rows a part of the data says anything
+_PAIRS = 16
+
+
+def with_weight(
+    model: CompiledModel, scales: Sequence[np.ndarray], weight: float
+) -> list[np.ndarray]:
+    """Return scales in which every weight is the same."""
+    fitted = [c for c in model.posterior.coordinates if c.scale is not None]
+    return [
+        np.full_like(scale, weight) if c.weighted else scale
+        for c, scale in zip(fitted, scales, strict=True)
+    ]
+
+
+class WritingChoice:
+    """Chooses weights level by level, from the data upwards.
+
+    In non-centred coordinates the prior's curvature along an element is 1, so that what is more
+    is what the likelihood says of it. What it says of an element with other elements below
+    depends on their writing, which is chosen first.
+
+    Parameters
+    ----------
+    model : CompiledModel
+        The model.
+    """
+
+    def __init__(self, model: CompiledModel) -> None:
+        self._model = model
+        self._undecided = {c.rv: c for c in model.posterior.coordinates if c.weighted}
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every element has its weight."""
+        return not self._undecided
+
+    def next_level(
+        self,
+        surface: Surface,
+        scales: Sequence[np.ndarray],
+        others: Sequence[np.ndarray],
+        centre: np.ndarray,
+        root: np.ndarray,
+        rng: np.random.Generator,
+    ) -> list[np.ndarray]:
+        """Choose for the variables below which all others are chosen.
+
+        Parameters
+        ----------
+        surface : Surface
+            The potential in the coordinates of these scales.
+        scales, others : sequence of ndarray
+            What is fixed of the coordinates, and the variables of other steps.
+        centre, root : ndarray
+            The bulk in these coordinates.
+        rng : numpy.random.Generator
+            The chain's.
+
+        Returns
+        -------
+        list of ndarray
+            The scales, with weights of 1 where an element shall be centred.
+        """
+        coordinates = self._model.posterior.coordinates
+        level = {rv for rv in self._undecided if not self._below(rv)}
+        informed = self._informed(surface, scales, others, centre, root, rng)
+        fitted = [c for c in coordinates if c.scale is not None]
+        chosen = list(scales)
+        for k, c in enumerate(fitted):
+            if c.rv in level:
+                weight = np.where(informed[c.rv] > _LEAST_INFORMATION, 1, scales[k])
+                chosen[k] = weight.astype(scales[k].dtype)
+        for rv in level:
+            del self._undecided[rv]
+        return chosen
+
+    def _below(self, rv: TensorVariable) -> bool:
+        """Whether there is an undecided variable of which this one is a parent."""
+        others = [other for other in self._undecided if other is not rv]
+        return any(depends_on(other.owner.inputs[-2:], {rv}) for other in others)
+
+    def _informed(
+        self,
+        surface: Surface,
+        scales: Sequence[np.ndarray],
+        others: Sequence[np.ndarray],
+        centre: np.ndarray,
+        root: np.ndarray,
+        rng: np.random.Generator,
+    ) -> dict[TensorVariable, np.ndarray]:
+        """Information on each element where its scale is low, shaped as its coordinates."""
+        model, posterior = self._model, self._model.posterior
+        split = [int(np.prod(x.type.shape)) for x in posterior.phi]
+        ends = np.cumsum(split)[:-1]
+
+        def parts(flat: np.ndarray) -> list[np.ndarray]:
+            return [
+                part.reshape(x.type.shape).astype(x.dtype)
+                for part, x in zip(np.split(flat, ends), posterior.phi, strict=True)
+            ]
+
+        # Widths given all others, so that coordinates disturb each other least
+        width = root if root.ndim == 1 else np.sum(np.linalg.pinv(root) ** 2, axis=0) ** -0.5
+        signs = rng.choice([-1.0, 1.0], size=(_PAIRS, len(centre)))
+        curvature = np.zeros(len(centre))
+        for sign in signs:
+            _, gradient = surface.full(centre + np.outer([1, -1], width * sign))
+            curvature += sign * (gradient[0] - gradient[1]) / (2 * width * _PAIRS)
+        curvature = np.where(np.isfinite(curvature), curvature, 1.0)
+        e = rng.standard_normal((_POSITIONS, len(centre)))
+        moved = centre + (e * root if root.ndim == 1 else e @ root.T)
+        seen = [model.locations(parts(x), scales, others) for x in moved]
+        found: dict[TensorVariable, np.ndarray] = {}
+        for c, h in zip(posterior.coordinates, parts(curvature), strict=True):
+            if c.weighted:
+                variances = np.stack([places[len(found)][1].astype(float) for places in seen]) ** 2
+                low = np.quantile(variances, _LOW, axis=0) / variances.mean(axis=0)
+                found[c.rv] = (h - 1) * low
+        return found

@@ -1,0 +1,94 @@
+"""Hierarchies as people write them: centred, with little data and with much."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from .exact import Moments
+from .posteriordb import ORIGIN, data
+from .registry import Registry
+
+HIERARCHIES = Registry()
+# The reference draws are those of the other writing
+ORIGIN["eight_schools_centred"] = ORIGIN["eight_schools_noncentered"]
+# Of a funnel without data only the log scale has moments that draws can tell
+FUNNEL: Moments = {"v": (0.0, 3.0)}
+
+
+@HIERARCHIES.add
+def eight_schools_centred() -> pm.Model:
+    """Coaching in eight schools, whose common scale may be near zero."""
+    d = data(ORIGIN["eight_schools_centred"])
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        theta = pm.Normal("theta", mu, tau, shape=8)
+        pm.Normal("y", theta, d["sigma"], observed=d["y"])
+    return model
+
+
+def funnel(dimension: int) -> pm.Model:
+    """Return Neal's funnel."""
+    with pm.Model() as model:
+        v = pm.Normal("v", 0, 3)
+        pm.Normal("x", 0, pt.exp(v / 2), shape=dimension)
+    return model
+
+
+@HIERARCHIES.add
+def funnel_of_10() -> pm.Model:
+    """Neal's funnel: a log scale and nine elements."""
+    return funnel(9)
+
+
+@HIERARCHIES.add
+def funnel_of_100() -> pm.Model:
+    """The same with 99 elements."""
+    return funnel(99)
+
+
+@HIERARCHIES.add
+def funnel_in_a_funnel() -> pm.Model:
+    """A log scale whose own scale is in a funnel."""
+    with pm.Model() as model:
+        v = pm.Normal("v", 0, 3)
+        w = pm.Normal("w", 0, pt.exp(v / 4))
+        pm.Normal("x", 0, pt.exp(w / 4), shape=5)
+    return model
+
+
+@HIERARCHIES.add
+def three_levels(batch_size: int | None = 500) -> pm.Model:
+    """Return 20 regions of 10 groups of 1,000 rows each, a logistic regression."""
+    rng = np.random.default_rng(0)
+    regions, groups, rows = 20, 10, 1000
+    region = np.repeat(np.arange(regions), groups)
+    of_region = 0.5 + 0.8 * rng.normal(size=regions)
+    of_group = of_region[region] + 0.5 * rng.normal(size=regions * groups)
+    group = np.repeat(np.arange(regions * groups), rows)
+    x = rng.normal(size=len(group))
+    chance = 1 / (1 + np.exp(-of_group[group] - 0.7 * x))
+    y = (rng.random(len(group)) < chance).astype("int32")
+    with pm.Model() as model:
+        if batch_size is None:
+            g, u, seen = group, x, y
+        else:
+            g, u, seen = pm.Minibatch(group, x, y, batch_size=batch_size)
+        mu = pm.Normal("mu", 0, 2)
+        between_regions = pm.HalfNormal("between_regions", 1)
+        between_groups = pm.HalfNormal("between_groups", 1)
+        slope = pm.Normal("slope", 0, 1)
+        a = pm.Normal("region", mu, between_regions, shape=regions)
+        b = pm.Normal("group", a[region], between_groups, shape=regions * groups)
+        pm.Bernoulli("y", logit_p=b[g] + slope * u, observed=seen, total_size=len(y))
+    return model
+
+
+# Those whose moments have a formula
+EXACT: dict[str, Moments] = {
+    "funnel_of_10": FUNNEL,
+    "funnel_of_100": FUNNEL,
+    "funnel_in_a_funnel": FUNNEL,
+}
