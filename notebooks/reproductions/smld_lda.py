@@ -38,7 +38,8 @@
 #   estimate its proportions, those at odd places are scored. Their probabilities are averaged over
 #   the later half of the draws until then.
 # - Each method has the same seven constant step sizes; the best one is that of the lowest
-#   perplexity on the validation part.
+#   perplexity on the validation part. SMLD-approximate's best is the largest of them, so that a
+#   wider search could only help it.
 # - SMLD with the exact exponential is added, and collapsed Gibbs sampling of all documents as a
 #   reference.
 #
