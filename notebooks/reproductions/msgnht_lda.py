@@ -233,7 +233,7 @@ with model(True):
 #
 # The starts of the methods are the same, and so differences are taken start by start. A difference
 # counts where it is more than two standard errors of its mean. A chain that ends in an error is
-# worse than any that does not.
+# worse than any that does not: the difference is then infinite, or NaN where both do.
 
 
 # %%

@@ -38,8 +38,7 @@
 #   estimate its proportions, those at odd places are scored. Their probabilities are averaged over
 #   the later half of the draws until then.
 # - Each method has the same seven constant step sizes; the best one is that of the lowest
-#   perplexity on the validation part. SMLD-approximate's best is the largest of them, so that a
-#   wider search could only help it.
+#   perplexity on the validation part.
 # - SMLD with the exact exponential is added, and collapsed Gibbs sampling of all documents as a
 #   reference.
 #
@@ -196,6 +195,9 @@ figure.supylabel("perplexity")
 plt.show()
 
 # %%
+for (name, method), h in best.items():
+    if h in (GRID[0], GRID[-1]) and not SMALL:
+        print(f"{name}, {method}: h = {h:g} is at the end of the grid; a wider one may be better.")
 print("\nTest perplexity at the end, mean and standard error of the starts:")
 ends = {}
 for name in texts:
