@@ -32,6 +32,7 @@ exclude_patterns = [
     "conf.py",
     "_notebooks/reproductions/reproduction.py",
     "_notebooks/reproductions/datasets.py",
+    "_notebooks/reproductions/topics.py",
     "**/.ipynb_checkpoints",
     "*_table.md",
 ]

@@ -1,0 +1,204 @@
+"""Latent Dirichlet allocation: a gradient from Gibbs sweeps, perplexity, a sampler to compare with.
+
+A document d has proportions of topics, Dirichlet(α) of K, and each of its words has a topic z,
+drawn from them. Topic k has probabilities π_k of the words. The proportions are integrated out, and
+the topics are not: semi-collapsed. ``gradient`` is for :func:`pymc_sgmcmc.GradientPotential`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pytensor.tensor.variable import TensorVariable
+
+
+class Corpus(NamedTuple):
+    """Documents in parts. ``words`` of each part have the shape (documents, length); -1 pads."""
+
+    train: np.ndarray
+    validation: np.ndarray
+    test: np.ndarray
+    size: int
+
+
+def padded(doc: np.ndarray, word: np.ndarray) -> np.ndarray:
+    """Return the words of each document, one document a row, -1 where it has ended."""
+    order = np.argsort(doc, kind="stable")
+    _, row, count = np.unique(doc[order], return_inverse=True, return_counts=True)
+    column = np.arange(len(doc)) - np.repeat(np.cumsum(count) - count, count)
+    words = np.full((len(count), count.max()), -1)
+    words[row, column] = word[order]
+    return words
+
+
+def corpus(
+    doc: np.ndarray, word: np.ndarray, *, length: int = 60, least: int = 10, seed: int = 0
+) -> Corpus:
+    """Cut texts into documents of at most ``length`` words, and those into random parts.
+
+    70 % are for training, 15 % each for the choice of step sizes and for the test. Words seen less
+    than ``least`` times are left out. The pieces of a text are spread over all parts.
+    """
+    kept = np.bincount(word)[word] >= least
+    doc, (vocabulary, word) = doc[kept], np.unique(word[kept], return_inverse=True)
+    texts = padded(doc, word)
+    texts = np.pad(texts, ((0, 0), (0, -texts.shape[1] % length)), constant_values=-1)
+    pieces = texts.reshape(-1, length)
+    # Half of a document tells its topics, the other half is scored
+    pieces = pieces[(pieces >= 0).sum(axis=1) >= length // 4]
+    rng = np.random.default_rng(seed)
+    pieces = rng.permuted(rng.permutation(pieces), axis=1)
+    pieces = np.take_along_axis(pieces, np.argsort(pieces < 0, axis=1, kind="stable"), axis=1)
+    ends = (7 * len(pieces) // 10, 17 * len(pieces) // 20)
+    return Corpus(*np.split(pieces, ends), len(vocabulary))
+
+
+def gibbs_counts(
+    pi: TensorVariable, words: TensorVariable, noise: Any, alpha: float, sweeps: int, burn_in: int
+) -> TensorVariable:
+    """Return words of each topic, (K, W): the mean over the sweeps after the burn-in.
+
+    The topic of one word after the other is drawn given those of all others, as
+    p(z = k) ∝ (α + n_dk) π_kw, in all documents at once. In the first sweep n_dk counts the words
+    before this one.
+    """
+    (documents, length), (topics, size) = words.type.shape, pi.type.shape
+    real = (words >= 0).astype(pi.dtype)
+    index = pt.maximum(words, 0)
+    of_words = pi.T[index.T.ravel()].reshape((length, documents, topics))
+    labels = np.arange(topics)
+
+    def one_word(likelihood, counted, u, old, n):
+        n = n - pt.eq(old[:, None], labels) * counted[:, None]
+        below = pt.cumsum((alpha + n) * likelihood, axis=1)
+        z = pt.sum(below < (u * below[:, -1])[:, None], axis=1)
+        # Where u rounds to 1
+        z = pt.minimum(z, topics - 1)
+        return n + pt.eq(z[:, None], labels) * counted[:, None], z
+
+    def sweep(u, z, n, likelihood, counted):
+        n_all, z = pytensor.scan(
+            one_word, sequences=[likelihood, counted, u, z], outputs_info=[n, None],
+            return_updates=False,
+        )  # fmt: skip
+        return z, n_all[-1]
+
+    start = [
+        pt.as_tensor(np.full((length, documents), topics)),
+        pt.zeros((documents, topics), dtype=pi.dtype),
+    ]
+    u = noise.uniform((sweeps, length, documents))
+    z, _ = pytensor.scan(
+        sweep, sequences=[u], outputs_info=start, non_sequences=[of_words, real.T],
+        return_updates=False,
+    )  # fmt: skip
+    z = z[burn_in:]
+    each = pt.broadcast_to(real.T / (sweeps - burn_in), (sweeps - burn_in, length, documents))
+    cell = (z * size + index.T).ravel()
+    counts = pt.zeros(topics * size, dtype=pi.dtype)[cell].inc(each.ravel())
+    return counts.reshape((topics, size))
+
+
+def gradient(
+    alpha: float, *, sweeps: int, burn_in: int, softmax: bool = False
+) -> Callable[..., TensorVariable]:
+    """Return an estimate of ∇ log p(words | topics) for a :func:`sg.GradientPotential`.
+
+    It is n_kw/π_kw with respect to π itself, and n_kw − n_k· π_kw with respect to φ where
+    π = softmax(φ), for ``softmax``.
+    """
+
+    def estimate(topics, words, noise):
+        pi = pt.special.softmax(topics, axis=-1) if softmax else topics
+        counts = gibbs_counts(pi, words, noise, alpha, sweeps, burn_in)
+        if softmax:
+            return counts - counts.sum(axis=1, keepdims=True) * pi
+        # A word without counts may have a probability that is 0 in floating point
+        return counts / pt.maximum(pi, np.finfo(pi.dtype).tiny)
+
+    return estimate
+
+
+def scores(pi: np.ndarray, words: np.ndarray, alpha: float, iterations: int = 30) -> np.ndarray:
+    """Return the probability of every second word of documents given the others, a flat array.
+
+    ``pi`` are topics, (K, W). The proportions of a document are the fixed point of
+    θ_k ∝ α + Σ_i θ_k π_kw_i / Σ_j θ_j π_jw_i, over the words at even places, and the word at an
+    odd place has the probability Σ_k θ_k π_kw.
+    """
+    seen, hidden = words[:, ::2], words[:, 1::2]
+    likelihood = pi.T[np.maximum(seen, 0)] * (seen >= 0)[..., None]
+    theta = np.full((len(words), 1, len(pi)), 1 / len(pi))
+    for _ in range(iterations):
+        shares = theta * likelihood
+        shares /= np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
+        theta = alpha + shares.sum(axis=1, keepdims=True)
+        theta /= theta.sum(axis=-1, keepdims=True)
+    row, column = np.nonzero(hidden >= 0)
+    return np.einsum("nk,nk->n", theta[row, 0], pi.T[hidden[row, column]])
+
+
+def perplexity(
+    draws: np.ndarray, words: np.ndarray, alpha: float, ends: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the perplexity of document completion after each of ``ends`` draws, by default all.
+
+    exp(−mean log p) over the words scored, p being averaged over the later half of the draws until
+    then. ``draws`` has the shape (draws, K, W).
+    """
+    each = np.array([scores(pi, words, alpha) for pi in draws])
+    ends = np.array([len(draws)]) if ends is None else ends
+    found = [each[end // 2 : end].mean(axis=0) for end in ends]
+    return np.exp(-np.log(np.maximum(found, 1e-300)).mean(axis=1))
+
+
+def collapsed_gibbs(
+    words: np.ndarray, size: int, topics: int, alpha: float, beta: float, *,
+    sweeps: int, thin: int, seed: int,
+) -> np.ndarray:  # fmt: skip
+    """Return draws of the topics, (sweeps // thin, K, W), each the mean given all z.
+
+    Griffiths and Steyvers (2004): topics and proportions are both integrated out, and every sweep
+    goes through all documents. Prior: Dirichlet(α) proportions, Dirichlet(β) topics.
+    """
+    rng = np.random.default_rng(seed)
+    doc, place = np.nonzero(words >= 0)
+    counts = _collapsed(doc, words[doc, place], size, topics, alpha, beta, sweeps, thin, rng)
+    return (counts + beta) / (counts + beta).sum(axis=-1, keepdims=True)
+
+
+@numba.njit
+def _collapsed(doc, word, size, topics, alpha, beta, sweeps, thin, rng):
+    z = rng.integers(0, topics, len(word))
+    n_dk, n_wk = np.zeros((doc.max() + 1, topics)), np.zeros((size, topics))
+    for i in range(len(word)):
+        d, w, k = doc[i], word[i], z[i]
+        n_dk[d, k] += 1
+        n_wk[w, k] += 1
+    n_k = n_wk.sum(axis=0)
+    kept = np.zeros((sweeps // thin, topics, size))
+    below = np.zeros(topics)
+    for s in range(sweeps):
+        for i in range(len(word)):
+            d, w, old = doc[i], word[i], z[i]
+            n_dk[d, old] -= 1
+            n_wk[w, old] -= 1
+            n_k[old] -= 1
+            total = 0.0
+            for k in range(topics):
+                total += (alpha + n_dk[d, k]) * (beta + n_wk[w, k]) / (beta * size + n_k[k])
+                below[k] = total
+            new = min(np.searchsorted(below, rng.random() * total), topics - 1)
+            z[i] = new
+            n_dk[d, new] += 1
+            n_wk[w, new] += 1
+            n_k[new] += 1
+        if (s + 1) % thin == 0:
+            kept[s // thin] = n_wk.T
+    return kept
