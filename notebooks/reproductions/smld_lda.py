@@ -43,6 +43,9 @@
 #   reference.
 #
 # A step size $h$ of SGRLD here is ε/2 of its own paper.
+#
+# The priors and the grid of step sizes were settled by short pilot runs on the validation part,
+# Gibbs sampling's for the priors, and left as they were after that.
 
 # %%
 import logging
