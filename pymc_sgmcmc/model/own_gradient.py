@@ -254,8 +254,8 @@ def own_gradients(
 def _inner_nodes(graphs: Sequence[Variable]) -> list[Any]:
     """List the operations within loops and other operations that are made of a graph."""
     found: list[Any] = []
-    for node in _nodes(graphs, Op):
-        inner = getattr(node.op, "fgraph", None)
+    for variable in ancestors(list(graphs)):
+        inner = getattr(getattr(variable.owner, "op", None), "fgraph", None)
         if inner is not None:
             found += [*inner.apply_nodes, *_inner_nodes(inner.outputs)]
     return found
