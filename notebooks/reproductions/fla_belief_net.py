@@ -368,9 +368,12 @@ for name, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
 # %% [markdown]
 # ## Verdicts
 #
-# All α are alike while steps are small, and SGLD's likelihood does diverge. FLA does not stay
-# constant: at the largest steps its drift is as unstable as SGLD's, because both are explicit Euler
-# schemes of the same gradient, and before that its jumps cost more than SGLD's wider noise.
+# All α are alike while steps are small. SGLD's likelihood diverges with large ones, and so does
+# FLA's: at none of the step sizes from 1e-4 on is an α below 2 clearly better than SGLD. At the
+# largest steps the drift of FLA is as unstable as SGLD's, because both are explicit Euler schemes
+# of the same gradient, and before that its jumps cost more than SGLD's wider noise. The package's
+# bounds save SGLD at the largest step, and not FLA: no drift is longer than the way back to the
+# centre, and with heavy tails some coordinate always has a long way back.
 
 
 # %%
@@ -393,28 +396,30 @@ reproduction.verdict(
 )
 
 
-def more_robust(found):
-    """Step sizes at which SGLD has lost more than 2 and the smallest α significantly less."""
-    out = []
-    for h in STEPS:
-        one, other = found[ALPHAS[-1], h], found[2.0, h]
-        lost = best[2.0] - other.mean() > 2
-        if lost and one.mean() - other.mean() > 2 * np.hypot(error_of(one), error_of(other)):
-            out.append(h)
-    return out
+def too_large(found):
+    """Step sizes beyond SGLD's best one at which it has lost more than 2."""
+    means = {h: found[2.0, h].mean() for h in STEPS}
+    top = max(means, key=means.get)
+    return [h for h in STEPS if h > top and means[top] - means[h] > 2]
+
+
+def better(found, h):
+    """Whether the smallest α is significantly better than SGLD."""
+    one, other = found[ALPHAS[-1], h], found[2.0, h]
+    return one.mean() - other.mean() > 2 * np.hypot(error_of(one), error_of(other))
 
 
 for found, how in ((untamed, "as in the paper"), (tamed, "with the package's bounds")):
-    lost = [h for h in STEPS if best[2.0] - found[2.0, h].mean() > 2]
-    better = more_robust(found)
+    lost = too_large(found)
+    won = [h for h in lost if better(found, h)]
     pairs = [
         f"{stated(found[ALPHAS[-1], h])} against {stated(found[2.0, h])} at h = {h:g}" for h in lost
     ]
     reproduction.verdict(
         f"FLA with small α is more robust to large steps than SGLD ({how})",
-        f"α = {ALPHAS[-1]} better at {len(better)} of the {len(lost)} step sizes at which SGLD has "
-        f"lost more than 2: {'; '.join(pairs)}",
-        len(lost) > 0 and better == lost,
+        f"α = {ALPHAS[-1]} better at {len(won)} of the {len(lost)} large step sizes at which SGLD "
+        f"has lost more than 2: {'; '.join(pairs)}",
+        len(lost) > 0 and won == lost,
     )
 ranges = {}
 for alpha in ALPHAS:

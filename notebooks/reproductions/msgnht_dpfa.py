@@ -36,7 +36,7 @@
 #
 # - 395 reports of Reuters, a fifth of them for testing, in place of Wikipedia; words that occur at
 #   least 20 times; at most 200 words of a document. In a test document a fifth of the words is held
-#   out. Layers of 32, 16 and 8 units; batches of 50; 1,200 updates, about 190 passes.
+#   out. Layers of 32, 16 and 8 units; batches of 50; 600 updates, about 95 passes.
 # - The width of a posterior goes with $1/\sqrt N$. So step sizes and 1/D are the paper's times
 #   $\sqrt{10^7/N}$. Twice the larger step is tried, too. The mass of the thermostat is 1.
 # - The shallow model is this one with all topics open and no belief net, sampled by the same
@@ -74,7 +74,7 @@ reproduction = Reproduction(
 LAYERS = K, J, M = (6, 4, 2) if SMALL else (32, 16, 8)
 LENGTH = 60 if SMALL else 200
 BATCH = 10 if SMALL else 50
-UPDATES, DRAWS = (20, 2) if SMALL else (1200, 20)
+UPDATES, DRAWS = (20, 2) if SMALL else (600, 20)
 CHAINS = 1 if SMALL else 3
 # Gibbs sweeps for a gradient, and for a prediction, of which the first are left out
 SWEEPS, LOOKS, BURN = 3, 20, 5
