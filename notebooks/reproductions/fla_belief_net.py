@@ -319,8 +319,9 @@ plt.show()
 # %% [markdown]
 # ## How accurate the likelihoods are
 #
-# Ten times as many temperatures change little, also where weights have become large; and so do more
-# sweeps for a gradient. What annealing misses makes a likelihood look worse than it is.
+# Ten times as many temperatures change little at the best step sizes, and more where weights have
+# become large: what annealing misses makes a likelihood look worse than it is. More sweeps for a
+# gradient gain a few tenths. Both are far less than the differences on which verdicts rest.
 
 # %%
 finer = annealing(1000, HIDDEN, PIXELS, 4 * HELD_OUT)
@@ -334,11 +335,13 @@ for sweeps in () if SMALL else (1, 5):
 # %% [markdown]
 # ## Why large steps of FLA are worse here
 #
-# Weights of pixels that are hardly ever on are held by the prior alone, and a far jump of such a
-# weight lasts for $1/h$ updates. There are thousands of weights, so that some are always far away.
-# Bounding each jump at 0.3 shows it. No verdict rests on these runs, nor on those that follow: the
-# gradient there is that of the mean over images in place of the sum (a temperature of N), another
-# reading of what a step size is.
+# Far jumps are what costs: with each jump bounded at 0.3 most of the loss against SGLD is gone. One
+# reason is that weights of pixels that are hardly ever on are held by the prior alone, so that a
+# far jump of such a weight lasts for about $1/h$ updates. There are thousands of weights.
+#
+# Another reading of what a step size is: the gradient is that of the mean over images in place of
+# the sum (a temperature of N). FLA is the worse one there, too. No verdict rests on these runs, of
+# one chain each.
 
 # %%
 if not SMALL:
