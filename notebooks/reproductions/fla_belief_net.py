@@ -289,7 +289,7 @@ def stated(values):
 
 # %%
 ALPHAS = (2.0, 1.4) if SMALL else (2.0, 1.8, 1.6, 1.4)
-STEPS = (1e-4,) if SMALL else (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+STEPS = (1e-4, 3e-2) if SMALL else (1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 UNTAMED = {"largest_drift": None, "largest_jump": None}
 tamed, untamed, kept = {}, {}, {}
 for alpha in ALPHAS:

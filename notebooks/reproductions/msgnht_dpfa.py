@@ -456,10 +456,9 @@ if deep is not None and shallow is not None:
     )
 
 # %% [markdown]
-# At both of the paper's step sizes the two integrators cannot be told apart: what the noise of 50
-# documents does to a gradient is far larger than the error of either scheme. At twice the larger one
-# Euler's scheme diverges, and the splitting is at its best. The smaller step size is still far from
-# its end after so few updates. The deep model predicts better than the shallow one.
+# At both of the paper's step sizes the two integrators cannot be told apart. At twice the larger
+# one Euler's scheme diverges, and the splitting is at its best. The smaller step size is still far
+# from its end after so few updates. The deep model predicts better than the shallow one.
 
 # %% [markdown]
 # ## Untuned
