@@ -15,6 +15,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from pymc.data import MinibatchOp
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -134,7 +135,8 @@ def GradientPotential(
     ------
     ValueError
         If an estimate has not the shape of its variable, if there are more or fewer of them than
-        variables, or if ``total_size`` is missing or superfluous.
+        variables, if ``total_size`` is missing or superfluous, or if a loop draws rows or random
+        numbers itself in place of being handed them.
     TypeError
         If an estimate is not of a floating dtype.
 
@@ -167,6 +169,12 @@ def GradientPotential(
         )
     for variable, estimate in zip(variables, estimates, strict=True):
         _check(name, variable, estimate)
+    if any(isinstance(node.op, _Request | MinibatchOp) for node in _inner_nodes(estimates)):
+        raise ValueError(
+            f"The gradient of the GradientPotential '{name}' has a loop (pytensor.scan) that reads "
+            "rows or random numbers from around it, and would draw them anew in every iteration. "
+            "Hand it the rows as non_sequences, and random numbers as sequences."
+        )
     minibatched = bool(find_minibatches(data))
     if minibatched and total_size is None:
         raise ValueError(
@@ -241,6 +249,16 @@ def own_gradients(
     if not terms:
         return list(graphs), noise
     return substitute(substitute(graphs, terms), replacements), noise
+
+
+def _inner_nodes(graphs: Sequence[Variable]) -> list[Any]:
+    """List the operations within loops and other operations that are made of a graph."""
+    found: list[Any] = []
+    for variable in ancestors(list(graphs)):
+        inner = getattr(getattr(variable.owner, "op", None), "fgraph", None)
+        if inner is not None:
+            found += [*inner.apply_nodes, *_inner_nodes(inner.outputs)]
+    return found
 
 
 def _nodes(graphs: Sequence[Variable], op: type[Op]) -> list[Any]:

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
@@ -82,6 +84,42 @@ def test_what_is_wrong_is_named():
             sg.GradientPotential("d", lambda x, y, noise: x, [x], [y])
         with pytest.raises(ValueError, match=r"no pm\.Minibatch"):
             sg.GradientPotential("e", lambda x, noise: x, [x], total_size=10)
+
+
+@pytest.mark.parametrize("given", ["rows", "noise", "both"])
+def test_a_loop_is_handed_what_it_reads(given):
+    data = np.zeros((20, 3))
+
+    def estimate(theta, y, noise):
+        u = noise.normal((3, 4))
+
+        def without_rows(u_i, i):
+            return u_i + y[:, i]
+
+        def without_noise(i, y):
+            return u[i] + y[:, i]
+
+        def handed(u_i, i, y):
+            return u_i + y[:, i]
+
+        function, sequences, others = {
+            "rows": (without_noise, [pt.arange(3)], [y]),
+            "noise": (without_rows, [u, pt.arange(3)], []),
+            "both": (handed, [u, pt.arange(3)], [y]),
+        }[given]
+        found = pytensor.scan(
+            function, sequences=sequences, non_sequences=others, n_steps=3, return_updates=False
+        )
+        return (found - theta).sum()
+
+    with pm.Model():
+        theta = pm.Normal("theta")
+        y = pm.Minibatch(data, batch_size=4)
+        if given == "both":
+            sg.GradientPotential("y", estimate, [theta], [y], total_size=20)
+            return
+        with pytest.raises(ValueError, match="'y' has a loop"):
+            sg.GradientPotential("y", estimate, [theta], [y], total_size=20)
 
 
 def test_nothing_is_tuned_and_nothing_else_samples():
