@@ -48,10 +48,12 @@
 
 # %%
 import logging
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 
 from datasets import digits, fashion
@@ -192,9 +194,9 @@ def searched(sampler):
         optuna.create_study(sampler=tpe).optimize(
             lambda trial: objective(trial.suggest_float("h", 1e-6, 0.1, log=True)), TRIALS
         )
-    losses = {h: loss for h, loss in tried.items() if loss is not None}
+    losses = {h: loss for h, loss in tried.items() if loss is not None} or {min(tried): WORST}
     best = min(losses, key=losses.get)
-    return best, losses[best], len(losses)
+    return best, losses[best], sum(loss is not None for loss in tried.values())
 
 
 found, chosen = {}, {}
@@ -299,22 +301,52 @@ for where in data:
     )
 
 # %% [markdown]
-# ## Untuned
+# ## In single precision
 #
-# The package's defaults: batches of 500, nothing set.
+# With double precision mirroring keeps up with CoRV here, and stands larger steps than the paper
+# suggests. The paper does not give its precision; that of graphics processors is often single. The
+# largest single number below 1 is 6e-8 away from it. So of 40,000 weights in 2,400 updates about
+# three are rounded to the bound of 1, and there the gradient of the prior is infinite: every later
+# update is rejected. The maps of CoRV never reach a bound. Here are the same search and the same runs
+# on MNIST in single precision. The small version leaves them out.
 
 # %%
-parts = data["MNIST"]
-with model(parts[0], batch_size=500):
-    try:
-        dt = pm.sample(
-            step=sg.CoRVSGLD(backend="jax"), draws=20, tune=10 if SMALL else 100, chains=1, cores=1,
-            random_seed=1, progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
-        loss, accuracy = learning_curves(dt.posterior, parts[2])[-1]
-        print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} %")
-    except (pm.exceptions.SamplingError, ValueError) as error:
-        print(f"sg.CoRVSGLD() ends with: {str(error).split('. ')[0]}.")
+if not SMALL:
+    # JAX says on each compilation which dtypes it does not take
+    warnings.filterwarnings("ignore", message="Explicitly requested dtype")
+    parts = [(images.astype("float32"), of.astype("int16")) for images, of in data["MNIST"]]
+    with pytensor.config.change_flags(floatX="float32"):
+        for name in ("CoRV (softsign)", "mirror"):
+            sampler = Sampler(name, parts)
+            h, loss, survived = searched(sampler)
+            curves = [sampler.run(h, EPOCHS, seed, part=2) for seed in SEEDS]
+            lasts = ", ".join(
+                "ended early" if c is None else f"{c[-1, 0]:.2f} ({c[-1, 1]:.1f} %)" for c in curves
+            )
+            print(
+                f"    {name}: step size {h:.2g}, {TRIALS - survived} of {TRIALS} trials ended "
+                f"early; test loss and accuracy of each seed: {lasts}"
+            )
+
+# %% [markdown]
+# ## Untuned
+#
+# The package's defaults: batches of 500, nothing set but for the number of draws. The small version
+# leaves this out: tuning would take longer than all else.
+
+# %%
+if not SMALL:
+    parts = data["MNIST"]
+    with model(parts[0], batch_size=500):
+        try:
+            dt = pm.sample(
+                step=sg.CoRVSGLD(backend="jax"), draws=20, tune=20, chains=1, cores=1,
+                random_seed=1, progressbar=False, compute_convergence_checks=False,
+            )  # fmt: skip
+            loss, accuracy = learning_curves(dt.posterior, parts[2])[-1]
+            print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} % after 20 draws")
+        except (pm.exceptions.SamplingError, ValueError) as error:
+            print(f"sg.CoRVSGLD() ends with: {str(error).split('. ')[0]}.")
 
 # %%
 reproduction.end()
