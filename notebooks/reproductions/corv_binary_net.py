@@ -335,7 +335,7 @@ if not SMALL:
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults: batches of 500, nothing set but for the number of draws. The small version
+# The package's defaults: batches of 500, nothing set; five draws, which take long. The small version
 # leaves this out: tuning would take longer than all else.
 
 # %%
@@ -344,11 +344,11 @@ if not SMALL:
     with model(parts[0], batch_size=500):
         try:
             dt = pm.sample(
-                step=sg.CoRVSGLD(backend="jax"), draws=20, tune=20, chains=1, cores=1,
+                step=sg.CoRVSGLD(backend="jax"), draws=5, tune=5, chains=1, cores=1,
                 random_seed=1, progressbar=False, compute_convergence_checks=False,
             )  # fmt: skip
             loss, accuracy = learning_curves(dt.posterior, parts[2])[-1]
-            print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} % after 20 draws")
+            print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} % after 5 draws")
         except (pm.exceptions.SamplingError, ValueError) as error:
             print(f"sg.CoRVSGLD() ends with: {str(error).split('. ')[0]}.")
 
