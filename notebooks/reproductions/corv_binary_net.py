@@ -335,8 +335,8 @@ if not SMALL:
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults: batches of 500, nothing set; five draws, which take long. The small version
-# leaves this out: tuning would take longer than all else.
+# The package's defaults: batches of 500, nothing set. Five draws, which take long.
+# The small version leaves this out: tuning would take longer than all else.
 
 # %%
 if not SMALL:
