@@ -48,7 +48,7 @@ def lengthened(
         longer: Any = clone_replace(
             substitute(simple, known), dict(replacements), rebuild_strict=False
         )
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, IndexError):
         return None
     return list(longer)
 

@@ -96,16 +96,17 @@ def _jittered_in_values(
 ) -> np.ndarray | None:
     """Return a jittered start in θ: moved as PyMC's unconstrained values, it keeps its bounds."""
     names = [str(value.name) for value in engine.values]
-    parts = [np.asarray(point[name], dtype=float) for name in names]
+    parts = [np.asarray(point[name]) for name in names]
     ends = np.cumsum([x.size for x in parts])[:-1]
 
     def in_theta(flat: np.ndarray) -> np.ndarray:
-        moved = [x.reshape(was.shape) for x, was in zip(np.split(flat, ends), parts, strict=True)]
+        split = zip(np.split(flat, ends), parts, strict=True)
+        moved = [x.reshape(was.shape).astype(was.dtype) for x, was in split]
         at = {**point, **dict(zip(names, moved, strict=True))}
         return Potential.join(engine.expressed(at, place.scales))
 
     start = jittered(
-        Potential.join(parts),
+        Potential.join(parts).astype(float),
         state.tuning_rng,
         lambda flat: potential(np.stack([in_theta(x) for x in flat])),
     )

@@ -88,6 +88,16 @@ def test_what_is_written_for_a_number_of_rows_is_not_joined():
     assert Posterior(model, coordinates).joined(COUNT) is None
 
 
+def test_what_picks_from_a_number_of_rows_is_not_joined():
+    """The density of a categorical label counts the rows of a batch from 0."""
+    with pm.Model() as model:
+        x, label = pm.Minibatch(X, GROUPS.astype("int32"), batch_size=BATCH)
+        slopes = pm.Normal("slopes", 0, 1, shape=(2, 3))
+        pm.Categorical("label", logit_p=x @ slopes, observed=label, total_size=ROWS)
+    coordinates, _, _ = coordinates_at(model, model.value_vars, "lipschitz", model.initial_point())
+    assert Posterior(model, coordinates).joined(COUNT) is None
+
+
 @pytest.mark.parametrize(
     ("batches", "blocks", "batch_size", "expected"),
     [

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 from pymc.exceptions import SamplingError
@@ -84,3 +85,13 @@ def test_other_supports_are_refused():
             sg.MirrorSGLD([p], step_size=0.01)
         with pytest.raises(ValueError, match="unbounded"):
             sg.MirrorSGLD([p], step_size=0.01, unbounded="maybe")
+
+
+def test_single_precision():
+    """A start in θ keeps the dtype of the model's values."""
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        pm.Beta("x", 2.0, 2.0, shape=3)
+        step = sg.MirrorSGLD(step_size=0.001, thin=5, backend="numba")
+        x = run_chain(model, step, burn=1, draws=3, seed=1)["x"]
+    assert x.dtype == np.float32
+    assert ((x > 0) & (x < 1)).all()
