@@ -33,6 +33,7 @@ exclude_patterns = [
     "_notebooks/reproductions/reproduction.py",
     "_notebooks/reproductions/datasets.py",
     "_notebooks/reproductions/topics.py",
+    "_notebooks/reproductions/.data",
     "**/.ipynb_checkpoints",
     "*_table.md",
 ]
