@@ -10,6 +10,8 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.z_scores import STANDARD_ERRORS
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 MODELS = (
     "linear_blocks",
@@ -42,12 +44,12 @@ def measure(monkeypatch):
 def check(found):
     """Every mean within a tenth of an sd, every sd within a tenth.
 
-    Or within three standard errors, where fewer than 900 draws are effective: with indicators NUTS
-    in our place leaves as few.
+    Or within four standard errors, where those are more. The rounding of a processor chooses the
+    draws; of the few hundred that Gibbs steps on indicators leave NUTS in our place has no more.
     """
     shown = {key: found[key] for key in ("mean err", "sd min", "sd max", "ESS", "said")}
     assert found["ESS"] > 40, shown
-    error = 3 / np.sqrt(found["ESS"])
+    error = STANDARD_ERRORS / np.sqrt(found["ESS"])
     assert found["mean err"] <= max(0.1, error), shown
     allowed = max(0.1, error / np.sqrt(2))
     assert 1 - allowed <= found["sd min"] <= found["sd max"] <= 1 + allowed, shown
