@@ -48,7 +48,6 @@
 
 # %%
 import logging
-import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -316,8 +315,6 @@ for where in data:
 
 # %%
 if not SMALL:
-    # JAX says on each compilation which dtypes it does not take
-    warnings.filterwarnings("ignore", message="Explicitly requested dtype")
     parts = [(images.astype("float32"), of.astype("int16")) for images, of in data["MNIST"]]
     with pytensor.config.change_flags(floatX="float32"):
         for name in ("CoRV (softsign)", "mirror"):

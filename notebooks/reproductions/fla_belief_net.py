@@ -62,8 +62,7 @@ from scipy.special import expit, log_expit, logit, logsumexp
 import pymc_sgmcmc as sg
 
 pytensor.config.floatX = "float32"
-for message in ("Explicitly requested dtype float64", "Found chain dimension to be longer"):
-    warnings.filterwarnings("ignore", message=message)
+warnings.filterwarnings("ignore", message="Found chain dimension to be longer")
 logging.getLogger("pymc").setLevel(logging.ERROR)
 reproduction = Reproduction("fla_belief_net", "Şimşekli (2017)", "Figure 6: sigmoid belief network")
 HIDDEN = 10 if SMALL else 50

@@ -48,7 +48,6 @@
 
 # %%
 import logging
-import warnings
 
 from functools import cache
 
@@ -66,7 +65,6 @@ from scipy.special import expit
 import pymc_sgmcmc as sg
 
 pytensor.config.floatX = "float32"
-warnings.filterwarnings("ignore", message="Explicitly requested dtype float64")
 logging.getLogger("pymc").setLevel(logging.ERROR)
 reproduction = Reproduction(
     "msgnht_dpfa", "Li et al. (2016)", "Figure 5: deep Poisson factor analysis"

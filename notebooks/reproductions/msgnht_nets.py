@@ -48,7 +48,6 @@
 
 # %%
 import logging
-import warnings
 
 from dataclasses import dataclass
 from itertools import product
@@ -65,8 +64,6 @@ from reproduction import SMALL, Reproduction
 import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
-# JAX says on each compilation that it has no double precision
-warnings.filterwarnings("ignore", message="Explicitly requested dtype")
 pytensor.config.floatX = "float32"
 reproduction = Reproduction("msgnht_nets", "Li et al. (2016)", "Figure 4: feedforward nets")
 

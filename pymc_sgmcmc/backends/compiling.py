@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pymc as pm
@@ -11,10 +12,13 @@ from pytensor.compile.io import In, Out
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Variable
 
+from pymc_sgmcmc.backends.jax_backend import prepare
 from pymc_sgmcmc.backends.workarounds import (
     LEFT_TO_XLA,
     NOT_INTERPRETED,
     constants_copied,
+    jax_precision,
+    long_integers_allowed,
     repeatable,
     uncollected,
 )
@@ -32,8 +36,10 @@ def compiled(
     outputs: Sequence[Variable],
     backend: str,
     compile_kwargs: Mapping[str, Any] | None = None,
-) -> Any:
+) -> Callable[..., Any]:
     """Return a compiled function that trusts its inputs and lends its outputs.
+
+    One for JAX computes in the precision that was set when it was compiled.
 
     Parameters
     ----------
@@ -44,13 +50,37 @@ def compiled(
     compile_kwargs : dict, optional
         For :func:`pymc.compile`.
     """
-    jax = backend == "jax"
-    mode = get_mode("JAX").excluding(*LEFT_TO_XLA) if jax else _MODES[backend]
-    with constants_copied() if jax else repeatable():
-        function = pm.compile(
-            [In(variable, borrow=True) for variable in inputs],
-            [Out(variable, borrow=True) for variable in outputs],
-            **{"mode": mode, "on_unused_input": "ignore", **(compile_kwargs or {})},
-        )
+    if backend == "jax":
+        prepare()
+        precision = jax_precision()
+        mode = get_mode("JAX").excluding(*LEFT_TO_XLA)
+        with constants_copied(), precision():
+            function = _compiled(inputs, outputs, mode, compile_kwargs)
+        # What PyTensor wraps around JAX's function costs as much as several updates
+        jitted = getattr(function.vm, "jit_fn", None) or function
+        traced = False
+
+        def in_precision(*arguments: Any) -> Any:
+            nonlocal traced
+            with precision(), nullcontext() if traced else long_integers_allowed():
+                traced = True
+                return jitted(*arguments)
+
+        return in_precision
+    with repeatable():
+        return _compiled(inputs, outputs, _MODES[backend], compile_kwargs)
+
+
+def _compiled(
+    inputs: Sequence[Variable],
+    outputs: Sequence[Variable],
+    mode: Any,
+    compile_kwargs: Mapping[str, Any] | None,
+) -> Any:
+    function = pm.compile(
+        [In(variable, borrow=True) for variable in inputs],
+        [Out(variable, borrow=True) for variable in outputs],
+        **{"mode": mode, "on_unused_input": "ignore", **(compile_kwargs or {})},
+    )
     function.trust_input = True
     return function

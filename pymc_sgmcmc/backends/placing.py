@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from pymc_sgmcmc.backends.workarounds import jax_precision
+
 __all__ = ["place"]
 
 
@@ -15,6 +17,7 @@ def place(arrays: Sequence[Any], backend: str) -> list[Any]:
     if backend == "jax":
         import jax
 
-        return [jax.device_put(array) for array in arrays]
+        with jax_precision()():
+            return [jax.device_put(array) for array in arrays]
     # A read-only or strided array would make numba compile anew
     return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]

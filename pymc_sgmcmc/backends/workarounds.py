@@ -7,9 +7,11 @@ that fails when it is no longer needed.
 from __future__ import annotations
 
 import gc
+import warnings
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,8 @@ __all__ = [
     "constants_copied",
     "interpreted",
     "jax_is_running",
+    "jax_precision",
+    "long_integers_allowed",
     "repeatable",
     "run_jax_in_calling_thread",
     "uncollected",
@@ -55,6 +59,28 @@ def run_jax_in_calling_thread() -> None:
 
     if not jax_is_running():
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+
+
+def jax_precision() -> Callable[[], AbstractContextManager[Any]]:
+    """Return a context in which JAX has the precision of PyTensor's floatX at this moment.
+
+    PyTensor sets JAX's precision once, when a process first compiles for JAX. After a change of
+    floatX a model in double precision would be computed in single precision without a word.
+    """
+    import jax
+
+    return partial(jax.enable_x64, pytensor.config.floatX == "float64")
+
+
+@contextmanager
+def long_integers_allowed() -> Generator[None]:
+    """Keep JAX from warning of each integer of 64 bits that it traces in single precision.
+
+    PyTensor's graphs have them whatever floatX is. JAX takes 32 bits instead, which is enough.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Explicitly requested dtype")
+        yield
 
 
 @contextmanager

@@ -9,7 +9,6 @@ from textwrap import shorten
 from typing import Any
 
 import numpy as np
-import pymc as pm
 
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
@@ -17,7 +16,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER, uncollected
+from pymc_sgmcmc.backends.compiling import compiled, uncollected
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
@@ -336,8 +335,8 @@ class CompiledModel:
         }
         data: dict[Any, np.ndarray] = {**posterior.data, **rows, **noise}
         inputs = [*posterior.phi, *posterior.scales, *posterior.others]
-        mode = "JAX" if self.backend == "jax" else INTERPRETER
-        function = pm.compile([*inputs, *data], outputs, mode=mode, on_unused_input="ignore")
+        backend = "jax" if self.backend == "jax" else "interpreter"
+        function = compiled([*inputs, *data], outputs, backend)
         return lambda *arguments: function(*arguments, *data.values())
 
 

@@ -13,7 +13,6 @@ import pytensor.tensor as pt
 from pytensor.conditional import ifelse
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends import jax_backend
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.model.batch_density import BatchDensity, canonical
 from pymc_sgmcmc.model.graphs import gradient_of, substitute
@@ -74,8 +73,6 @@ class Potential:
         backend: str,
         compile_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        if backend == "jax":
-            jax_backend.prepare()
         self.posterior = posterior
         # Shared by all that differ in what is fixed
         self._count = [0]

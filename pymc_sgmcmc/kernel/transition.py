@@ -12,7 +12,6 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends import jax_backend
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.kernel.estimators import Estimator
@@ -117,8 +116,6 @@ class Transition:
         extra: Mapping[str, Sequence[np.ndarray]],
         compile_kwargs: Mapping[str, Any],
     ) -> None:
-        if layout.backend == "jax":
-            jax_backend.prepare()
         self.layout = layout
         self._state = State(position, extra)
         density = BatchDensity(
@@ -155,15 +152,12 @@ class Transition:
         n_psi = len(self._state.psi)
         ends[:n_psi] = of_draws[:n_psi]
         outputs = [*(x[-1] for x in ends), *(ends if layout.draws > 1 else []), *of_draws[n_psi:]]
-        function = compiled(
+        self._function = compiled(
             [*self._state.symbols, *sequences, *fresh, *self._constants],
             outputs,
             layout.backend,
             compile_kwargs,
         )
-        # What PyTensor wraps around JAX's function costs as much as several updates
-        jitted = getattr(function.vm, "jit_fn", None) if layout.backend == "jax" else None
-        self._function = jitted or function
 
     def _sizes(self) -> tuple[Any, Any]:
         """Numbers of draws in a call and updates in a draw; None where the function takes any."""

@@ -25,6 +25,7 @@ from pymc_sgmcmc.backends.workarounds import (
     LEFT_TO_XLA,
     constants_copied,
     interpreted,
+    long_integers_allowed,
     repeatable,
     uncollected,
 )
@@ -32,7 +33,7 @@ from pymc_sgmcmc.backends.workarounds import (
 
 def test_they_stand_in_one_file():
     root = Path(pymc_sgmcmc.__file__).parent
-    signs = r"jax\._src|change_flags|\bgc\.|config\.update|jax_typify|\.excluding\(\""
+    signs = r"jax\._src|enable_x64|change_flags|\bgc\.|config\.update|jax_typify|\.excluding\(\""
     found = {
         path.relative_to(root).as_posix()
         for path in root.rglob("*.py")
@@ -93,6 +94,48 @@ def test_pytensor_has_jax_compile_a_program_for_a_constant():
     jax_typify(np.ones((3, 1, 19)), dtype="float64")
     # Needed as long as this is so
     assert len(programs) == 1
+
+
+SUM = """
+import numpy as np, pytensor, pytensor.tensor as pt
+from pymc_sgmcmc.backends.compiling import compiled
+
+functions = []
+for floatX in {order}:
+    with pytensor.config.change_flags(floatX=floatX):
+        x = pt.vector("x", shape=(2,))
+        if {ours}:
+            functions.append(compiled([x], [x + x], "jax"))
+        else:
+            functions.append(pytensor.function([x], [x + x], mode="JAX", trust_input=True))
+for floatX, function in zip({order}, functions):
+    print(np.asarray(function(np.ones(2, dtype=floatX))[0]).dtype)
+"""
+
+
+@pytest.mark.parametrize("order", [["float64", "float32"], ["float32", "float64"]])
+@pytest.mark.parametrize("ours", [True, False])
+def test_pytensor_sets_jaxs_precision_once(order, ours):
+    pytest.importorskip("jax")
+    done = run_python(SUM.format(order=order, ours=ours))
+    first = order[0]
+    # Needed as long as double precision is lost where single precision came first
+    expected = order if ours or first == "float64" else [first, first]
+    assert done.stdout.split() == expected, done.stderr
+
+
+def test_jax_warns_of_long_integers_in_single_precision():
+    jax = pytest.importorskip("jax")
+
+    def traced():
+        return jax.jit(lambda x: x.astype("int64"))(np.zeros(3, dtype="int32"))
+
+    with jax.enable_x64(False):
+        with long_integers_allowed():
+            traced()
+        # Needed as long as this is so
+        with pytest.warns(UserWarning, match="Explicitly requested dtype"):
+            traced()
 
 
 def loop():

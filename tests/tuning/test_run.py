@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
@@ -73,6 +74,24 @@ def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypa
     monkeypatch.undo()
     with step.model:
         assert run(step, draws=10).posterior.sizes["draw"] == 10
+
+
+def test_single_precision_after_double():
+    images = np.random.default_rng(1).normal(size=(200, 3))
+
+    def draws(floatX):
+        with pytensor.config.change_flags(floatX=floatX), pm.Model():
+            x = pm.Minibatch(images.astype(floatX), batch_size=20)
+            first = pm.Beta("first", 0.5, 0.5, shape=(3, 4))
+            hidden = pt.maximum(x @ (2 * first - 1), 0)
+            label = np.zeros(20, dtype="int16")
+            pm.Categorical("label", logit_p=hidden, observed=label, total_size=200)
+            step = sg.CoRVSGLD(step_size=1e-3, gradient="plain", thin=5, backend="jax")
+            return run(step, draws=5, tune=0).posterior["first"]
+
+    double, single, again = (draws(floatX) for floatX in ("float64", "float32", "float64"))
+    assert single.dtype == np.float32
+    np.testing.assert_array_equal(again, double)
 
 
 @pytest.mark.slow
