@@ -159,7 +159,7 @@ class BatchDensity:
 def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
     """Simplify a gradient before more is built on it."""
     rewritten: Any = rewrite_graph(
-        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first)
+        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first), clone=True
     )
     return list(rewritten)
 

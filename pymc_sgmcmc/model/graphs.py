@@ -38,7 +38,7 @@ def lengthened(
 
     A length that enters a graph as a number, such as the scale of a likelihood, stays as it was.
     """
-    simple: Any = rewrite_graph(list(graphs), include=("canonicalize",))
+    simple: Any = rewrite_graph(list(graphs), include=("canonicalize",), clone=True)
     known = {
         variable: constant
         for variable in ancestors(list(simple))
@@ -80,7 +80,9 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     """
     if not any(_masked(variable.owner) for variable in ancestors(list(graphs))):
         return list(graphs)
-    rewritten: Any = rewrite_graph(list(graphs), include=(), custom_rewrite=in2out(_numbered))
+    rewritten: Any = rewrite_graph(
+        list(graphs), include=(), custom_rewrite=in2out(_numbered), clone=True
+    )
     return list(rewritten)
 
 
