@@ -129,6 +129,7 @@ RIGHT = [
     wild_columns,
     separable_logistic,
     small_funnel,
+    funnel,
     mild_neighbour,
     clusters,
     standard_normals,
@@ -137,8 +138,6 @@ RIGHT = [
 ]
 # Wrong or hard, and said so
 TOLD = [
-    funnel,
-    centred_schools,
     no_noise,
     flat_prior_without_data,
     flat_scale_without_data,
@@ -150,6 +149,7 @@ TOLD = [
 EITHER = [
     student,
     cauchy,
+    centred_schools,
     sparse_dirichlet,
     sparse_dirichlet_with_data,
     discrete_neighbour,

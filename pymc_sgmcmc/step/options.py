@@ -28,9 +28,9 @@ _OPTIONS = """\
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of the variables' names to transforms.
-    centring : "auto" or None, default None
-        With "auto" tuning chooses between the centred and the non-centred writing of a hierarchy,
-        for each element; None leaves the model as it is written.
+    centring : "auto" or None, default "auto"
+        Whether tuning chooses between the centred and the non-centred writing of a hierarchy, for
+        each element; None leaves the model as it is written.
     scale : {"auto", "dense", "diagonal"}, None or dict, default "auto"
         Whitening. "auto" is dense up to 512 dimensions, else diagonal; None leaves the
         coordinates as they are; a dict gives for variables' names their scales, positive

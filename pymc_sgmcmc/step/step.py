@@ -147,7 +147,7 @@ class SGMCMCStep(BlockedStep):
         batches: str | int = "auto",
         batch: str = "shuffled",
         transforms: str | Mapping[str, Transform | None] | None = None,
-        centring: str | None = None,
+        centring: str | None = "auto",
         scale: str | Mapping[str, Any] | None = "auto",
         temperature: float = 1.0,
         backend: str = "auto",
