@@ -75,7 +75,7 @@ class CompiledModel:
         self._potential: Potential | None = None
         self._laid_out: tuple[Any, list[Any]] | None = None
         self._data: tuple[str, list[Any]] | None = None
-        self._locations: Callable[..., Any] | None = None
+        self._of_hierarchy: Callable[..., Any] | None = None
         self._worst_rows: tuple[str, Callable[..., Any]] | None = None
 
     def is_stale(self) -> bool:
@@ -113,22 +113,40 @@ class CompiledModel:
     ) -> list[np.ndarray]:
         """Return φ in coordinates of other scales and weights, at the same θ."""
         return at_scales(
-            self.posterior.coordinates, old, new, phi, lambda: self.locations(phi, old, others)
+            self.posterior.coordinates,
+            old,
+            new,
+            phi,
+            lambda: self._hierarchy(phi, old, others, weights=new)[1],
         )
 
-    def locations(
+    def spreads(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return location and scale of each coordinate with a weight, shaped as φ."""
-        if self._locations is None:
-            flat = [part for pair in self.posterior.locations for part in pair]
-            self._locations = self._at_worst_rows(flat)
-        found = iter(self._locations(*phi, *scales, *others))
-        return [
-            (np.broadcast_to(next(found), x.shape), np.broadcast_to(next(found), x.shape))
-            for x, c in zip(phi, self.posterior.coordinates, strict=True)
-            if c.weighted
-        ]
+    ) -> list[np.ndarray]:
+        """Return the width that the hierarchy gives to each element with a weight, shaped as φ."""
+        return self._hierarchy(phi, scales, others, weights=scales)[0]
+
+    def _hierarchy(
+        self,
+        phi: Sequence[np.ndarray],
+        scales: Sequence[np.ndarray],
+        others: Sequence[np.ndarray],
+        *,
+        weights: Sequence[np.ndarray],
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return of coordinates with a weight the widths, and φ at other weights."""
+        posterior = self.posterior
+        if self._of_hierarchy is None:
+            graphs = [*posterior.spreads, *posterior.reweighted]
+            self._of_hierarchy = self._at_worst_rows(graphs, posterior.new_weights)
+        fitted = [c for c in posterior.coordinates if c.scale is not None]
+        new = [w for c, w in zip(fitted, weights, strict=True) if c.weighted]
+        found = [np.asarray(x) for x in self._of_hierarchy(*phi, *scales, *others, *new)]
+        old = [x for x, c in zip(phi, posterior.coordinates, strict=True) if c.weighted]
+        return (
+            [np.broadcast_to(x, at.shape) for x, at in zip(found[: len(old)], old, strict=True)],
+            [x.astype(at.dtype) for x, at in zip(found[len(old) :], old, strict=True)],
+        )
 
     # ------------------------------------------------------------------ compiled functions
 
@@ -319,7 +337,9 @@ class CompiledModel:
             for x in phi
         ]
 
-    def _at_worst_rows(self, outputs: list[TensorVariable]) -> Callable[..., Any]:
+    def _at_worst_rows(
+        self, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
+    ) -> Callable[..., Any]:
         posterior = self.posterior
         rows: dict[Any, np.ndarray] = {}
         for group, arrays, batch in zip(
@@ -334,7 +354,7 @@ class CompiledModel:
             for x, kind in posterior.noise.items()
         }
         data: dict[Any, np.ndarray] = {**posterior.data, **rows, **noise}
-        inputs = [*posterior.phi, *posterior.scales, *posterior.others]
+        inputs = [*posterior.phi, *posterior.scales, *posterior.others, *further]
         backend = "jax" if self.backend == "jax" else "interpreter"
         function = compiled([*inputs, *data], outputs, backend)
         return lambda *arguments: function(*arguments, *data.values())

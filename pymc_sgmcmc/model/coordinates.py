@@ -16,9 +16,10 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import Centring
+from pymc_sgmcmc.centring import Centring, Recentring, Weighted
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.hierarchy import is_hierarchical
+from pymc_sgmcmc.model.standardised import Parents, standardised
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
@@ -65,12 +66,18 @@ class Coordinate:
     @property
     def weighted(self) -> bool:
         """Whether ``scale`` is the weight λ of a centring."""
-        return self.scale is not None and isinstance(self.transform, Centring)
+        return self.scale is not None and isinstance(self.transform, Weighted)
 
     @property
     def unbounded(self) -> bool:
         """Whether φ is real because θ is."""
-        return self.transform is None or isinstance(self.transform, Centring)
+        return self.transform is None or isinstance(self.transform, Weighted)
+
+    @property
+    def map(self) -> Weighted:
+        """The map of a coordinate with a weight."""
+        assert isinstance(self.transform, Weighted)
+        return self.transform
 
 
 def coordinates_at(
@@ -105,19 +112,24 @@ def coordinates_at(
         φ at the point.
     scales : list of ndarray
         The scale of each coordinate that has one: ten times the distance of θ from its bound, or
-        a weight of 1, the model as it is written.
+        the weight that leaves the model as it is written.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
-    chosen = [_choose(model, value, choice, point[str(value.name)], sampled) for value in values]
+    non_centred = standardised(model, sampled) if centring else {}
+    chosen = [
+        _choose(model, value, choice, point[str(value.name)], sampled, non_centred)
+        for value in values
+    ]
     outputs = [
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         for rv, (transform, _) in zip(rvs, chosen, strict=True)
     ]
     measured: list[TensorVariable] = []
     for rv, (transform, scale) in zip(rvs, chosen, strict=True):
-        if scale is not None and isinstance(transform, Centring):
-            measured.append(pt.ones(scale.type.shape, dtype=scale.dtype))
+        if scale is not None and isinstance(transform, Weighted):
+            written = np.array(transform.as_written, dtype=scale.dtype)
+            measured.append(pt.full(scale.type.shape, written))
         elif scale is not None:
             unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
@@ -190,14 +202,15 @@ def at_scales(
     old: Sequence[np.ndarray],
     new: Sequence[np.ndarray],
     position: Sequence[np.ndarray],
-    locate: Callable[[], Sequence[tuple[np.ndarray, np.ndarray]]] | None = None,
+    reweighted: Callable[[], Sequence[np.ndarray]] | None = None,
 ) -> list[np.ndarray]:
     """Return φ in coordinates of other scales, at the same θ.
 
-    ``locate`` returns μ and σ of each coordinate with a weight; it is called where weights differ.
+    ``reweighted`` returns the new φ of each coordinate with a weight; it is called where weights
+    differ.
     """
     moved, both = [], iter(zip(old, new, strict=True))
-    located: list[tuple[np.ndarray, np.ndarray]] | None = None
+    found: list[np.ndarray] | None = None
     count = 0
     for c, x in zip(coordinates, position, strict=True):
         if c.scale is None:
@@ -211,12 +224,10 @@ def at_scales(
         if np.array_equal(a, b):
             moved.append(x)
         else:
-            if located is None:
-                assert locate is not None
-                located = list(locate())
-            mean, sd = (part.astype(float) for part in located[count])
-            residual = sd**-a * (x - a * mean)
-            moved.append((b * mean + sd**b * residual).astype(x.dtype))
+            if found is None:
+                assert reweighted is not None
+                found = list(reweighted())
+            moved.append(found[count])
         count += 1
     return moved
 
@@ -235,14 +246,18 @@ def _choose(
     choice: str | Mapping[str, Transform | None],
     array: np.ndarray,
     sampled: Collection[Variable],
+    non_centred: Mapping[TensorVariable, Parents],
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
     if isinstance(choice, Mapping) and rv.name in choice:
         return choice[rv.name], None
+    weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=np.shape(array))
     if is_hierarchical(rv, own, sampled):
-        weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=np.shape(array))
         return Centring(weight), weight
+    if rv in non_centred:
+        parents = non_centred[rv]
+        return Recentring(weight, parents.location, parents.scale), weight
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[str(choice)], None

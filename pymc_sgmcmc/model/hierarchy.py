@@ -17,9 +17,9 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["depends_on", "is_hierarchical"]
+__all__ = ["LOCATION_SCALE", "depends_on", "is_hierarchical"]
 
-_LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
+LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
 
 
 def is_hierarchical(
@@ -36,7 +36,7 @@ def is_hierarchical(
     sampled : collection of Variable
         The variables that the step samples.
     """
-    if transform is not None or not isinstance(rv.owner.op, _LOCATION_SCALE):
+    if transform is not None or not isinstance(rv.owner.op, LOCATION_SCALE):
         return False
     return depends_on(rv.owner.inputs[-2:], sampled)
 

@@ -6,6 +6,7 @@ import copy
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -17,11 +18,10 @@ from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import location_and_scale
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import gradient_of, lengthened, masks_as_numbers, substitute
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
@@ -85,8 +85,10 @@ class Posterior:
         log|det f′(φ)|, for maps of single elements one for each; None where θ = φ.
     bounds : list of tuple of TensorVariable
         Lower and upper bound of θ, −∞ and ∞ where there are none.
-    locations : list of tuple of TensorVariable
-        Location and scale of each coordinate with a weight.
+    spreads : list of TensorVariable
+        Of each coordinate with a weight the width that the hierarchy gives to it.
+    new_weights, reweighted : list of TensorVariable
+        Other weights of these coordinates, and φ at them for the same θ.
     has_value : bool
         Whether the log density is known, and not only an estimate of its gradient.
     noise : dict
@@ -104,6 +106,7 @@ class Posterior:
         self.coordinates = list(coordinates)
         self.temperature = temperature
         self._potentials = {potential.name for potential in model.potentials}
+        self.new_weights = [c.phi.type(f"new_weight_{c.name}") for c in coordinates if c.weighted]
         sampled = {coordinate.value for coordinate in coordinates}
         self.others = [value for value in model.value_vars if value not in sampled]
         terms, values, maps = self._read(model)
@@ -134,7 +137,7 @@ class Posterior:
             for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
         ]
         ends = np.cumsum([len(terms), len(values), *[len(self.coordinates)] * 4]).tolist()
-        of_values, of_parameters, of_slopes, lower, upper, located = map(
+        of_values, of_parameters, of_slopes, lower, upper, of_hierarchy = map(
             slice, ends, [*ends[1:], None]
         )
         self.values, self.parameters = outputs[of_values], outputs[of_parameters]
@@ -143,7 +146,8 @@ class Posterior:
             for c, slope in zip(self.coordinates, outputs[of_slopes], strict=True)
         ]
         self.bounds = list(zip(outputs[lower], outputs[upper], strict=True))
-        self.locations = list(zip(outputs[located][::2], outputs[located][1::2], strict=True))
+        half = len(self.new_weights)
+        self.spreads, self.reweighted = outputs[of_hierarchy][:half], outputs[of_hierarchy][half:]
         self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
         self.gradient = gradient_of(-self.log_density, self.phi)
 
@@ -287,8 +291,8 @@ class Posterior:
     def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable], list[TensorVariable]]:
         """Terms of the log density, PyMC's value variables, and the maps, as graphs of φ.
 
-        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds, and
-        locations and scales.
+        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds, the
+        widths of what has a weight, and φ at other weights.
         """
         # The density is first written in the model's own parameters θ: then f(φ) goes in
         theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
@@ -303,7 +307,7 @@ class Posterior:
         at_phi: dict[Variable, Variable] = {}
         jacobians: list[_Term] = []
         slopes: dict[Variable, TensorVariable] = {}
-        for rv in model.free_RVs:  # parents come first
+        for rv in _parents_first(model, self.coordinates):
             pymcs = model.rvs_to_transforms[rv], model.rvs_to_values[rv]
             transform, x = own.get(rv, pymcs)
             parameter = pt.as_tensor(x)
@@ -335,19 +339,41 @@ class Posterior:
             for sign, side in ((-1, "lower"), (1, "upper"))
             for bound in (getattr(c, side) for c in self.coordinates)
         ]
-        located = [
-            pt.as_tensor(x).copy()
-            for c in self.coordinates
-            if c.weighted
-            for x in location_and_scale(c.rv.owner.inputs)
+        weighted = [c for c in self.coordinates if c.weighted]
+        hierarchy = [pt.as_tensor(c.map.spread(*c.rv.owner.inputs)).copy() for c in weighted]
+        hierarchy += [
+            c.map.with_weight(weight).forward(c.rv, *c.rv.owner.inputs)
+            for c, weight in zip(weighted, self.new_weights, strict=True)
         ]
         maps = [
             *(pt.as_tensor(at_phi[theta[c.rv]]).copy() for c in self.coordinates),
             *(slopes.get(c.rv, pt.constant(0.0)) for c in self.coordinates),
             *substitute(replace_rvs_by_values(bounds, rvs_to_values=theta), at_phi),
-            *substitute(replace_rvs_by_values(located, rvs_to_values=theta), at_phi),
+            *substitute(replace_rvs_by_values(hierarchy, rvs_to_values=theta), at_phi),
         ]
         return [*terms, *jacobians], values, maps
+
+
+def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[TensorVariable]:
+    """Return the free variables so that each comes after those that it, or its map, depends on."""
+    maps = {c.rv: c.map for c in coordinates if c.weighted}
+    free = set(model.free_RVs)
+    ordered: dict[TensorVariable, None] = {}
+
+    def add(rv: TensorVariable) -> None:
+        if rv in ordered:
+            return
+        inputs = rv.owner.inputs
+        of_map: list[Any] = maps[rv].parents(*inputs) if rv in maps else []
+        above = set(ancestors([*inputs, *of_map])) & free
+        for parent in model.free_RVs:
+            if parent in above and parent is not rv:
+                add(parent)
+        ordered[rv] = None
+
+    for rv in model.free_RVs:
+        add(rv)
+    return list(ordered)
 
 
 def _only(found: list[Minibatch], minibatches: list[Minibatch]) -> int | None:

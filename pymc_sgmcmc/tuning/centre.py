@@ -103,7 +103,8 @@ class WritingChoice:
     def _below(self, rv: TensorVariable) -> bool:
         """Whether there is an undecided variable of which this one is a parent."""
         others = [other for other in self._undecided if other is not rv]
-        return any(depends_on(other.owner.inputs[-2:], {rv}) for other in others)
+        maps = [(self._undecided[other].map, other.owner.inputs) for other in others]
+        return any(depends_on(map_.parents(*inputs), {rv}) for map_, inputs in maps)
 
     def _informed(
         self,
@@ -135,11 +136,11 @@ class WritingChoice:
         curvature = np.where(np.isfinite(curvature), curvature, 1.0)
         e = rng.standard_normal((_POSITIONS, len(centre)))
         moved = centre + (e * root if root.ndim == 1 else e @ root.T)
-        seen = [model.locations(parts(x), scales, others) for x in moved]
+        seen = [model.spreads(parts(x), scales, others) for x in moved]
         found: dict[TensorVariable, np.ndarray] = {}
         for c, h in zip(posterior.coordinates, parts(curvature), strict=True):
             if c.weighted:
-                variances = np.stack([places[len(found)][1].astype(float) for places in seen]) ** 2
+                variances = np.stack([places[len(found)].astype(float) for places in seen]) ** 2
                 low = np.quantile(variances, _LOW, axis=0) / variances.mean(axis=0)
                 found[c.rv] = (h - 1) * low
         return found

@@ -1,0 +1,258 @@
+"""Which standard variables a model uses only as μ + σ z, the non-centred writing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+
+from pymc.model import Model
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.model.hierarchy import LOCATION_SCALE, depends_on
+from pymc_sgmcmc.model.support import kind_of_support
+
+__all__ = ["Parents", "standardised"]
+
+# What takes elements of a variable, so that a scale common to all of them may come before or after
+_SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
+_PRODUCTS = (ps.Mul, ps.TrueDiv)
+# Functions of any number, and of positive numbers, that are positive
+_POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
+_POSITIVE_OF_POSITIVE = (ps.Add, ps.Mul, ps.TrueDiv, ps.Sqrt, ps.Sqr, ps.Pow, ps.Identity, ps.Cast)
+
+
+@dataclass(frozen=True, eq=False)
+class Parents:
+    """Location μ and scale σ with which a model uses a standard variable, graphs of others."""
+
+    location: TensorVariable
+    scale: TensorVariable
+
+
+def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVariable, Parents]:
+    """Find the standard variables that enter the density only by μ + σ z.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    sampled : collection of Variable
+        The random variables that the step samples; μ or σ must depend on one of them.
+
+    Returns
+    -------
+    dict
+        Location and scale of each of them. The location is 0 where z is only ever multiplied, or
+        where elements of it are taken first.
+    """
+    candidates = [
+        rv
+        for rv in model.free_RVs
+        if rv in sampled and model.rvs_to_transforms[rv] is None and _is_standard(rv)
+    ]
+    if not candidates:
+        return {}
+    clients = _clients(model)
+    known = {*model.free_RVs}
+    found: dict[TensorVariable, Parents] = {}
+    for rv in candidates:
+        parents = _parents(rv, clients)
+        if parents is None:
+            continue
+        zero = pt.zeros((), dtype=rv.dtype)
+        for tried in (parents, Parents(zero, parents.scale)):
+            graphs = [tried.location, tried.scale]
+            if (
+                depends_on(graphs, sampled)
+                and _is_positive(tried.scale, known)
+                and not _others_random(graphs, known)
+                and not _reaches(graphs, rv, found)
+            ):
+                found[rv] = tried
+                break
+    return found
+
+
+def _is_standard(rv: TensorVariable) -> bool:
+    """Whether the prior is that of a location-scale family at 0 and 1."""
+    node = rv.owner
+    if node is None or not isinstance(node.op, LOCATION_SCALE):
+        return False
+    values = [_constant(x) for x in node.inputs[-2:]]
+    return values == [0.0, 1.0]
+
+
+def _constant(x: Variable) -> float | None:
+    """Return the number that all elements of a constant are, None where there is none."""
+    while x.owner is not None and isinstance(x.owner.op, DimShuffle):
+        x = x.owner.inputs[0]
+    if isinstance(x, Constant) and x.data.size and (x.data == x.data.flat[0]).all():
+        return float(x.data.flat[0])
+    return None
+
+
+def _clients(model: Model) -> dict[Variable, list[Apply]]:
+    """Return where each variable enters what the density is made of."""
+    roots = [x for rv in model.basic_RVs for x in rv.owner.inputs] + list(model.potentials)
+    clients: dict[Variable, list[Apply]] = defaultdict(list)
+    nodes = {x.owner: None for x in ancestors([*roots, *model.basic_RVs]) if x.owner is not None}
+    for node in nodes:
+        for x in dict.fromkeys(node.inputs):
+            clients[x].append(node)
+    for potential in model.potentials:
+        # A potential is used, whatever else uses it
+        clients[potential].append(potential.owner)
+    return clients
+
+
+def _parents(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parents | None:
+    ends = list(_ends(rv, clients, whole=True))
+    products = [end for end in ends if end is not None]
+    if not products or len(products) < len(ends):
+        return None
+    product, scale, _ = products[0]
+    zero: Any = pt.zeros((), dtype=rv.dtype)
+    whole = all(is_whole for *_, is_whole in products)
+    common = all(other is scale for _, other, _ in products)
+    if not common or (not whole and not all(scale.type.broadcastable)):
+        return None
+    if not whole:
+        return Parents(zero, scale.squeeze() if scale.ndim else scale)
+    return Parents(zero, scale) if len(products) > 1 else _summed(product, scale, zero, clients)
+
+
+def _summed(
+    product: Any, scale: Any, location: Any, clients: dict[Variable, list[Apply]]
+) -> Parents:
+    """Follow a product to further factors, as in z * tau * local, and then to what is added."""
+    while (step := _only_client(product, clients)) is not None:
+        node, arguments = step
+        if not _as_large(product, node):
+            break
+        if isinstance(_scalar_op(node), ps.Add):
+            location = arguments[0] if len(arguments) == 1 else pt.add(*arguments)
+            break
+        factor = _factor(node, product)
+        if factor is None:
+            break
+        scale, product = scale * factor, node.outputs[0]
+    return Parents(location, scale)
+
+
+def _ends(
+    x: Variable, clients: dict[Variable, list[Apply]], *, whole: bool
+) -> Iterator[tuple[Any, Any, bool] | None]:
+    """Follow a variable to the products that it enters; None for each other use."""
+    for node in clients[x]:
+        if isinstance(_scalar_op(node), ps.Identity):
+            yield from _ends(node.outputs[0], clients, whole=whole)
+        elif isinstance(node.op, _SELECTING) and node.inputs[0] is x and x not in node.inputs[1:]:
+            yield from _ends(node.outputs[0], clients, whole=False)
+        elif isinstance(_scalar_op(node), _PRODUCTS):
+            factor = _factor(node, x)
+            if factor is None or (whole and not _as_large(x, node)):
+                yield None
+            else:
+                yield node.outputs[0], factor, whole
+        else:
+            yield None
+
+
+def _scalar_op(node: Apply) -> Any:
+    """Return what an elementwise operation does to each element, None for others."""
+    return node.op.scalar_op if isinstance(node.op, Elemwise) else None
+
+
+def _factor(node: Apply, x: Variable) -> Any:
+    """Return by what a product multiplies x, None where it does not."""
+    if node.inputs.count(x) != 1:
+        return None
+    others: list[Any] = [y for y in node.inputs if y is not x]
+    if isinstance(_scalar_op(node), ps.Mul):
+        return others[0] if len(others) == 1 else pt.mul(*others)
+    return pt.true_div(1.0, others[0]) if node.inputs[0] is x else None
+
+
+def _only_client(x: Variable, clients: dict[Variable, list[Apply]]) -> tuple[Apply, Any] | None:
+    """Return the one sum or product that x enters, and its other arguments."""
+    nodes = clients[x]
+    while len(nodes) == 1 and isinstance(_scalar_op(nodes[0]), ps.Identity):
+        x = nodes[0].outputs[0]
+        nodes = clients[x]
+    fits = (
+        len(nodes) == 1
+        and isinstance(_scalar_op(nodes[0]), (ps.Add, *_PRODUCTS))
+        and nodes[0].inputs.count(x) == 1
+    )
+    return (nodes[0], [y for y in nodes[0].inputs if y is not x]) if fits else None
+
+
+def _as_large(x: Variable, node: Apply) -> bool:
+    """Whether an elementwise result has the shape of one argument."""
+    mine: Any = x.type
+    its: Any = node.outputs[0].type
+    return bool(mine.broadcastable == its.broadcastable)
+
+
+def _is_positive(x: Any, known: Collection[Variable]) -> bool:
+    """Whether a graph shows that it is positive."""
+    node = x.owner
+    if isinstance(x, Constant):
+        found = bool((x.data > 0).all())
+    elif node is None:
+        found = False
+    elif x in known:
+        kind, lower, _ = kind_of_support(None, x)
+        bound = None if lower is None else _constant(pt.as_tensor(lower))
+        found = kind in ("half-line", "interval") and bound is not None and bound >= 0
+    elif isinstance(node.op, _SELECTING):
+        found = _is_positive(node.inputs[0], known)
+    else:
+        of_each = [_is_positive(argument, known) for argument in node.inputs]
+        op = _scalar_op(node)
+        found = isinstance(op, _POSITIVE) or (
+            isinstance(op, _POSITIVE_OF_POSITIVE) and all(of_each)
+        )
+    return found
+
+
+def _others_random(graphs: list[TensorVariable], known: Collection[Variable]) -> bool:
+    """Whether graphs have random numbers, or batches of rows, beside the model's variables."""
+    pending: list[Any] = list(graphs)
+    seen: set[Any] = set()
+    while pending:
+        x = pending.pop()
+        if x in seen or x in known or x.owner is None:
+            continue
+        seen.add(x)
+        if not hasattr(x.type, "dtype") or isinstance(x.owner.op, RandomVariable):
+            return True
+        pending += x.owner.inputs
+    return False
+
+
+def _reaches(
+    graphs: list[TensorVariable], rv: TensorVariable, found: dict[TensorVariable, Parents]
+) -> bool:
+    """Whether graphs depend on rv, by way of the parents found so far as well."""
+    pending: list[Any] = list(graphs)
+    seen: set[Any] = set()
+    while pending:
+        below: set[Any] = set(ancestors([pending.pop()]))
+        if rv in below:
+            return True
+        for x in (below & found.keys()) - seen:
+            seen.add(x)
+            pending += [found[x].location, found[x].scale]
+    return False
