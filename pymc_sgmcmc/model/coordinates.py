@@ -16,9 +16,9 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import Centring, Recentring, Weighted
+from pymc_sgmcmc.centring import Weighted
 from pymc_sgmcmc.model.graphs import substitute
-from pymc_sgmcmc.model.hierarchy import is_hierarchical
+from pymc_sgmcmc.model.hierarchy import centring_of
 from pymc_sgmcmc.model.standardised import Parents, standardised
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
@@ -71,7 +71,9 @@ class Coordinate:
     @property
     def unbounded(self) -> bool:
         """Whether φ is real because θ is."""
-        return self.transform is None or isinstance(self.transform, Weighted)
+        return self.transform is None or (
+            isinstance(self.transform, Weighted) and self.transform.unbounded
+        )
 
     @property
     def map(self) -> Weighted:
@@ -253,11 +255,10 @@ def _choose(
     if isinstance(choice, Mapping) and rv.name in choice:
         return choice[rv.name], None
     weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=np.shape(array))
-    if is_hierarchical(rv, own, sampled):
-        return Centring(weight), weight
+    if sampled and (found := centring_of(rv, own, weight, sampled)) is not None:
+        return found, weight
     if rv in non_centred:
-        parents = non_centred[rv]
-        return Recentring(weight, parents.location, parents.scale), weight
+        return non_centred[rv].map(weight), weight
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[str(choice)], None

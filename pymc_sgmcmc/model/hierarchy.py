@@ -3,42 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
-from pymc.logprob.transforms import Transform
-from pytensor.graph.basic import Variable
+from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV, WeibullBetaRV
+from pymc.distributions.multivariate import ZeroSumNormalRV
+from pymc.distributions.timeseries import RandomWalkRV
+from pymc.distributions.transforms import ZeroSumTransform
+from pymc.logprob.transforms import LogTransform, Transform
+from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import (
     CauchyRV,
+    ExponentialRV,
+    GammaRV,
     GumbelRV,
+    HalfNormalRV,
+    InvGammaRV,
     LaplaceRV,
     LogisticRV,
+    LogNormalRV,
+    MvNormalRV,
     NormalRV,
     StudentTRV,
 )
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["LOCATION_SCALE", "depends_on", "is_hierarchical"]
+from pymc_sgmcmc.centring import (
+    Centring,
+    LogCentring,
+    VectorCentring,
+    WalkCentring,
+    Weighted,
+    ZeroSumCentring,
+    lower_factor,
+)
 
+__all__ = ["LOCATION_SCALE", "centring_of", "constant_of", "depends_on"]
+
+# Families whose last two inputs are location and scale
 LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
+# Positive ones whose last input is the scale
+_SCALES = (
+    HalfNormalRV, ExponentialRV, GammaRV, InvGammaRV, WeibullBetaRV, HalfCauchyRV, HalfStudentTRV,
+)  # fmt: skip
 
 
-def is_hierarchical(
-    rv: TensorVariable, transform: Transform | None, sampled: Collection[Variable]
-) -> bool:
-    """Return whether a location-scale variable has sampled variables among its parents.
+def centring_of(
+    rv: TensorVariable, own: Transform | None, weight: Any, sampled: Collection[Variable]
+) -> Weighted | None:
+    """Return the map of a variable with sampled variables among its parents.
 
     Parameters
     ----------
     rv : TensorVariable
         The variable.
-    transform : Transform or None
-        Its transform in the model; with one it is left as it is.
+    own : Transform or None
+        Its transform in the model; one that is not PyMC's default leaves it as it is.
+    weight : tensor
+        λ, shaped as the coordinates.
     sampled : collection of Variable
         The variables that the step samples.
+
+    Returns
+    -------
+    Weighted or None
+        None for other families, and where location and scale are not sampled.
     """
-    if transform is not None or not isinstance(rv.owner.op, LOCATION_SCALE):
-        return False
-    return depends_on(rv.owner.inputs[-2:], sampled)
+    found = _of_family(rv, own, weight)
+    if found is None or not depends_on(found.parents(*rv.owner.inputs), sampled):
+        return None
+    return found
+
+
+def _of_family(rv: TensorVariable, own: Transform | None, weight: Any) -> Weighted | None:
+    op, inputs = rv.owner.op, rv.owner.inputs
+    found: Weighted | None = None
+    if own is None and isinstance(op, LOCATION_SCALE):
+        found = Centring(weight)
+    elif own is None and isinstance(op, MvNormalRV):
+        found = VectorCentring(weight) if lower_factor(inputs[-1]) is not None else None
+    elif own is None and isinstance(op, RandomWalkRV):
+        innovations = inputs[1].owner
+        univariate = innovations is not None and isinstance(innovations.op, LOCATION_SCALE)
+        found = WalkCentring(weight) if univariate else None
+    elif type(own) is LogTransform and isinstance(op, LogNormalRV):
+        found = LogCentring(weight, log_normal=True)
+    elif type(own) is LogTransform and isinstance(op, _SCALES):
+        bounded = not isinstance(op, HalfNormalRV) or constant_of(inputs[-2]) == 0
+        found = LogCentring(weight, log_normal=False) if bounded else None
+    elif type(own) is ZeroSumTransform and isinstance(op, ZeroSumNormalRV):
+        found = ZeroSumCentring(weight, own)
+    return found
+
+
+def constant_of(x: Variable) -> float | None:
+    """Return the number that all elements of a constant are, None where there is none."""
+    while x.owner is not None and isinstance(x.owner.op, DimShuffle):
+        x = x.owner.inputs[0]
+    if isinstance(x, Constant) and x.data.size and (x.data == x.data.flat[0]).all():
+        return float(x.data.flat[0])
+    return None
 
 
 def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.model import Model
+from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
-from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.hierarchy import LOCATION_SCALE, depends_on
+from pymc_sgmcmc.centring import Recentring, VectorRecentring, Weighted
+from pymc_sgmcmc.centring.vectors import is_product, transposed
+from pymc_sgmcmc.model.hierarchy import LOCATION_SCALE, constant_of, depends_on
 from pymc_sgmcmc.model.support import kind_of_support
 
 __all__ = ["Parents", "standardised"]
@@ -34,10 +38,21 @@ _POSITIVE_OF_POSITIVE = (ps.Add, ps.Mul, ps.TrueDiv, ps.Sqrt, ps.Sqr, ps.Pow, ps
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Location μ and scale σ with which a model uses a standard variable, graphs of others."""
+    """Location μ and scale σ, or L of vectors, of a standard variable: graphs of others."""
 
-    location: TensorVariable
-    scale: TensorVariable
+    location: Any
+    scale: Any
+    vectors: bool = False
+
+    @property
+    def graphs(self) -> list[Any]:
+        """Both."""
+        return [self.location, self.scale]
+
+    def map(self, weight: Any) -> Weighted:
+        """Return the map between the writings."""
+        kind = VectorRecentring if self.vectors else Recentring
+        return kind(weight, self.location, self.scale)
 
 
 def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVariable, Parents]:
@@ -70,14 +85,13 @@ def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVari
         parents = _parents(rv, clients)
         if parents is None:
             continue
-        zero = pt.zeros((), dtype=rv.dtype)
-        for tried in (parents, Parents(zero, parents.scale)):
-            graphs = [tried.location, tried.scale]
+        proper = _is_triangular if parents.vectors else _is_positive
+        for tried in (parents, replace(parents, location=pt.zeros((), dtype=rv.dtype))):
             if (
-                depends_on(graphs, sampled)
-                and _is_positive(tried.scale, known)
-                and not _others_random(graphs, known)
-                and not _reaches(graphs, rv, found)
+                depends_on(tried.graphs, sampled)
+                and proper(tried.scale, known)
+                and not _others_random(tried.graphs, known)
+                and not _reaches(tried.graphs, rv, found)
             ):
                 found[rv] = tried
                 break
@@ -89,17 +103,8 @@ def _is_standard(rv: TensorVariable) -> bool:
     node = rv.owner
     if node is None or not isinstance(node.op, LOCATION_SCALE):
         return False
-    values = [_constant(x) for x in node.inputs[-2:]]
+    values = [constant_of(x) for x in node.inputs[-2:]]
     return values == [0.0, 1.0]
-
-
-def _constant(x: Variable) -> float | None:
-    """Return the number that all elements of a constant are, None where there is none."""
-    while x.owner is not None and isinstance(x.owner.op, DimShuffle):
-        x = x.owner.inputs[0]
-    if isinstance(x, Constant) and x.data.size and (x.data == x.data.flat[0]).all():
-        return float(x.data.flat[0])
-    return None
 
 
 def _clients(model: Model) -> dict[Variable, list[Apply]]:
@@ -117,6 +122,9 @@ def _clients(model: Model) -> dict[Variable, list[Apply]]:
 
 
 def _parents(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parents | None:
+    vectors = _of_vectors(rv, clients)
+    if vectors is not None:
+        return vectors
     ends = list(_ends(rv, clients, whole=True))
     products = [end for end in ends if end is not None]
     if not products or len(products) < len(ends):
@@ -133,7 +141,12 @@ def _parents(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parent
 
 
 def _summed(
-    product: Any, scale: Any, location: Any, clients: dict[Variable, list[Apply]]
+    product: Any,
+    scale: Any,
+    location: Any,
+    clients: dict[Variable, list[Apply]],
+    *,
+    vectors: bool = False,
 ) -> Parents:
     """Follow a product to further factors, as in z * tau * local, and then to what is added."""
     while (step := _only_client(product, clients)) is not None:
@@ -144,10 +157,39 @@ def _summed(
             location = arguments[0] if len(arguments) == 1 else pt.add(*arguments)
             break
         factor = _factor(node, product)
-        if factor is None:
+        if factor is None or vectors:
             break
         scale, product = scale * factor, node.outputs[0]
     return Parents(location, scale)
+
+
+def _of_vectors(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parents | None:
+    """Return what z enters by z Lᵀ, or by Lz where z is a vector."""
+    x: Variable = rv
+    nodes = clients[x]
+    column = rv.ndim == 1 and len(nodes) == 1 and _reorders(nodes[0], (0, "x"))
+    if column:
+        x = nodes[0].outputs[0]
+        nodes = clients[x]
+    if len(nodes) != 1 or not is_product(nodes[0]):
+        return None
+    left, right = nodes[0].inputs
+    product: Any = nodes[0].outputs[0]
+    factor: Any = None
+    if column and right is x:
+        after = clients[product]
+        if len(after) == 1 and _reorders(after[0], (0,)):
+            factor, product = left, after[0].outputs[0]
+    elif left is x:
+        factor = transposed(right)
+    if factor is None:
+        return None
+    parents = _summed(product, factor, pt.zeros((), dtype=rv.dtype), clients, vectors=True)
+    return replace(parents, vectors=True)
+
+
+def _reorders(node: Apply, order: tuple[Any, ...]) -> bool:
+    return isinstance(node.op, DimShuffle) and tuple(node.op.new_order) == order
 
 
 def _ends(
@@ -155,7 +197,7 @@ def _ends(
 ) -> Iterator[tuple[Any, Any, bool] | None]:
     """Follow a variable to the products that it enters; None for each other use."""
     for node in clients[x]:
-        if isinstance(_scalar_op(node), ps.Identity):
+        if _is_copy(node):
             yield from _ends(node.outputs[0], clients, whole=whole)
         elif isinstance(node.op, _SELECTING) and node.inputs[0] is x and x not in node.inputs[1:]:
             yield from _ends(node.outputs[0], clients, whole=False)
@@ -167,6 +209,11 @@ def _ends(
                 yield node.outputs[0], factor, whole
         else:
             yield None
+
+
+def _is_copy(node: Apply) -> bool:
+    """Whether a node names a variable, as pm.Deterministic does."""
+    return isinstance(node.op, ViewOp) or isinstance(_scalar_op(node), ps.Identity)
 
 
 def _scalar_op(node: Apply) -> Any:
@@ -187,7 +234,7 @@ def _factor(node: Apply, x: Variable) -> Any:
 def _only_client(x: Variable, clients: dict[Variable, list[Apply]]) -> tuple[Apply, Any] | None:
     """Return the one sum or product that x enters, and its other arguments."""
     nodes = clients[x]
-    while len(nodes) == 1 and isinstance(_scalar_op(nodes[0]), ps.Identity):
+    while len(nodes) == 1 and _is_copy(nodes[0]):
         x = nodes[0].outputs[0]
         nodes = clients[x]
     fits = (
@@ -214,9 +261,9 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
         found = False
     elif x in known:
         kind, lower, _ = kind_of_support(None, x)
-        bound = None if lower is None else _constant(pt.as_tensor(lower))
+        bound = None if lower is None else constant_of(pt.as_tensor(lower))
         found = kind in ("half-line", "interval") and bound is not None and bound >= 0
-    elif isinstance(node.op, _SELECTING):
+    elif isinstance(node.op, _SELECTING) or _is_copy(node):
         found = _is_positive(node.inputs[0], known)
     else:
         of_each = [_is_positive(argument, known) for argument in node.inputs]
@@ -225,6 +272,22 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
             isinstance(op, _POSITIVE_OF_POSITIVE) and all(of_each)
         )
     return found
+
+
+def _is_triangular(x: Any, known: Collection[Variable]) -> bool:
+    """Whether a graph is a Cholesky factor: of a covariance, or as LKJCholeskyCov gives it."""
+    node = x.owner
+    if node is None:
+        return False
+    if isinstance(getattr(node.op, "core_op", node.op), Cholesky):
+        return True
+    if not isinstance(node.op, AdvancedIncSubtensor) or len(node.inputs) != 4:
+        return False
+    onto, packed, rows, columns = node.inputs
+    zeros = onto.owner is not None and all(constant_of(z) == 0 for z in onto.owner.inputs[:1])
+    constant = isinstance(rows, Constant) and isinstance(columns, Constant)
+    below = constant and bool((rows.data >= columns.data).all())
+    return zeros and below and packed in known and kind_of_support(None, packed)[0] == "cholesky"
 
 
 def _others_random(graphs: list[TensorVariable], known: Collection[Variable]) -> bool:
@@ -254,5 +317,5 @@ def _reaches(
             return True
         for x in (below & found.keys()) - seen:
             seen.add(x)
-            pending += [found[x].location, found[x].scale]
+            pending += found[x].graphs
     return False

@@ -14,13 +14,12 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["WritingChoice", "with_weight"]
 
-# Information of the likelihood on an element, in units of its prior, from which it is centred
-_LEAST_INFORMATION = 5.0
-
-# Positions at which scales are seen, and the quantile of them that decides: where a scale may be
-# near zero, a funnel remains
+# Positions at which scales are seen, and the quantiles between which they are the bulk's
 _POSITIONS = 64
-_LOW = 0.05
+_LOW, _HIGH = 0.05, 0.95
+
+# Logarithm of a ratio of precisions that makes no difference
+_SAME = 1e-3
 
 # Pairs of opposite positions at which the curvature is seen, on the full data: of a group of few
 # rows a part of the data says anything
@@ -89,12 +88,12 @@ class WritingChoice:
         """
         coordinates = self._model.posterior.coordinates
         level = {rv for rv in self._undecided if not self._below(rv)}
-        informed = self._informed(surface, scales, others, centre, root, rng)
+        gains = self._gains(surface, scales, others, centre, root, rng)
         fitted = [c for c in coordinates if c.scale is not None]
         chosen = list(scales)
         for k, c in enumerate(fitted):
             if c.rv in level:
-                weight = np.where(informed[c.rv] > _LEAST_INFORMATION, 1, scales[k])
+                weight = np.where(gains[c.rv] > 0, 1, scales[k])
                 chosen[k] = weight.astype(scales[k].dtype)
         for rv in level:
             del self._undecided[rv]
@@ -106,7 +105,7 @@ class WritingChoice:
         maps = [(self._undecided[other].map, other.owner.inputs) for other in others]
         return any(depends_on(map_.parents(*inputs), {rv}) for map_, inputs in maps)
 
-    def _informed(
+    def _gains(
         self,
         surface: Surface,
         scales: Sequence[np.ndarray],
@@ -115,7 +114,7 @@ class WritingChoice:
         root: np.ndarray,
         rng: np.random.Generator,
     ) -> dict[TensorVariable, np.ndarray]:
-        """Information on each element where its scale is low, shaped as its coordinates."""
+        """Return what centring gains for each element, shaped as its coordinates."""
         model, posterior = self._model, self._model.posterior
         split = [int(np.prod(x.type.shape)) for x in posterior.phi]
         ends = np.cumsum(split)[:-1]
@@ -141,6 +140,22 @@ class WritingChoice:
         for c, h in zip(posterior.coordinates, parts(curvature), strict=True):
             if c.weighted:
                 variances = np.stack([places[len(found)].astype(float) for places in seen]) ** 2
-                low = np.quantile(variances, _LOW, axis=0) / variances.mean(axis=0)
-                found[c.rv] = (h - 1) * low
+                information = c.map.information(h - 1) / variances.mean(axis=0)
+                found[c.rv] = c.map.pooled(_gain(variances, information))
         return found
+
+
+def _gain(variances: np.ndarray, information: np.ndarray) -> np.ndarray:
+    """Return how much less the precision of an element varies if it is centred, as a logarithm.
+
+    Given its scale σ and the information I of the likelihood, the precision of an element is
+    1 / σ² + I in centred coordinates and 1 + I σ² in the others. From the middle of the bulk to
+    where σ is low the one grows, to where it is high the other.
+    """
+    low, middle, high = np.quantile(variances, [_LOW, 0.5, _HIGH], axis=0)
+    known = np.maximum(information, 0)
+    centred = np.log1p(known * low) - np.log(low) - np.log1p(known * middle) + np.log(middle)
+    non_centred = np.log1p(known * high) - np.log1p(known * middle)
+    # Where the scale is known, only a location is common: the data's share decides
+    same = (centred < _SAME) & (non_centred < _SAME)
+    return np.where(same, known * middle - 1, non_centred - centred)

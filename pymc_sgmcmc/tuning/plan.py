@@ -207,31 +207,56 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    batch_size = surface.batch_size
+    d = len(start)
+    dense = d <= LARGEST_DENSE
     centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
+    # The curvature at a mode says too little of scales for a choice of coordinates
+    whitened = dense and _finds_modes(surface, d)
+    if whitened:
+        centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
     while (rewritten := rewrite(centre, root)) is not None:
         centre, root, collapses, start = _rough_bulk(surface, rewritten, rescale, rng, report)
-    if len(start) > LARGEST_DENSE:
-        return centre, root, collapses
+        if whitened:
+            centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
+    if dense and not whitened:
+        centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
+    if dense and isinstance(scale, str) and scale == "diagonal":
+        root = np.sqrt(np.sum(root**2, axis=1))
+    return centre, root, collapses
+
+
+def _finds_modes(surface: Surface, dimension: int) -> bool:
+    """Whether a rough centre is found by Newton steps, and not by a fit of normals."""
+    whole = dimension <= LARGEST_DENSE and not surface.batch_size
+    return dimension <= _LARGEST_NEWTON or whole
+
+
+def _whitened(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    start: np.ndarray,
+    rescale: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+    report: Callable[[str], None],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Move a rough centre and L to the bulk; L is dense from here on."""
     if root.ndim == 1:
         root = np.diag(root)
     report("whitening")
-    if batch_size:
-        centre, root = bulk_of_minibatches(surface, centre, root, rng)
-    else:
-        try:
-            centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
-        except TuningError:
-            astray = True
-        if astray:
-            # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
-            report("rough centre")
-            centre, sd = _independent(surface, start, rescale, rng)
-            report("whitening")
-            centre, root, _ = bulk_of_full_data(surface, centre, np.diag(sd), rng)
-    if isinstance(scale, str) and scale == "diagonal":
-        root = np.sqrt(np.sum(root**2, axis=1))
-    return centre, root, collapses
+    if surface.batch_size:
+        return bulk_of_minibatches(surface, centre, root, rng)
+    try:
+        centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
+    except TuningError:
+        astray = True
+    if astray:
+        # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
+        report("rough centre")
+        centre, sd = _independent(surface, start, rescale, rng)
+        report("whitening")
+        centre, root, _ = bulk_of_full_data(surface, centre, np.diag(sd), rng)
+    return centre, root
 
 
 def _rough_bulk(
@@ -243,9 +268,9 @@ def _rough_bulk(
 ) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
     """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
     d, batch_size = len(start), surface.batch_size
-    collapses, dense = False, d <= LARGEST_DENSE
+    collapses = False
     report("rough centre")
-    if d <= _LARGEST_NEWTON or (dense and not batch_size):
+    if _finds_modes(surface, d):
         rows = None
         count = max(8, -(-30 * d // batch_size)) if batch_size else 0
         if batch_size and count < surface.n_blocks:

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from scipy import integrate, stats
@@ -75,53 +76,134 @@ def test_a_funnel_in_a_funnel(method):
     assert_right({"w": standardised}, {"w": (0.0, 1.0)})
 
 
+def factor(s):
+    return pt.stack([pt.stack([s, 0.0]), pt.stack([0.3 * s, s])])
+
+
+FUNNELS = {
+    "vectors": lambda s: pm.MvNormal("x", np.zeros(2), chol=factor(s), shape=(4, 2)),
+    "walk": lambda s: pm.GaussianRandomWalk("x", 0, s, init_dist=pm.Normal.dist(0, 2), shape=9),
+    "zero sum": lambda s: pm.ZeroSumNormal("x", s, shape=6),
+    "log-normal": lambda s: pm.LogNormal("x", 0, s, shape=5),
+    "gamma": lambda s: pm.Gamma("x", 2, 1 / s, shape=5),
+    "half-Cauchy": lambda s: pm.HalfCauchy("x", s, shape=5),
+    "Weibull": lambda s: pm.Weibull("x", 1.5, s, shape=5),
+    "inverse gamma": lambda s: pm.InverseGamma("x", 3, s, shape=5),
+}
+
+
+@pytest.mark.parametrize("family", FUNNELS)
+def test_funnels_of_other_families(family):
+    with pm.Model():
+        v = pm.Normal("v", 0, 3)
+        FUNNELS[family](pm.math.exp(v / 2))
+        posterior = run(sg.CoRVSGLD(), chains=1).posterior
+    assert_right(posterior, {"v": (0.0, 3.0)})
+
+
+NOISE = 3.0
+
+
 def two_way(sizes, seed=0):
-    """Normal rows in groups of these sizes, and the exact law given scales of 1."""
+    """Normal rows in groups of these sizes: the group's number and the row's value."""
     rng = np.random.default_rng(seed)
     group = np.repeat(np.arange(len(sizes)), sizes)
-    y = rng.normal(size=len(sizes))[group] + rng.normal(size=len(group))
+    y = rng.normal(size=len(sizes))[group] + NOISE * rng.normal(size=len(group))
     return group, y
 
 
+def exact(group, y, count, scales):
+    """Moments of location and group effects for each of these scales, and log p(y | scale)."""
+    means = np.bincount(group, y, minlength=len(count)) / np.maximum(count, 1)
+    # A mean of n rows is N(mu, scale² + noise² / n); an empty group says nothing
+    known = count > 0
+    variances = scales[:, None] ** 2 + NOISE**2 / np.where(known, count, 1)
+    weights = known / variances
+    precision = 1 / 9 + weights.sum(axis=1)
+    centre = weights @ means / precision
+    density = 0.5 * (
+        -np.sum(known * np.log(variances) + weights * means**2, axis=1)
+        + centre**2 * precision
+        - np.log(precision)
+    )
+    shrunk = np.where(known, scales[:, None] ** 2 / variances, 0)
+    effects = shrunk * means + (1 - shrunk) * centre[:, None]
+    spread = (1 - shrunk) * scales[:, None] ** 2 + (1 - shrunk) ** 2 / precision[:, None]
+    return (centre, 1 / precision), (effects, spread), density
+
+
 def test_large_groups_are_centred_and_small_ones_are_not():
-    sizes = [0, 1, 1, 2, 3, 300, 400, 500, 600, 700]
+    """Location, scale and effects of normal groups, the scale by quadrature."""
+    sizes = np.array([0, 1, 1, 2, 3, 300, 400, 500, 600, 700])
     group, y = two_way(sizes)
-    with pm.Model() as model:
+    with pm.Model():
         mu = pm.Normal("mu", 0, 3)
         sd = pm.HalfNormal("sd", 2)
         theta = pm.Normal("theta", mu, sd, shape=len(sizes))
-        pm.Normal("y", theta[group], 1, observed=y)
+        pm.Normal("y", theta[group], NOISE, observed=y)
         step = sg.CoRVSGLD()
-        posterior = run(step, chains=1).posterior
+        posterior = run(step).posterior
     assert np.array_equal(weights(step)["theta"], [0] * 5 + [1] * 5)
-    with model:
-        other = run(sg.CoRVSGLD(centring=None), chains=1, seed=2).posterior
-    for name in ("mu", "sd", "theta"):
-        a, b = (mean_and_error(means_of_parts(p[name].values)) for p in (posterior, other))
-        assert np.all(abs(a[0] - b[0]) < 5 * np.hypot(a[1], b[1]))
+    assert_right(posterior, mixed_over_scales(group, y, sizes))
+
+
+def mixed_over_scales(group, y, count):
+    """Exact means and sds, where the scale has a half-normal prior of 2."""
+    grid = np.linspace(1e-3, 8, 4000)
+    of_mu, of_theta, density = exact(group, y, count, grid)
+    density = density - grid**2 / 8
+    share = np.exp(density - density.max())
+    share /= share.sum()
+
+    def moments(mean, variance):
+        centre = share @ mean
+        return centre, np.sqrt(share @ (variance + (mean - centre) ** 2))
+
+    return {
+        "mu": moments(*of_mu),
+        "sd": moments(grid, np.zeros_like(grid)),
+        "theta": moments(*of_theta),
+    }
+
+
+SIZES = np.array([3] * 10 + [2000] * 5)
 
 
 def test_minibatched_groups_of_mixed_size():
     """The location of normal groups with known scales has an exact posterior."""
-    sizes = [3] * 10 + [2000] * 5
-    group, y = two_way(sizes)
+    group, y = two_way(SIZES)
     with pm.Model():
         rows, seen = pm.Minibatch(group, y, batch_size=200)
         mu = pm.Normal("mu", 0, 3)
-        theta = pm.Normal("theta", mu, 1, shape=len(sizes))
-        pm.Normal("y", theta[rows], 1, observed=seen, total_size=len(y))
+        theta = pm.Normal("theta", mu, 1, shape=len(SIZES))
+        pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
         step = sg.CoRVSGLD()
         posterior = run(step).posterior
     assert np.array_equal(weights(step)["theta"], [0] * 10 + [1] * 5)
-    count = np.array(sizes)
-    means = np.bincount(group, y) / count
-    # Group means are N(mu, 1 + 1/n)
-    precision = 1 / 9 + np.sum(1 / (1 + 1 / count))
-    centre = np.sum(means / (1 + 1 / count)) / precision
-    shrunk = count / (1 + count)
-    of_group = shrunk * means + (1 - shrunk) * centre
-    sds = np.sqrt(1 / (1 + count) + (1 - shrunk) ** 2 / precision)
-    assert_right(posterior, {"mu": (centre, precision**-0.5), "theta": (of_group, sds)})
+    laws = exact(group, y, SIZES, np.ones(1))[:2]
+    (mean, variance), (effects, spread) = laws
+    expected = {"mu": (mean[0], variance[0] ** 0.5), "theta": (effects[0], spread[0] ** 0.5)}
+    assert_right(posterior, expected)
+
+
+@pytest.mark.parametrize("centred", [True, False])
+@BOTH
+def test_both_writings_are_the_same_posterior(centred, backend):
+    """Groups of mixed size: the exact law, and the same weights, in either writing."""
+    group, y = two_way(SIZES)
+    with pm.Model():
+        rows, seen = pm.Minibatch(group, y, batch_size=200)
+        mu, sd = pm.Normal("mu", 0, 3), pm.HalfNormal("sd", 2)
+        if centred:
+            theta = pm.Normal("theta", mu, sd, shape=len(SIZES))
+        else:
+            z = pm.Normal("z", 0, 1, shape=len(SIZES))
+            theta = pm.Deterministic("theta", mu + sd * z)
+        pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
+        step = sg.CoRVSGLD(backend=backend)
+        posterior = run(step).posterior
+    assert np.array_equal(weights(step)["theta" if centred else "z"], [0] * 10 + [1] * 5)
+    assert_right(posterior, mixed_over_scales(group, y, SIZES))
 
 
 def test_levels_are_chosen_from_the_data_upwards():

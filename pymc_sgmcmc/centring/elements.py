@@ -17,55 +17,18 @@ References
 
 from __future__ import annotations
 
-import copy
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
 
-from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Centring", "Recentring", "Weighted"]
+from pymc_sgmcmc.centring.weighted import Weighted, power
 
-
-class Weighted(Transform):
-    """A map with a weight λ for each element, from 0, non-centred, to 1, centred.
-
-    Attributes
-    ----------
-    weight : tensor_like
-        λ.
-    as_written : float
-        The weight with which φ is the variable itself.
-    """
-
-    ndim_supp = 0
-    as_written: ClassVar[float]
-    weight: Any
-
-    def with_weight(self, weight: Any) -> Weighted:
-        """Return the same map with another weight."""
-        other = copy.copy(self)
-        other.weight = weight
-        return other
-
-    def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return the graphs of which the map consists, of the inputs of the variable."""
-        raise NotImplementedError
-
-    def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return the standard deviation, or what is as wide, that the hierarchy gives to θ."""
-        raise NotImplementedError
-
-    def _power(self, scale: TensorVariable, *, complement: bool = False) -> TensorVariable:
-        """Return σ^λ, or σ^(1 − λ)."""
-        weight = pt.as_tensor(self.weight).astype(scale.dtype)
-        power: TensorVariable = pt.exp((1 - weight if complement else weight) * pt.log(scale))
-        return power
+__all__ = ["Centring", "LogCentring", "Recentring"]
 
 
 class Centring(Weighted):
@@ -139,7 +102,56 @@ class Centring(Weighted):
         """Return μ, σ^(1 − λ) and λ."""
         location, scale = self.parents(*inputs)
         weight = pt.as_tensor(self.weight).astype(scale.dtype)
-        return location, self._power(scale, complement=True), weight
+        return location, power(scale, 1 - weight), weight
+
+
+class LogCentring(Centring):
+    r"""Map from partially centred coordinates of a positive variable, in its logarithm.
+
+    .. math:: \log\theta = m + s^{1 - \lambda} (\varphi - \lambda m)
+
+    Of a log-normal variable m and s are location and scale of the logarithm; of a variable with
+    a scale σ, such as a half-normal one, m is log σ and s is 1.
+
+    Parameters
+    ----------
+    weight : tensor
+        λ for each element.
+    log_normal : bool
+        Whether the last two inputs of the variable are m and s; else the last one is σ.
+    """
+
+    name: ClassVar[str] = "log_centring"
+
+    def __init__(self, weight: Any, *, log_normal: bool) -> None:
+        super().__init__(weight)
+        self.log_normal = log_normal
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether θ is real."""
+        return False
+
+    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
+        """Map coordinates to the variable."""
+        theta: TensorVariable = pt.exp(super().backward(value, *inputs))
+        return theta
+
+    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
+        """Map the variable to its coordinates."""
+        return super().forward(pt.log(value), *inputs)
+
+    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
+        """Return log θ + (1 − λ) log s for each element."""
+        slope: TensorVariable = super().log_jac_det(value, *inputs)
+        return slope + super().backward(value, *inputs)
+
+    def parents(self, *inputs: Variable) -> list[TensorVariable]:
+        """Return m and s."""
+        if self.log_normal:
+            return super().parents(*inputs)
+        scale = pt.as_tensor(inputs[-1])
+        return [pt.log(scale), pt.ones_like(scale)]
 
 
 class Recentring(Weighted):
@@ -167,12 +179,12 @@ class Recentring(Weighted):
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map coordinates to the variable."""
-        z: TensorVariable = (pt.as_tensor(value) - self._offset()) / self._power(self.scale)
+        z: TensorVariable = (pt.as_tensor(value) - self._offset()) / power(self.scale, self.weight)
         return z
 
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map the variable to its coordinates."""
-        phi: TensorVariable = self._offset() + self._power(self.scale) * pt.as_tensor(value)
+        phi: TensorVariable = self._offset() + power(self.scale, self.weight) * pt.as_tensor(value)
         return phi
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:

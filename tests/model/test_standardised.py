@@ -1,0 +1,126 @@
+"""Which standard variables are found to be non-centred hierarchies, and with which parents."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.model.standardised import standardised
+
+G = np.array([0, 1, 2, 2, 1, 0])
+Z = np.array([0.3, -1.2, 2.0])
+
+
+def product(mu, sd, z):
+    return mu + sd * z
+
+
+def as_deterministic(mu, sd, z):
+    return pm.Deterministic("theta", mu + pm.Deterministic("offset", z * sd))
+
+
+def divided(mu, sd, z):
+    return mu + z / pt.sqrt(sd)
+
+
+def two_factors(mu, sd, z):
+    return z * sd * pt.exp(mu)
+
+
+def gathered(mu, sd, z):
+    return mu + sd * z[G]
+
+
+def gathered_after(mu, sd, z):
+    return (mu + sd * z)[G]
+
+
+def twice(mu, sd, z):
+    return sd * z[G] + sd * z[G[::-1]]
+
+
+@pytest.mark.parametrize(
+    ("use", "location", "scale"),
+    [
+        (product, 1.5, 0.5),
+        (as_deterministic, 1.5, 0.5),
+        (divided, 1.5, 0.5**-0.5),
+        (two_factors, 0, 0.5 * np.exp(1.5)),
+        (gathered, 0, 0.5),
+        (gathered_after, 1.5, 0.5),
+    ],
+)
+def test_location_and_scale(use, location, scale):
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
+        z = pm.Normal("z", 0, 1, shape=3)
+        theta = use(mu, sd, z)
+        pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
+    [parents] = standardised(model, set(model.free_RVs)).values()
+    at = {mu: np.array(1.5), sd: np.array(0.5)}
+    found = [pt.as_tensor(g).eval(at, mode=INTERPRETER, on_unused_input="ignore").squeeze()
+             for g in parents.graphs]  # fmt: skip
+    np.testing.assert_allclose(found, [location, scale])
+
+
+def squared(mu, sd, z):
+    return sd * z**2
+
+
+def also_alone(mu, sd, z):
+    return sd * z + z
+
+
+def other_scales(mu, sd, z):
+    return sd * z[G] + 2 * z[G]
+
+
+def signed(mu, sd, z):
+    return mu * z
+
+
+def of_rows(mu, sd, z):
+    return z[G] * pt.abs(mu * np.arange(6.0))
+
+
+@pytest.mark.parametrize("use", [squared, also_alone, other_scales, signed, of_rows, twice])
+def test_what_is_left_as_it_is(use):
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
+        z = pm.Normal("z", 0, 1, shape=3)
+        theta = use(mu, sd, z)
+        pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
+    assert standardised(model, set(model.free_RVs)) == {}
+
+
+def test_other_priors_and_steps():
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
+        wide = pm.Normal("wide", 0, 2, shape=3)
+        z = pm.Normal("z", 0, 1, shape=3)
+        pm.Normal("y", mu + sd * wide + sd * z, 1, observed=np.zeros(3))
+    assert list(standardised(model, {mu, sd, wide, z})) == [z]
+    # The parents belong to another step: nothing to decide between
+    assert standardised(model, {z}) == {}
+    assert standardised(model, {mu, sd}) == {}
+
+
+def test_a_potential_uses_what_it_is():
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd")
+        z = pm.Normal("z", 0, 1, shape=3)
+        pm.Normal("y", sd * z, 1, observed=np.zeros(3))
+        pm.Potential("p", -(z**2))
+    assert standardised(model, {sd, z}) == {}
+
+
+def test_parents_that_would_go_round():
+    """Of two effects in one sum only one can have the other in its location."""
+    with pm.Model() as model:
+        s, t = pm.HalfNormal("s"), pm.HalfNormal("t")
+        a, b = pm.Normal("a", shape=3), pm.Normal("b", shape=3)
+        pm.Normal("y", pt.add(s * a, t * b), 1, observed=np.zeros(3))
+    found = standardised(model, set(model.free_RVs))
+    assert set(found) == {a, b}
+    assert pt.as_tensor(found[b].location).eval(mode=INTERPRETER) == 0

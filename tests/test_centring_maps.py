@@ -1,0 +1,130 @@
+"""The maps between the writings: what they map to, their Jacobians, and what they recognise."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor.graph.replace import graph_replace
+
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.model.coordinates import coordinates_at
+
+
+def location_scale():
+    mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
+    pm.StudentT("x", nu=4, mu=mu, sigma=sd, shape=3)
+
+
+def log_normal():
+    pm.LogNormal("x", pm.Normal("mu"), pm.HalfNormal("sd"), shape=3)
+
+
+def scale():
+    pm.Gamma("x", 2, 1 / pm.HalfNormal("sd"), shape=3)
+
+
+def vectors():
+    sds = pm.HalfNormal("sd", shape=2)
+    factor = pt.stack([pt.stack([sds[0], 0.0]), pt.stack([0.3, sds[1]])])
+    pm.MvNormal("x", pm.Normal("mu", shape=2), chol=factor, shape=(3, 2))
+
+
+def covariance():
+    cov = pm.HalfNormal("sd") ** 2 * np.array([[1.0, 0.5], [0.5, 2.0]])
+    pm.MvNormal("x", np.zeros(2), cov)
+
+
+def walk():
+    pm.GaussianRandomWalk(
+        "x", 0.1, pm.HalfNormal("sd"), init_dist=pm.Normal.dist(0, 2), shape=(2, 4)
+    )
+
+
+def zero_sum():
+    pm.ZeroSumNormal("x", pm.HalfNormal("sd"), shape=4)
+
+
+def non_centred():
+    mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
+    pm.Normal("y", mu + sd * pm.Normal("x", shape=3), 1, observed=np.zeros(3))
+
+
+def non_centred_vectors():
+    sds = pm.HalfNormal("sd", shape=2)
+    factor, *_ = pm.LKJCholeskyCov("factor", eta=2, n=2, sd_dist=pm.Exponential.dist(1, size=2))
+    theta = sds + pm.Normal("x", shape=(3, 2)) @ factor.T
+    pm.Normal("y", theta, 1, observed=np.zeros((3, 2)))
+
+
+# With the weight that leaves the variable as it is; for vectors and walks one weight for each
+FAMILIES = {
+    location_scale: (1, False),
+    log_normal: (1, False),
+    scale: (1, False),
+    vectors: (1, True),
+    covariance: (1, True),
+    walk: (1, True),
+    zero_sum: (1, False),
+    non_centred: (0, False),
+    non_centred_vectors: (0, True),
+}
+
+
+def coordinate_of(family):
+    with pm.Model() as model:
+        family()
+    values = model.value_vars
+    with interpreted():
+        point = model.initial_point()
+    found, _, _ = coordinates_at(model, values, "lipschitz", point, centring=True)
+    return model, next(c for c in found if c.name == "x")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("weight", [0.0, 1.0, 0.4, "mixed"])
+def test_map_inverse_and_jacobian(family, weight):
+    as_written, joint = FAMILIES[family]
+    if weight == 0.4 and joint:
+        pytest.skip("vectors and walks have weights of 0 or 1")
+    model, coordinate = coordinate_of(family)
+    assert coordinate.weighted
+    inputs = coordinate.rv.owner.inputs
+    shape = coordinate.phi.type.shape
+    rng = np.random.default_rng(1)
+    if weight == "mixed":
+        lengths = (*shape[:-1], 1) if joint else shape
+        lam = np.broadcast_to((rng.random(lengths) < 0.5).astype(float), shape)
+    else:
+        lam = np.full(shape, weight)
+    theta = coordinate.map.backward(coordinate.phi, *inputs)
+    back = coordinate.map.forward(theta, *inputs)
+    slope = pt.sum(coordinate.map.log_jac_det(coordinate.phi, *inputs))
+    free = theta
+    if family is zero_sum:
+        # Q has orthonormal columns: the Jacobian is that of Qᵀθ
+        free = model.rvs_to_transforms[coordinate.rv].forward(theta, *inputs)
+    flat = pt.flatten(free)
+    # Values of the parents that are no samples
+    parents = [rv for rv in model.free_RVs if rv is not coordinate.rv]
+    theta_of = {rv: rv.type() for rv in parents}
+    fixed = graph_replace([theta, back, slope, flat], theta_of, strict=False)
+    at = [abs(rng.normal(size=rv.shape.eval(mode=INTERPRETER))) + 0.2 for rv in parents]
+    function = pytensor.function(
+        [coordinate.phi, coordinate.scale, *theta_of.values()],
+        fixed,
+        mode=INTERPRETER,
+        on_unused_input="ignore",
+    )
+    phi = rng.normal(size=shape)
+    values, returned, log_det, _ = function(phi, lam, *at)
+    np.testing.assert_allclose(returned, phi, rtol=1e-9, atol=1e-10)
+    moves = 1e-5 * np.eye(phi.size).reshape(-1, *shape)
+    rows = [function(phi + m, lam, *at)[3] - function(phi - m, lam, *at)[3] for m in moves]
+    # Differences have errors of the second order in 1e-5
+    found = np.linalg.slogdet(np.array(rows) / 2e-5)[1]
+    np.testing.assert_allclose(log_det, found, rtol=0, atol=1e-7)
+    if np.all(lam == as_written) and family not in (log_normal, scale, zero_sum):
+        np.testing.assert_allclose(values, phi, rtol=1e-9, atol=1e-10)
