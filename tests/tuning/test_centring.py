@@ -166,7 +166,7 @@ def mixed_over_scales(group, y, count):
     }
 
 
-SIZES = np.array([3] * 10 + [2000] * 5)
+SIZES = np.array([1] * 10 + [2000] * 5)
 
 
 def test_minibatched_groups_of_mixed_size():
