@@ -15,6 +15,7 @@ from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
@@ -28,8 +29,9 @@ from pymc_sgmcmc.model.support import kind_of_support
 
 __all__ = ["Parents", "standardised"]
 
-# What takes elements of a variable, so that a scale common to all of them may come before or after
-_SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
+# What takes, or adds up, elements of a variable, so that a scale common to all of them may come
+# before or after
+_SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape, CumOp)
 _PRODUCTS = (ps.Mul, ps.TrueDiv)
 # Functions of any number, and of positive numbers, that are positive
 _POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
@@ -199,7 +201,7 @@ def _ends(
     for node in clients[x]:
         if _is_copy(node):
             yield from _ends(node.outputs[0], clients, whole=whole)
-        elif isinstance(node.op, _SELECTING) and node.inputs[0] is x and x not in node.inputs[1:]:
+        elif _is_selecting(node) and node.inputs[0] is x and x not in node.inputs[1:]:
             yield from _ends(node.outputs[0], clients, whole=False)
         elif isinstance(_scalar_op(node), _PRODUCTS):
             factor = _factor(node, x)
@@ -209,6 +211,11 @@ def _ends(
                 yield node.outputs[0], factor, whole
         else:
             yield None
+
+
+def _is_selecting(node: Apply) -> bool:
+    """Whether a node takes elements of its first input, or adds them up."""
+    return isinstance(node.op, _SELECTING) and getattr(node.op, "mode", "add") == "add"
 
 
 def _is_copy(node: Apply) -> bool:
@@ -263,7 +270,7 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
         kind, lower, _ = kind_of_support(None, x)
         bound = None if lower is None else constant_of(pt.as_tensor(lower))
         found = kind in ("half-line", "interval") and bound is not None and bound >= 0
-    elif isinstance(node.op, _SELECTING) or _is_copy(node):
+    elif _is_selecting(node) or _is_copy(node):
         found = _is_positive(node.inputs[0], known)
     else:
         of_each = [_is_positive(argument, known) for argument in node.inputs]

@@ -37,6 +37,7 @@ MODELS = {
     **gallery.LARGE,
     **gallery.SMALL,
     **gallery.HIERARCHIES,
+    **gallery.WRITINGS,
     **gallery.MIXED,
 }
 COLUMNS = (

@@ -13,6 +13,8 @@ import json
 import sys
 import time
 
+from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from inspect import signature
 from pathlib import Path
@@ -44,6 +46,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "mixture_blocks": {"draws": 3000},
     "multivariate_normal_rows": {"draws": 3000},
     "three_levels": {"draws": 1000},
+    "slopes_of_many_rows": {"draws": 2000},
+    "walk_volatility": {"target_accept": 0.9},
+    "horseshoe": {"target_accept": 0.99},
+    "finnish_horseshoe": {"target_accept": 0.99},
+    "groups_of_mixed_size": {"draws": 4000, "target_accept": 0.95},
 }
 
 
@@ -86,14 +93,14 @@ def agreement(name: str, variables: dict[str, dict[str, Any]]) -> dict[str, floa
     return {"mean_error_over_sd": rounded(max(errors)), "sd_relative_error": rounded(max(ratios))}
 
 
-def sample(name: str, builder: Any) -> dict[str, Any]:
+def sample(name: str, builder: Any, names: Sequence[str] = ()) -> dict[str, Any]:
     """Sample a model until its moments are good enough, and return what is stored."""
     import arviz as az
     import gallery
     import nutpie
 
     model = builder(None) if "batch_size" in signature(builder).parameters else builder()
-    names = [rv.name for rv in model.free_RVs]
+    names = list(names) or [rv.name for rv in model.free_RVs]
     if name in gallery.POSTERIORDB:
         names = list(gallery.reference(name))
     settings = DEFAULT | SETTINGS.get(name, {})
@@ -176,12 +183,16 @@ def main(names: list[str]) -> None:
         gallery.SMALL | gallery.POSTERIORDB | gallery.LARGE | gallery.HIERARCHIES | gallery.MIXED
     )
     FOLDER.mkdir(exist_ok=True)
-    for name in names or builders:
+    for name in names or [*builders, *gallery.PAIRS]:
         mixed = gallery.MIXED.get(name)
         if name in EXACT:
             content = computed(name, EXACT[name])
         elif mixed is not None and mixed.exact is not None:
             content = computed(name, mixed.exact())
+        elif name in gallery.PAIRS:
+            pair = gallery.PAIRS[name]
+            with threadpool_limits(1):
+                content = sample(name, partial(pair.build, centred=pair.easier), pair.names)
         else:
             with threadpool_limits(1):
                 content = sample(name, builders[name] if mixed is None else mixed.marginal)

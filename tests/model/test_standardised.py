@@ -32,6 +32,10 @@ def gathered(mu, sd, z):
     return mu + sd * z[G]
 
 
+def cumulated(mu, sd, z):
+    return mu + sd * pt.cumsum(z)
+
+
 def gathered_after(mu, sd, z):
     return (mu + sd * z)[G]
 
@@ -48,6 +52,7 @@ def twice(mu, sd, z):
         (divided, 1.5, 0.5**-0.5),
         (two_factors, 0, 0.5 * np.exp(1.5)),
         (gathered, 0, 0.5),
+        (cumulated, 0, 0.5),
         (gathered_after, 1.5, 0.5),
     ],
 )
@@ -76,6 +81,10 @@ def other_scales(mu, sd, z):
     return sd * z[G] + 2 * z[G]
 
 
+def multiplied(mu, sd, z):
+    return sd * pt.cumprod(z)
+
+
 def signed(mu, sd, z):
     return mu * z
 
@@ -84,7 +93,9 @@ def of_rows(mu, sd, z):
     return z[G] * pt.abs(mu * np.arange(6.0))
 
 
-@pytest.mark.parametrize("use", [squared, also_alone, other_scales, signed, of_rows, twice])
+@pytest.mark.parametrize(
+    "use", [squared, also_alone, other_scales, multiplied, signed, of_rows, twice]
+)
 def test_what_is_left_as_it_is(use):
     with pm.Model() as model:
         mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")

@@ -1,5 +1,5 @@
 """Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``HIERARCHIES``,
-``MIXED``.
+``WRITINGS``, ``MIXED``.
 
 Each is a dict from a model's name to a function that returns the ``pm.Model``; what is known is
 ``reference(name)``. Those of ``MIXED`` also make their list of steps.
@@ -11,13 +11,16 @@ from .mixed import MIXED
 from .posteriordb import POSTERIORDB
 from .references import Reference, reference, sampling
 from .small import SMALL
+from .writings import PAIRS, WRITINGS
 
 __all__ = [
     "HIERARCHIES",
     "LARGE",
     "MIXED",
+    "PAIRS",
     "POSTERIORDB",
     "SMALL",
+    "WRITINGS",
     "Reference",
     "reference",
     "sampling",

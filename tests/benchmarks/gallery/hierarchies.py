@@ -59,9 +59,8 @@ def funnel_in_a_funnel() -> pm.Model:
     return model
 
 
-@HIERARCHIES.add
-def three_levels(batch_size: int | None = 500) -> pm.Model:
-    """Return 20 regions of 10 groups of 1,000 rows each, a logistic regression."""
+def rows_of_three_levels() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the region of each group, and of each row its group, predictor and response."""
     rng = np.random.default_rng(0)
     regions, groups, rows = 20, 10, 1000
     region = np.repeat(np.arange(regions), groups)
@@ -70,7 +69,13 @@ def three_levels(batch_size: int | None = 500) -> pm.Model:
     group = np.repeat(np.arange(regions * groups), rows)
     x = rng.normal(size=len(group))
     chance = 1 / (1 + np.exp(-of_group[group] - 0.7 * x))
-    y = (rng.random(len(group)) < chance).astype("int32")
+    return region, group, x, (rng.random(len(group)) < chance).astype("int32")
+
+
+@HIERARCHIES.add
+def three_levels(batch_size: int | None = 500) -> pm.Model:
+    """Return 20 regions of 10 groups of 1,000 rows each, a logistic regression."""
+    region, group, x, y = rows_of_three_levels()
     with pm.Model() as model:
         if batch_size is None:
             g, u, seen = group, x, y
@@ -80,8 +85,8 @@ def three_levels(batch_size: int | None = 500) -> pm.Model:
         between_regions = pm.HalfNormal("between_regions", 1)
         between_groups = pm.HalfNormal("between_groups", 1)
         slope = pm.Normal("slope", 0, 1)
-        a = pm.Normal("region", mu, between_regions, shape=regions)
-        b = pm.Normal("group", a[region], between_groups, shape=regions * groups)
+        a = pm.Normal("region", mu, between_regions, shape=int(region.max()) + 1)
+        b = pm.Normal("group", a[region], between_groups, shape=len(region))
         pm.Bernoulli("y", logit_p=b[g] + slope * u, observed=seen, total_size=len(y))
     return model
 

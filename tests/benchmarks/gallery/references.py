@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import posteriordb
+from .writings import pair_of
 
 FOLDER = Path(__file__).parents[1] / "references"
 MOMENTS = "mean", "sd", "mcse_mean"
@@ -48,6 +49,7 @@ def sampling(name: str) -> dict[str, Any]:
 
 
 def _stored(name: str) -> dict[str, Any]:
+    name = "three_levels" if name == "three_levels_noncentred" else pair_of(name)
     file = FOLDER / f"{name}.json"
     if not file.exists():
         raise FileNotFoundError(f"no reference for {name}: python make_references.py {name}")
