@@ -26,7 +26,7 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring.weighted import Weighted, power
+from pymc_sgmcmc.centring.weighted import Weighted, logarithm, power
 
 __all__ = ["Centring", "LogCentring", "Recentring"]
 
@@ -189,7 +189,7 @@ class Recentring(Weighted):
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return −λ log σ for each element."""
-        slope: TensorVariable = -self.weight * pt.log(self.scale)
+        slope: TensorVariable = -self.weight * logarithm(self.scale)
         return slope + pt.zeros_like(pt.as_tensor(value))
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:

@@ -13,7 +13,7 @@ from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Weighted", "power"]
+__all__ = ["Weighted", "logarithm", "power"]
 
 
 class Weighted(Transform):
@@ -71,7 +71,16 @@ class Weighted(Transform):
         return gain
 
 
+def logarithm(scale: TensorVariable) -> TensorVariable:
+    """Return log σ, finite also where σ was rounded to 0."""
+    if not scale.dtype.startswith("float"):
+        scale = scale.astype("floatX")
+    least = np.finfo(scale.dtype).tiny
+    found: TensorVariable = pt.log(pt.maximum(scale, np.array(least, dtype=scale.dtype)))
+    return found
+
+
 def power(scale: TensorVariable, exponent: Any) -> TensorVariable:
-    """Return σ to a power between 0 and 1, differentiable in both."""
-    found: TensorVariable = pt.exp(exponent * pt.log(scale))
+    """Return σ to a power between 0 and 1, which is 1 for an exponent of 0 and any σ."""
+    found: TensorVariable = pt.exp(exponent * logarithm(scale))
     return found

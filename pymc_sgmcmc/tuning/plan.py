@@ -175,7 +175,9 @@ def find_bulk(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
-    rewrite: Callable[[np.ndarray, np.ndarray], np.ndarray | None] = lambda *_: None,
+    rewrite: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None] = (
+        lambda *_: None
+    ),
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find centre and whitening of the bulk.
 
@@ -195,8 +197,8 @@ def find_bulk(
     report : callable
         Is told the name of each step.
     rewrite : callable, optional
-        Given a rough centre and root, returns the centre in other coordinates, in which the
-        surface is from then on, or None to stay.
+        Given centre and root, returns both in other coordinates, in which the surface is from
+        then on, or None to stay.
 
     Returns
     -------
@@ -215,8 +217,11 @@ def find_bulk(
     if whitened:
         centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
     while (rewritten := rewrite(centre, root)) is not None:
-        centre, root, collapses, start = _rough_bulk(surface, rewritten, rescale, rng, report)
-        if whitened:
+        centre, root = rewritten
+        start, collapses = centre, False
+        if not dense:
+            centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
+        elif whitened:
             centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
     if dense and not whitened:
         centre, root = _whitened(surface, centre, root, start, rescale, rng, report)

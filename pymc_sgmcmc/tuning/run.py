@@ -27,7 +27,7 @@ from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.failure import NEARER
-from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
+from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, find_bulk, make_plan
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
@@ -48,6 +48,9 @@ _FARTHEST = 10.0
 # A centre this many sds from the mean of the burn-in is no centre
 _OFF_CENTRE = 2.5
 _MOST_CENTRES = 4
+
+# Half the distance between two points of which the slope of a map is taken, in posterior sds
+_SECANT = 0.1
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
 _MOST_BLOCKS = 20
@@ -205,20 +208,37 @@ class Tuning:
             raise SamplingError(self._engine.why_not_finite(phi, self._scales, self._others))
         return start
 
-    def _writing(self, surface: Surface, choice: WritingChoice) -> Callable[..., np.ndarray | None]:
+    def _writing(
+        self, surface: Surface, choice: WritingChoice
+    ) -> Callable[..., tuple[np.ndarray, np.ndarray] | None]:
         """Return what centres the next level of a hierarchy, None where nothing is left to do."""
 
-        def rewrite(centre: np.ndarray, root: np.ndarray) -> np.ndarray | None:
+        def rewrite(centre: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
             while not choice.is_done:
                 scales = choice.next_level(
                     surface, self._scales, self._others, centre, root, self._rng
                 )
                 if not all(map(np.array_equal, scales, self._scales)):
+                    if len(centre) <= LARGEST_DENSE:
+                        root = self._moved_root(centre, root, scales)
                     phi = self._rewritten(self._views[0].split(centre), scales)
-                    return Potential.join(phi)
+                    return Potential.join(phi), root
             return None
 
         return rewrite
+
+    def _moved_root(
+        self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Return L in coordinates of other scales, by the slopes of the map along its columns."""
+        columns = np.diag(root) if root.ndim == 1 else root
+
+        def moved(flat: np.ndarray) -> np.ndarray:
+            phi = self._views[0].split(flat)
+            return Potential.join(self._engine.at_scales(phi, self._scales, scales, self._others))
+
+        pairs = [(moved(centre + _SECANT * c), moved(centre - _SECANT * c)) for c in columns.T]
+        return np.stack([a - b for a, b in pairs], axis=1) / (2 * _SECANT)
 
     def _rewritten(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]
