@@ -29,9 +29,8 @@ from pymc_sgmcmc.model.support import kind_of_support
 
 __all__ = ["Parents", "standardised"]
 
-# What takes, or adds up, elements of a variable, so that a scale common to all of them may come
-# before or after
-_SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape, CumOp)
+# What takes elements of a variable, so that a scale common to all of them may come before or after
+_SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
 _PRODUCTS = (ps.Mul, ps.TrueDiv)
 # Functions of any number, and of positive numbers, that are positive
 _POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
@@ -135,7 +134,9 @@ def _parents(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parent
     zero: Any = pt.zeros((), dtype=rv.dtype)
     whole = all(is_whole for *_, is_whole in products)
     common = all(other is scale for _, other, _ in products)
-    if not common or (not whole and not all(scale.type.broadcastable)):
+    # Of the steps of a walk the data's curvature is no information on each of them
+    walks = any(isinstance(node.op, CumOp) for end, *_ in products for node in clients[end])
+    if not common or walks or (not whole and not all(scale.type.broadcastable)):
         return None
     if not whole:
         return Parents(zero, scale.squeeze() if scale.ndim else scale)
@@ -201,7 +202,7 @@ def _ends(
     for node in clients[x]:
         if _is_copy(node):
             yield from _ends(node.outputs[0], clients, whole=whole)
-        elif _is_selecting(node) and node.inputs[0] is x and x not in node.inputs[1:]:
+        elif isinstance(node.op, _SELECTING) and node.inputs[0] is x and x not in node.inputs[1:]:
             yield from _ends(node.outputs[0], clients, whole=False)
         elif isinstance(_scalar_op(node), _PRODUCTS):
             factor = _factor(node, x)
@@ -211,11 +212,6 @@ def _ends(
                 yield node.outputs[0], factor, whole
         else:
             yield None
-
-
-def _is_selecting(node: Apply) -> bool:
-    """Whether a node takes elements of its first input, or adds them up."""
-    return isinstance(node.op, _SELECTING) and getattr(node.op, "mode", "add") == "add"
 
 
 def _is_copy(node: Apply) -> bool:
@@ -270,7 +266,7 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
         kind, lower, _ = kind_of_support(None, x)
         bound = None if lower is None else constant_of(pt.as_tensor(lower))
         found = kind in ("half-line", "interval") and bound is not None and bound >= 0
-    elif _is_selecting(node) or _is_copy(node):
+    elif isinstance(node.op, _SELECTING) or _is_copy(node):
         found = _is_positive(node.inputs[0], known)
     else:
         of_each = [_is_positive(argument, known) for argument in node.inputs]

@@ -125,14 +125,7 @@ class WritingChoice:
                 for part, x in zip(np.split(flat, ends), posterior.phi, strict=True)
             ]
 
-        # Widths given all others, so that coordinates disturb each other least
-        width = root if root.ndim == 1 else np.sum(np.linalg.pinv(root) ** 2, axis=0) ** -0.5
-        signs = rng.choice([-1.0, 1.0], size=(_PAIRS, len(centre)))
-        curvature = np.zeros(len(centre))
-        for sign in signs:
-            _, gradient = surface.full(centre + np.outer([1, -1], width * sign))
-            curvature += sign * (gradient[0] - gradient[1]) / (2 * width * _PAIRS)
-        curvature = np.where(np.isfinite(curvature), curvature, 1.0)
+        curvature = _curvatures(surface, centre, root, rng)
         e = rng.standard_normal((_POSITIONS, len(centre)))
         moved = centre + (e * root if root.ndim == 1 else e @ root.T)
         seen = [model.spreads(parts(x), scales, others) for x in moved]
@@ -143,6 +136,29 @@ class WritingChoice:
                 information = c.map.information(h - 1) / variances.mean(axis=0)
                 found[c.rv] = c.map.pooled(_gain(variances, information))
         return found
+
+
+def _curvatures(
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the curvature of the full U along each coordinate.
+
+    A dense L of the full data is made of it. From batches L knows little of groups of few rows;
+    there all coordinates are moved at once, on the full data, to see by how much L is wrong.
+    """
+    d = len(centre)
+    inverse = np.diag(1 / root) if root.ndim == 1 else np.linalg.pinv(root)
+    expected: np.ndarray = np.sum(inverse**2, axis=0)
+    if root.ndim == 2 and not surface.batch_size:
+        return expected
+    width = expected**-0.5
+    error = np.zeros(d)
+    for sign in rng.choice([-1.0, 1.0], size=(_PAIRS, d)):
+        move = width * sign
+        _, gradient = surface.full(centre + np.outer([1, -1], move))
+        seen = (gradient[0] - gradient[1]) / 2 - inverse.T @ (inverse @ move)
+        error += seen / (move * _PAIRS)
+    return np.where(np.isfinite(error), expected + error, 1.0)
 
 
 def _gain(variances: np.ndarray, information: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "multivariate_normal_rows": {"draws": 3000},
     "three_levels": {"draws": 1000},
     "slopes_of_many_rows": {"draws": 2000},
-    "walk_volatility": {"target_accept": 0.9},
+    "walk_volatility": {"target_accept": 0.99},
     "horseshoe": {"target_accept": 0.99},
     "finnish_horseshoe": {"target_accept": 0.99},
     "groups_of_mixed_size": {"draws": 4000, "target_accept": 0.95},
@@ -182,6 +182,9 @@ def main(names: list[str]) -> None:
     builders = (
         gallery.SMALL | gallery.POSTERIORDB | gallery.LARGE | gallery.HIERARCHIES | gallery.MIXED
     )
+    known = {*builders, *gallery.PAIRS}
+    if unknown := [name for name in names if name not in known]:
+        sys.exit(f"No reference is made of {', '.join(unknown)}; of pairs write the common name.")
     FOLDER.mkdir(exist_ok=True)
     for name in names or [*builders, *gallery.PAIRS]:
         mixed = gallery.MIXED.get(name)

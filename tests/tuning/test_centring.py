@@ -1,9 +1,11 @@
 """Hierarchies in coordinates between the centred and the non-centred writing."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 
@@ -12,7 +14,7 @@ from scipy import integrate, stats
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
-from helpers.sampling import run
+from helpers.sampling import QUIET, run
 from helpers.z_scores import STANDARD_ERRORS, assert_right, mean_and_error, means_of_parts
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
@@ -289,6 +291,77 @@ def test_bad_arguments():
         pm.Normal("x")
         with pytest.raises(ValueError, match="centring must be one of 'auto'"):
             sg.CoRVSGLD(centring="non-centred")
+
+
+def imputed():
+    mu, sd = pm.Normal("mu", 0, 2), pm.HalfNormal("sd", 2)
+    # PyMC makes variables of what is missing and of what is seen
+    seen = np.ma.masked_invalid([1.0, np.nan, 0.5, np.nan, -0.7, 2.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theta = pm.Normal("theta", mu, sd, observed=seen)
+    pm.Normal("y", theta, 1, observed=[1.2, 0.1, 0.4, -0.3, -0.8, 1.5])
+
+
+def truncated_scale():
+    mu = pm.Normal("mu", 0, 2)
+    sd = pm.TruncatedNormal("sd", 1, 1, lower=0.1, upper=3)
+    theta = pm.Normal("theta", mu, sd, shape=6)
+    pm.Normal("y", theta, 1, observed=[1.2, 0.1, 0.4, -0.3, -0.8, 1.5])
+
+
+def truncated_elements():
+    sd = pm.HalfNormal("sd", 2)
+    theta = pm.TruncatedNormal("theta", 0.5, sd, lower=0, shape=6)
+    pm.Normal("y", theta, 1, observed=[1.2, 0.1, 0.4, 0.3, 0.8, 1.5])
+
+
+def one_scale_for_two_families():
+    sd = pm.HalfNormal("sd", 2)
+    theta = pm.Normal("theta", 0, sd, shape=3)
+    rate = pm.LogNormal("rate", 0, sd, shape=3)
+    # Seen so well that NUTS finds no funnel
+    pm.Normal("y", pt.concatenate([theta, rate]), 0.2, observed=[2.2, 0.3, -1.4, 0.3, 0.8, 2.5])
+
+
+def fixed_scale():
+    mu = pm.Normal("mu", 0, 2)
+    theta = pm.Normal("theta", mu, 2, shape=6)
+    pm.Normal("y", theta, 1, observed=[1.2, 0.1, 0.4, -0.3, -0.8, 1.5])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "build",
+    [imputed, truncated_scale, truncated_elements, one_scale_for_two_families, fixed_scale],
+)
+def test_odd_hierarchies_are_right(build):
+    """Against NUTS of PyMC, with the Monte Carlo errors of both."""
+    with pm.Model() as model:
+        build()
+        ours = run(sg.CoRVSGLD(), draws=2000).posterior
+        names = [rv.name for rv in model.free_RVs]
+        with pytensor.config.change_flags(mode="NUMBA"):
+            nuts = pm.sample(
+                3000, tune=2000, chains=2, cores=1, random_seed=1, target_accept=0.95,
+                progressbar=False, compute_convergence_checks=False,
+            ).posterior  # fmt: skip
+    for name in names:
+        a, b = (mean_and_error(means_of_parts(p[name].values)) for p in (ours, nuts))
+        assert np.all(abs(a[0] - b[0]) < STANDARD_ERRORS * np.hypot(a[1], b[1])), name
+
+
+def test_scales_of_another_step():
+    """θ keeps the weights that were chosen for all places of the scale that another step moves."""
+    sizes = np.array([1] * 6 + [300] * 6)
+    group, y = two_way(sizes)
+    with pm.Model():
+        mu, sd = pm.Normal("mu", 0, 3), pm.HalfNormal("sd", 2)
+        theta = pm.Normal("theta", mu, sd, shape=len(sizes))
+        pm.Normal("y", theta[group], NOISE, observed=y)
+        steps = [sg.CoRVSGLD([mu, theta]), pm.Slice([sd])]
+        posterior = pm.sample(2000, step=steps, random_seed=1, chains=2, **QUIET).posterior
+    assert_right(posterior, mixed_over_scales(group, y, sizes))
 
 
 def test_a_chain_goes_on_where_it_stopped():
