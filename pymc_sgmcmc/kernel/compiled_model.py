@@ -22,7 +22,7 @@ from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.model.coordinates import at_scales, coordinates_at
+from pymc_sgmcmc.model.coordinates import at_scales, coordinates_at, left_as_written
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
 from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
@@ -71,6 +71,8 @@ class CompiledModel:
             model, values, options.transforms, point, centring=options.centring
         )
         self.posterior = Posterior(model, coordinates, options.temperature)
+        if options.centring and (names := left_as_written(coordinates)):
+            _log.debug("Hierarchical, but sampled only as written: %s.", ", ".join(names))
         self.dimension = sum(x.size for x in phi)
         self._potential: Potential | None = None
         self._laid_out: tuple[Any, list[Any]] | None = None
@@ -126,6 +128,11 @@ class CompiledModel:
         """Return the width that the hierarchy gives to each element with a weight, shaped as φ."""
         return self._hierarchy(phi, scales, others, weights=scales)[0]
 
+    def weights(self, scales: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+        """Return λ of the variables that have one, shaped as their coordinates, by name."""
+        fitted = [c for c in self.posterior.coordinates if c.scale is not None]
+        return {c.name: w for c, w in zip(fitted, scales, strict=True) if c.weighted}
+
     def _hierarchy(
         self,
         phi: Sequence[np.ndarray],
@@ -139,8 +146,7 @@ class CompiledModel:
         if self._of_hierarchy is None:
             graphs = [*posterior.spreads, *posterior.reweighted]
             self._of_hierarchy = self._at_worst_rows(graphs, posterior.new_weights)
-        fitted = [c for c in posterior.coordinates if c.scale is not None]
-        new = [w for c, w in zip(fitted, weights, strict=True) if c.weighted]
+        new = list(self.weights(weights).values())
         found = [np.asarray(x) for x in self._of_hierarchy(*phi, *scales, *others, *new)]
         old = [x for x, c in zip(phi, posterior.coordinates, strict=True) if c.weighted]
         return (

@@ -18,13 +18,13 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring import Weighted
 from pymc_sgmcmc.model.graphs import substitute
-from pymc_sgmcmc.model.hierarchy import centring_of
-from pymc_sgmcmc.model.standardised import Parents, standardised
+from pymc_sgmcmc.model.hierarchy import centring_of, depends_on
+from pymc_sgmcmc.model.standardised import Parents, is_standard, standardised
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
 
-__all__ = ["Coordinate", "at_scales", "coordinates_at", "rescaled"]
+__all__ = ["Coordinate", "at_scales", "coordinates_at", "left_as_written", "rescaled"]
 
 # Scale of the scaled softplus over the variable's start: the map is then log-like in the bulk
 _SCALE_OVER_START = 10.0
@@ -232,6 +232,16 @@ def at_scales(
             moved.append(found[count])
         count += 1
     return moved
+
+
+def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
+    """Return the names of variables with sampled parents, or a standard prior, without a weight."""
+    sampled = {c.rv for c in coordinates}
+    return [
+        c.name
+        for c in coordinates
+        if not c.weighted and (depends_on(c.rv.owner.inputs, sampled) or is_standard(c.rv))
+    ]
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:

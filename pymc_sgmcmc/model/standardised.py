@@ -16,7 +16,6 @@ from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
-from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
@@ -27,7 +26,7 @@ from pymc_sgmcmc.centring.vectors import is_product, transposed
 from pymc_sgmcmc.model.hierarchy import LOCATION_SCALE, constant_of, depends_on
 from pymc_sgmcmc.model.support import kind_of_support
 
-__all__ = ["Parents", "standardised"]
+__all__ = ["Parents", "is_standard", "standardised"]
 
 # What takes elements of a variable, so that a scale common to all of them may come before or after
 _SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
@@ -75,7 +74,7 @@ def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVari
     candidates = [
         rv
         for rv in model.free_RVs
-        if rv in sampled and model.rvs_to_transforms[rv] is None and _is_standard(rv)
+        if rv in sampled and model.rvs_to_transforms[rv] is None and is_standard(rv)
     ]
     if not candidates:
         return {}
@@ -99,8 +98,8 @@ def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVari
     return found
 
 
-def _is_standard(rv: TensorVariable) -> bool:
-    """Whether the prior is that of a location-scale family at 0 and 1."""
+def is_standard(rv: TensorVariable) -> bool:
+    """Return whether the prior is that of a location-scale family at 0 and 1."""
     node = rv.owner
     if node is None or not isinstance(node.op, LOCATION_SCALE):
         return False
@@ -278,13 +277,12 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
 
 
 def _is_triangular(x: Any, known: Collection[Variable]) -> bool:
-    """Whether a graph is a Cholesky factor: of a covariance, or as LKJCholeskyCov gives it."""
+    """Whether a graph is a Cholesky factor as LKJCholeskyCov gives it.
+
+    That of a Gaussian process is not looked for: each update would solve with it.
+    """
     node = x.owner
-    if node is None:
-        return False
-    if isinstance(getattr(node.op, "core_op", node.op), Cholesky):
-        return True
-    if not isinstance(node.op, AdvancedIncSubtensor) or len(node.inputs) != 4:
+    if node is None or not isinstance(node.op, AdvancedIncSubtensor) or len(node.inputs) != 4:
         return False
     onto, packed, rows, columns = node.inputs
     zeros = onto.owner is not None and all(constant_of(z) == 0 for z in onto.owner.inputs[:1])

@@ -408,6 +408,16 @@ class SGMCMCStep(BlockedStep):
         self._chain = state
         self._runner = None
 
+    @property
+    def centring_weights(self) -> dict[str, np.ndarray]:
+        """λ of each variable of a hierarchy, by its name, in the chain sampled last.
+
+        Each is shaped as the coordinates: 1 where an element is centred, 0 where it is not. There
+        is none before a chain is tuned, and for chains that other processes sampled.
+        """
+        scales = self._chain.scales
+        return self._engine.weights(scales) if self._engine is not None and scales else {}
+
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws)
 

@@ -390,7 +390,7 @@ class Tuning:
         _log.log(
             logging.INFO if thorough else logging.DEBUG,
             "Tuned in %.1f s by %d gradients: step size %.3g, %d updates a draw, %s, %d batch%s "
-            "averaged, gradient noise up to %.2g.",
+            "averaged, gradient noise up to %.2g%s.",
             time.perf_counter() - self._began,
             gradients,
             settings.step_size or float("nan"),
@@ -399,4 +399,11 @@ class Tuning:
             settings.batches,
             "es" if settings.batches > 1 else "",
             noise,
+            self._centred_elements(),
         )
+
+    def _centred_elements(self) -> str:
+        """Say of each variable of a hierarchy how many elements are centred."""
+        weights = self._engine.weights(self._scales)
+        counts = [f"{np.sum(w > 0)} of {w.size} of {name}" for name, w in weights.items()]
+        return f"; centred: {', '.join(counts)}" if counts else ""

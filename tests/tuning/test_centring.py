@@ -37,13 +37,6 @@ def share_below(bound):
     return integrate.quad(integrand, -30, 30, points=[0.0])[0]
 
 
-def weights(step):
-    """λ of the variables that have one."""
-    fitted = [c for c in step._engine.posterior.coordinates if c.scale is not None]
-    scales = step.sampling_state.chain.scales
-    return {c.name: lam for c, lam in zip(fitted, scales, strict=True) if c.weighted}
-
-
 @BOTH
 @pytest.mark.parametrize("method", METHODS)
 def test_neals_funnel(method, backend):
@@ -145,7 +138,7 @@ def test_large_groups_are_centred_and_small_ones_are_not():
         pm.Normal("y", theta[group], NOISE, observed=y)
         step = sg.CoRVSGLD()
         posterior = run(step).posterior
-    assert np.array_equal(weights(step)["theta"], [0] * 5 + [1] * 5)
+    assert np.array_equal(step.centring_weights["theta"], [0] * 5 + [1] * 5)
     assert_right(posterior, mixed_over_scales(group, y, sizes))
 
 
@@ -181,7 +174,7 @@ def test_minibatched_groups_of_mixed_size():
         pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
         step = sg.CoRVSGLD()
         posterior = run(step).posterior
-    assert np.array_equal(weights(step)["theta"], [0] * 10 + [1] * 5)
+    assert np.array_equal(step.centring_weights["theta"], [0] * 10 + [1] * 5)
     laws = exact(group, y, SIZES, np.ones(1))[:2]
     (mean, variance), (effects, spread) = laws
     expected = {"mu": (mean[0], variance[0] ** 0.5), "theta": (effects[0], spread[0] ** 0.5)}
@@ -204,7 +197,7 @@ def test_both_writings_are_the_same_posterior(centred, backend):
         pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
         step = sg.CoRVSGLD(backend=backend)
         posterior = run(step).posterior
-    assert np.array_equal(weights(step)["theta" if centred else "z"], [0] * 10 + [1] * 5)
+    assert np.array_equal(step.centring_weights["theta" if centred else "z"], [0] * 10 + [1] * 5)
     assert_right(posterior, mixed_over_scales(group, y, SIZES))
 
 
@@ -220,8 +213,8 @@ def test_levels_are_chosen_from_the_data_upwards():
         pm.Normal("y", of_group[group], 1, observed=y)
         step = sg.CoRVSGLD()
         run(step, chains=1, draws=100)
-    assert np.all(weights(step)["of_group"] == 1)
-    assert np.all(weights(step)["of_region"] == 0)
+    assert np.all(step.centring_weights["of_group"] == 1)
+    assert np.all(step.centring_weights["of_region"] == 0)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, np.array([0.0, 0.5, 1.0])])
@@ -291,6 +284,21 @@ def test_bad_arguments():
         pm.Normal("x")
         with pytest.raises(ValueError, match="centring must be one of 'auto'"):
             sg.CoRVSGLD(centring="non-centred")
+
+
+def test_the_log_says_what_was_chosen(caplog):
+    with pm.Model():
+        mu, sd = pm.Normal("mu", 0, 2), pm.HalfNormal("sd", 1)
+        theta = pm.Normal("theta", mu, sd, shape=3)
+        share = pm.Beta("share", 2, sd)
+        pm.Normal("y", theta + share, 1, observed=[1.0, 0.5, 2.0])
+        step = sg.CoRVSGLD()
+        assert step.centring_weights == {}
+        with caplog.at_level("DEBUG", logger="pymc.sgmcmc"):
+            run(step, draws=5, chains=1)
+    assert "; centred: 0 of 3 of theta." in caplog.text
+    assert caplog.text.count("Hierarchical, but sampled only as written: share.") == 1
+    assert np.array_equal(step.centring_weights["theta"], np.zeros(3))
 
 
 def imputed():
