@@ -133,8 +133,9 @@ class WritingChoice:
         for c, h in zip(posterior.coordinates, parts(curvature), strict=True):
             if c.weighted:
                 variances = np.stack([places[len(found)].astype(float) for places in seen]) ** 2
-                information = c.map.information(h - 1) / variances.mean(axis=0)
-                found[c.rv] = c.map.pooled(_gain(variances, information))
+                with np.errstate(all="ignore"):  # a bulk that is none has no finite gain
+                    information = c.map.information(h - 1) / variances.mean(axis=0)
+                    found[c.rv] = c.map.pooled(_gain(variances, information))
         return found
 
 
