@@ -297,7 +297,7 @@ def test_the_log_says_what_was_chosen(caplog):
         with caplog.at_level("DEBUG", logger="pymc.sgmcmc"):
             run(step, draws=5, chains=1)
     assert "; centred: 0 of 3 of theta." in caplog.text
-    assert caplog.text.count("Hierarchical, but sampled only as written: share.") == 1
+    assert caplog.text.count("Hierarchical or standard, and sampled only as written: share.") == 1
     assert np.array_equal(step.centring_weights["theta"], np.zeros(3))
 
 
