@@ -72,8 +72,8 @@ class CompiledModel:
         )
         self.posterior = Posterior(model, coordinates, options.temperature)
         if options.centring and (names := left_as_written(coordinates)):
-            names = ", ".join(names)
-            _log.debug("Hierarchical or standard, and sampled only as written: %s.", names)
+            listed = ", ".join(names)
+            _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
         self.dimension = sum(x.size for x in phi)
         self._potential: Potential | None = None
         self._laid_out: tuple[Any, list[Any]] | None = None
