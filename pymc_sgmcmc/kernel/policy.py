@@ -32,6 +32,10 @@ class Policy:
     noise : float
         Largest variance of a gradient estimate that costs nothing; tuning averages more batches
         where a larger one would cost more time than they do.
+    noise_of_many : float or None
+        The same with thousands of parameters, where averaging is what costs most: a bound on the
+        variance that still gives draws that are right, with a step size h that
+        its friction allows. None where it is ``noise``.
     widening : float or None
         Bound on h times the variance of a gradient estimate; None for no bound.
     absorbs_noise : bool
@@ -61,6 +65,7 @@ class Policy:
     order: int = 1
     power: int = 2
     noise: float = 1.5
+    noise_of_many: float | None = None
     widening: float | None = 0.15
     absorbs_noise: bool = False
     per_coordinate: bool = False

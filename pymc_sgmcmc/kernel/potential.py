@@ -14,6 +14,7 @@ from pytensor.conditional import ifelse
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.kernel.pair_sums import PairSums
 from pymc_sgmcmc.model.batch_density import BatchDensity, canonical
 from pymc_sgmcmc.model.graphs import gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
@@ -23,6 +24,7 @@ __all__ = ["Potential"]
 # Evaluations in one call, enough to outweigh its cost
 _LENGTH = 64
 _LARGEST_OUTPUT = 2**22
+_LARGEST_CALL = 2**20
 
 # What an evaluation computes: 0 nothing (it only fills the call), ∇U alone, or ∇U and U
 _GRADIENT, _VALUE_TOO = 1, 2
@@ -85,7 +87,7 @@ class Potential:
         ]
         self.batch_size = sum(size for _, size in self.sizes)
         self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
-        self._length = int(np.clip(_LARGEST_OUTPUT // self.dimension, 1, _LENGTH))
+        self._length = int(np.clip(_LARGEST_CALL // self.dimension, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
         self.unbounded = np.repeat(
             [c.unbounded for c in posterior.coordinates], np.diff(self._ends, prepend=0)
@@ -94,10 +96,97 @@ class Potential:
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
         # Only JAX needs to know how many
         self._padded = backend == "jax"
+        self._backend, self._compile_kwargs = backend, compile_kwargs
         self._function = self._compile(backend, compile_kwargs)
+        # Compiled when they are first needed, and shared as the count is
+        self._sums: dict[str, Any] = {}
         self._fixed: list[Any] = []
 
     def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
+        """Compile what evaluates a list of pairs."""
+        wanted, point, inputs, fixed, outputs = self._evaluation(backend)
+        zero = pt.zeros((), dtype=outputs[0].dtype)
+        # The log density may cost more than its gradient, and most of tuning needs only that
+        potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)
+        results: Any = [potential, self._joined(outputs[1:])]
+        if self._padded:
+            # Pairs that only fill up the call are skipped
+            results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
+        steps = [wanted, point, *inputs]
+        sequences = _sequences(steps, self._length if self._padded else None)
+        placeholders = [*steps, *fixed]
+        evaluated = pytensor.scan(
+            lambda *inner: substitute(results, dict(zip(placeholders, inner, strict=True))),
+            sequences=sequences,
+            outputs_info=[None, None],
+            non_sequences=fixed,
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        return compiled([*sequences, *fixed], evaluated, backend, compile_kwargs)
+
+    def _compile_sum(self) -> Any:
+        """Compile the sum over all blocks at one position, kept in memory for one."""
+        _, point, inputs, fixed, outputs = self._evaluation(self._backend)
+        zero = pt.zeros((), dtype=outputs[0].dtype)
+        sums = [zero.type(), point.type()]
+        added = [sums[0] - outputs[0], sums[1] + self._joined(outputs[1:])]
+        sequences = _sequences(inputs, self.n_blocks)
+        placeholders = [*inputs, *sums, point, *fixed]
+        totals = pytensor.scan(
+            lambda *inner: substitute(added, dict(zip(placeholders, inner, strict=True))),
+            sequences=sequences,
+            outputs_info=[zero, pt.zeros_like(point)],
+            non_sequences=[point, *fixed],
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        last = [total[-1] for total in totals]
+        return compiled([point, *sequences, *fixed], last, self._backend, self._compile_kwargs)
+
+    def _compile_pairs(self, count: int) -> Any:
+        """Compile sums over pairs of positions, kept in memory for one pair."""
+        _, point, inputs, fixed, outputs = self._evaluation(self._backend)
+        width, signs = point.type("width"), pt.vector("signs", dtype="int8", shape=point.type.shape)
+        gradient = self._joined(outputs[1:])
+        above, below = (
+            substitute([gradient], {point: point + side * signs * width})[0] for side in (1, -1)
+        )
+        # Where one of the two is not finite the pair is left out
+        finite = pt.isfinite(above).all() & pt.isfinite(below).all()
+        middle, change = (above + below) / 2, above - below
+        terms = [middle, middle**2, change * signs, change**2]
+        sums = [point.type() for _ in terms]
+        number = pt.scalar("number", dtype=self._dtype)
+        added = [
+            number + finite.astype(self._dtype),
+            *(
+                s + pt.switch(finite, t, 0).astype(self._dtype)
+                for s, t in zip(sums, terms, strict=True)
+            ),
+        ]
+        steps = [*inputs, signs]
+        sequences = _sequences(steps, count)
+        placeholders = [*steps, number, *sums, point, width, *fixed]
+        totals = pytensor.scan(
+            lambda *inner: substitute(added, dict(zip(placeholders, inner, strict=True))),
+            sequences=sequences,
+            outputs_info=[pt.zeros((), dtype=self._dtype), *(pt.zeros_like(point) for _ in sums)],
+            non_sequences=[point, width, *fixed],
+            return_list=True,
+            return_updates=False,
+            strict=True,
+        )
+        last = [total[-1] for total in totals]
+        arguments = [point, width, *sequences, *fixed]
+        return compiled(arguments, last, self._backend, self._compile_kwargs)
+
+    def _evaluation(
+        self, backend: str
+    ) -> tuple[TensorVariable, TensorVariable, list[Any], list[Any], list[TensorVariable]]:
+        """Return graphs of one pair: what is wanted, φ, what says the block, the fixed, outputs."""
         posterior, floatX = self.posterior, pytensor.config.floatX
         density = BatchDensity(posterior, contiguous=True, backend=backend)
         log_density, base, weights = posterior.weighted()
@@ -117,32 +206,11 @@ class Potential:
             for end, x in zip(self._ends, posterior.phi, strict=True)
         ]
         outputs = substitute(density.at([log_density, *gradient], parts, rows), replacements)
-        flat = pt.concatenate([g.reshape((-1,)) for g in outputs[1:]])
-        # The log density may cost more than its gradient, and most of tuning needs only that
         wanted = pt.scalar("wanted", dtype="int8")
-        zero = pt.zeros((), dtype=outputs[0].dtype)
-        potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)
-        results: Any = [potential, flat.astype(self._dtype)]
-        if self._padded:
-            # Pairs that only fill up the call are skipped
-            results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
-        steps: list[TensorVariable] = [wanted, point, base, *rows, *counted, *of_row]
-        length = self._length if self._padded else None
-        sequences = [
-            pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
-            for s in steps
-        ]
-        placeholders = [*steps, *density.fixed]
-        evaluated = pytensor.scan(
-            lambda *inner: substitute(results, dict(zip(placeholders, inner, strict=True))),
-            sequences=sequences,
-            outputs_info=[None, None],
-            non_sequences=density.fixed,
-            return_list=True,
-            return_updates=False,
-            strict=True,
-        )
-        return compiled([*sequences, *density.fixed], evaluated, backend, compile_kwargs)
+        return wanted, point, [base, *rows, *counted, *of_row], density.fixed, outputs
+
+    def _joined(self, gradient: Sequence[TensorVariable]) -> Any:
+        return pt.concatenate([g.reshape((-1,)) for g in gradient]).astype(self._dtype)
 
     @property
     def evaluations(self) -> int:
@@ -199,16 +267,14 @@ class Potential:
             ∇U, shape (P, d).
         """
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
-        # Positions in portions: the blocks' gradients at all positions may not fit into memory
+        if self.n_blocks > 1 and self.n_blocks * self.dimension > _LARGEST_OUTPUT:
+            # The blocks' gradients would not fit into memory
+            for k, point in enumerate(points):
+                total[k], gradient[k] = self._summed(point)
+            return total, gradient
         portion = max(1, _LARGEST_OUTPUT // (self.n_blocks * self.dimension))
         for start in range(0, len(points), portion):
             part = points[start : start + portion]
-            if self.n_blocks * self.dimension > _LARGEST_OUTPUT:
-                for k in range(self.n_blocks):
-                    u, g = self._block(part, k, potential=True)
-                    total[start] += u[0]
-                    gradient[start] += g[0]
-                continue
             u, g = self._block(
                 np.repeat(part, self.n_blocks, axis=0),
                 np.tile(np.arange(self.n_blocks), len(part)),
@@ -219,6 +285,23 @@ class Potential:
                 total[start : start + portion] = u.reshape(blocks).sum(axis=1)
                 gradient[start : start + portion] = g.reshape(*blocks, -1).sum(axis=1)
         return total, gradient
+
+    def _summed(self, point: np.ndarray) -> tuple[float, np.ndarray]:
+        """Return U and ∇U of the full data at one position."""
+        if "blocks" not in self._sums:
+            self._sums["blocks"] = self._compile_sum()
+        self._count[0] += self.n_blocks
+        starts, counted, weights = self._layout()
+        floatX, blocks = pytensor.config.floatX, np.arange(self.n_blocks)
+        u, g = self._sums["blocks"](
+            point.astype(self._dtype),
+            (blocks == 0).astype(floatX),
+            *(x.astype(np.int32) for x in starts),
+            *(x.astype(np.int32) for x in counted),
+            *(np.full(self.n_blocks, w, dtype=floatX) for w in weights),
+            *self._fixed,
+        )
+        return float(u), np.asarray(g, dtype=float)
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
         """Evaluate one block's share of the full ∇U for each position.
@@ -272,6 +355,38 @@ class Potential:
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Evaluate :meth:`batch` without U."""
         return self._batch(points, rows, potential=False)[1]
+
+    def pair_sums(
+        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> PairSums:
+        """Sum what batches say at opposite positions, each pair with a batch of its own.
+
+        Parameters
+        ----------
+        point, width : ndarray
+            The positions are ``point ± signs width``, shape (d,).
+        signs : ndarray
+            Of ±1, shape (P, d).
+        rows : ndarray
+            Offsets, shape (P, minibatches).
+        """
+        count = len(signs)
+        self._count[0] += 2 * count
+        if (key := f"{count} pairs") not in self._sums:
+            self._sums[key] = self._compile_pairs(count)
+        floatX = pytensor.config.floatX
+        found = self._sums[key](
+            point.astype(self._dtype),
+            width.astype(self._dtype),
+            np.ones(count, dtype=floatX),
+            *(x.astype(np.int32) for x in rows.T),
+            *(np.full(count, size, dtype=np.int32) for _, size in self.sizes),
+            *(np.ones(count, dtype=floatX) for _ in self.sizes),
+            signs.astype(np.int8),
+            *self._fixed,
+        )
+        number, *sums = (np.asarray(x, dtype=float) for x in found)
+        return PairSums(int(number), *sums)
 
     def _block(
         self, points: np.ndarray, which: int | np.ndarray, *, potential: bool
@@ -343,3 +458,9 @@ class Potential:
             np.asarray(values, dtype=float)[:count],
             np.asarray(gradient, dtype=float)[:count],
         )
+
+
+def _sequences(steps: Sequence[TensorVariable], length: int | None) -> list[TensorVariable]:
+    return [
+        pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape)) for s in steps
+    ]

@@ -86,7 +86,13 @@ class MSGNHT(SGMCMCStep):
         h = 0.2 if self.integrator == "ssi" else 0.05
         order = 2 if self.integrator == "ssi" else 1
         return Policy(
-            step_size=h, order=order, power=1, noise=6.0, widening=None, absorbs_noise=True
+            step_size=h,
+            order=order,
+            power=1,
+            noise=6.0,
+            noise_of_many=24.0,
+            widening=None,
+            absorbs_noise=True,
         )
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:

@@ -148,16 +148,26 @@ def _curvatures(
     there all coordinates are moved at once, on the full data, to see by how much L is wrong.
     """
     d = len(centre)
-    inverse = np.diag(1 / root) if root.ndim == 1 else np.linalg.pinv(root)
-    expected: np.ndarray = np.sum(inverse**2, axis=0)
-    if root.ndim == 2 and not surface.batch_size:
-        return expected
+    if root.ndim == 1:
+        expected = root**-2.0
+
+        def of_root(move: np.ndarray) -> np.ndarray:
+            return expected * move
+    else:
+        inverse = np.linalg.pinv(root)
+        expected = np.sum(inverse**2, axis=0)
+        if not surface.batch_size:
+            return expected
+
+        def of_root(move: np.ndarray) -> np.ndarray:
+            return inverse.T @ (inverse @ move)
+
     width = expected**-0.5
     error = np.zeros(d)
     for sign in rng.choice([-1.0, 1.0], size=(_PAIRS, d)):
         move = width * sign
         _, gradient = surface.full(centre + np.outer([1, -1], move))
-        seen = (gradient[0] - gradient[1]) / 2 - inverse.T @ (inverse @ move)
+        seen = (gradient[0] - gradient[1]) / 2 - of_root(move)
         error += seen / (move * _PAIRS)
     return np.where(np.isfinite(error), expected + error, 1.0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Conditional"]
@@ -57,6 +58,12 @@ class Conditional:
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
         """Share of the full ∇U of one block of the data for each position."""
         return self._surface.block(self.whole(points), which)[:, self._free]
+
+    def pair_sums(
+        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> PairSums:
+        """Sum gradients at opposite positions."""
+        return summed_pairs(self.batch_gradient, point, width, signs, rows)
 
     def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Draw batches."""

@@ -14,6 +14,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
@@ -36,6 +37,9 @@ _LITTLE = 1.6
 # Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
 # place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
 _LARGEST_NEWTON = 128
+
+# Twice the largest friction of a step, h²σ²
+_FRICTION = 0.4
 
 # Of L with rows of length 1: beyond it L cannot be inverted in double precision
 _LARGEST_CONDITION = 1e15
@@ -130,9 +134,13 @@ def make_plan(
     elif isinstance(scale, np.ndarray):
         root = scale
     elif not policy.isotropic:
-        root = upright(root) if root.ndim == 2 else measured_diagonal(surface, centre, root, rng)
+        if root.ndim == 2:
+            root = upright(root)
+        elif len(root) <= LARGEST_DENSE:
+            root = measured_diagonal(surface, centre, root, rng)
     _refuse_degenerate(root)
     d = len(centre)
+    many = d > LARGEST_DENSE and policy.noise_of_many is not None
     gradient: GradientChoice = Plain()
     batches, variance = 1, np.zeros(d)
     if surface.batch_size:
@@ -143,7 +151,8 @@ def make_plan(
         gradient, batches, variance = _estimator(
             options,
             noise,
-            policy,
+            policy.noise_of_many if many and policy.noise_of_many else policy.noise,
+            policy.step_size,
             unit,
             partial(_ratios, surface, scheme),
             surface.n_blocks,
@@ -151,6 +160,9 @@ def make_plan(
             compiled,
         )
     h = np.full(d, policy.step_size)
+    if many:
+        # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
+        h = np.minimum(h, np.sqrt(_FRICTION / np.maximum(variance * unit**2, 1e-300)))
     if policy.widening is not None:
         h = np.minimum(h, policy.widening / np.maximum(variance * unit**2, 1e-300))
     if not policy.per_coordinate:
@@ -220,7 +232,8 @@ def find_bulk(
         centre, root = rewritten
         start, collapses = centre, False
         if not dense:
-            centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
+            report("rough centre")
+            centre, root = _independent(surface, centre, rescale, rng, known=root)
         elif whitened:
             centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
     if dense and not whitened:
@@ -311,9 +324,13 @@ def _independent(
     start: np.ndarray,
     rescale: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
+    known: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and sds of a diagonal Gaussian, in coordinates of scales that fit its mean."""
-    centre, sd = diagonal_gaussian(surface, start, rng)
+    if len(start) > LARGEST_DENSE:
+        centre, sd = gaussian_of_many(surface, start, rng, known)
+    else:
+        centre, sd = diagonal_gaussian(surface, start, rng)
     centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
     return centre, np.abs(above - below) / 2
 
@@ -344,7 +361,8 @@ def _distance_to_anchor(refresh: int, rate: float) -> float:
 def _estimator(
     options: Options,
     noise: GradientNoise,
-    policy: Policy,
+    bound: float,
+    rate: float,
     unit: float,
     ratios: Callable[[np.ndarray, bool], np.ndarray],
     n_blocks: int,
@@ -353,7 +371,8 @@ def _estimator(
 ) -> tuple[GradientChoice, int, np.ndarray]:
     """Return the estimator and the K for which an effective draw costs least.
 
-    At the same cost, the quieter one. ``ratios`` of numbers K: the variance of the mean of K
+    At the same cost, the quieter one. ``bound`` is the variance that costs nothing, ``rate`` the
+    step size with exact gradients. ``ratios`` of numbers K: the variance of the mean of K
     batches over that of one, where batches are any rows or (True) blocks of the data.
     """
     wish = options.gradient
@@ -364,7 +383,7 @@ def _estimator(
     if wish == "auto" or isinstance(wish, ControlVariates):
         choices.append((ControlVariates(), noise.controlled, anchored_cost))
     if isinstance(wish, SVRG):
-        away = _distance_to_anchor(wish.refresh, policy.step_size)
+        away = _distance_to_anchor(wish.refresh, rate)
         choices.append((wish, away * noise.controlled, anchored_cost))
     # Coarse, so that another centre and other chains mostly take the same compiled function
     counts = np.unique([*(c << k for k in range(30) for c in (2, 3) if c << k < n_blocks), 1])
@@ -377,7 +396,7 @@ def _estimator(
     for estimator, variance, gradients in choices:
         factor = of_rows if isinstance(estimator, Plain) else of_blocks
         largest = variance.max() * unit**2 * factor
-        slowest = np.minimum(1.0, policy.noise / np.maximum(largest, 1e-300))
+        slowest = np.minimum(1.0, bound / np.maximum(largest, 1e-300))
         # Noise above the bound costs time, where it lowers the step size, and accuracy
         cost = gradients * counts / slowest**2
         k = int(np.argmin(cost))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Remembered"]
@@ -67,6 +68,12 @@ class Remembered:
         if self.n_blocks < len(self.views):
             return np.mean([view.block(points, which) for view in self.views], axis=0)
         return self._of_each(lambda view, chosen: view.block(points[chosen], which[chosen]), which)
+
+    def pair_sums(
+        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> PairSums:
+        """Sum gradients at opposite positions."""
+        return summed_pairs(self.batch_gradient, point, width, signs, rows)
 
     def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Draw batches."""

@@ -25,7 +25,7 @@ from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
-from pymc_sgmcmc.tuning.check import burn_in, settle
+from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, find_bulk, make_plan
 from pymc_sgmcmc.tuning.remembered import Remembered
@@ -51,6 +51,9 @@ _MOST_CENTRES = 4
 
 # Half the distance between two points of which the slope of a map is taken, in posterior sds
 _SECANT = 0.1
+
+# What a draw of many parameters may cost, in gradients or in passes over the data
+_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
 _MOST_BLOCKS = 20
@@ -142,6 +145,7 @@ class Tuning:
                 thin=settings.thin,
                 fixed_step=fixed,
                 fixed_thin=self._options.thin is not None,
+                most_thin=self._most_thin(surface, plan, settings.thin),
                 collapses=collapses,
                 curvatures=self._curvatures(surface, plan),
                 report=self._report,
@@ -219,8 +223,8 @@ class Tuning:
                     surface, self._scales, self._others, centre, root, self._rng
                 )
                 if not all(map(np.array_equal, scales, self._scales)):
-                    if len(centre) <= LARGEST_DENSE:
-                        root = self._moved_root(centre, root, scales)
+                    moved = self._moved_root if len(centre) <= LARGEST_DENSE else self._moved_sds
+                    root = moved(centre, root, scales)
                     phi = self._rewritten(self._views[0].split(centre), scales)
                     return Potential.join(phi), root
             return None
@@ -239,6 +243,28 @@ class Tuning:
 
         pairs = [(moved(centre + _SECANT * c), moved(centre - _SECANT * c)) for c in columns.T]
         return np.stack([a - b for a, b in pairs], axis=1) / (2 * _SECANT)
+
+    def _moved_sds(
+        self, centre: np.ndarray, sd: np.ndarray, scales: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Return sds in coordinates of other scales, each variable's with all others held."""
+        split, found = self._views[0].split, []
+        phi, widths = split(centre), split(sd)
+        for k, width in enumerate(widths):
+            moves = [_SECANT * w * (j == k) for j, w in enumerate(widths)]
+            above, below = (
+                self._engine.at_scales(
+                    [(x + side * move).astype(x.dtype) for x, move in zip(phi, moves, strict=True)],
+                    self._scales,
+                    scales,
+                    self._others,
+                )[k]
+                for side in (1, -1)
+            )
+            moved = np.abs(above - below) / (2 * _SECANT)
+            # Where the secant is lost in rounding the old width is all that is known
+            found.append(np.where(moved > 0, moved, width))
+        return Potential.join(found)
 
     def _rewritten(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]
@@ -307,6 +333,14 @@ class Tuning:
             if root.ndim == 2:
                 centre, root = rewhitened(surface, centre, root, self._rng)
         return runner, plan, chain, h
+
+    def _most_thin(self, surface: Surface, plan: Plan, thin: int) -> int:
+        """Bound the cost of a draw by a number of gradients where there are many parameters."""
+        if surface.dimension <= LARGEST_DENSE:
+            return LARGEST_THIN
+        each = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
+        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * surface.n_blocks)
+        return max(thin, gradients // each)
 
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.pair_sums import PairSums
+
 __all__ = ["Gradients", "Surface", "TuningError", "antithetic", "mean_hessian"]
 
 # Positions that a compiled potential evaluates in one call
@@ -46,6 +48,11 @@ class Surface(Protocol):
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
         """Share of the full ∇U of one block of the data for each position."""
+
+    def pair_sums(
+        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> PairSums:
+        """Sum gradients at ``point ± signs width``, each pair from a batch of its own."""
 
     def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Draw batches."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.tuning.check import Trial
+from pymc_sgmcmc.tuning.plan import LARGEST_DENSE
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 
@@ -44,8 +45,12 @@ class TrialChain:
         self._others = others
         assert runner.state.psi is not None
         self._centre = [np.asarray(x) for x in runner.state.psi]
-        size = sum(x.size for x in self._centre)
-        self._watched = np.linspace(0, size - 1, min(size, MOST_WATCHED)).astype(int)
+        sizes = [x.size for x in self._centre]
+        self._watched = _spread_over(sizes)
+        self._variables: np.ndarray | None = None
+        if sum(sizes) > LARGEST_DENSE:
+            names = [c.name for c in runner.engine.posterior.coordinates]
+            self._variables = np.repeat(names, sizes)[self._watched]
 
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
@@ -72,8 +77,25 @@ class TrialChain:
             if rejected:
                 break
         circular = runner.engine.posterior.circular[self._watched]
-        return Trial(np.array(psi), np.array(gradient), rejected, circular)
+        return Trial(np.array(psi), np.array(gradient), rejected, circular, self._variables)
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
         flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])
         return flat[self._watched]
+
+
+def _spread_over(sizes: Sequence[int]) -> np.ndarray:
+    """Choose coordinates evenly over each variable, small variables whole."""
+    if sum(sizes) <= MOST_WATCHED:
+        return np.arange(sum(sizes))
+    most, left = {}, MOST_WATCHED
+    for rank, k in enumerate(np.argsort(sizes, kind="stable")):
+        most[k] = max(1, min(sizes[k], left // (len(sizes) - rank)))
+        left -= most[k]
+    starts = np.cumsum([0, *sizes[:-1]])
+    return np.concatenate(
+        [
+            start + np.linspace(0, size - 1, most[k]).astype(int)
+            for k, (start, size) in enumerate(zip(starts, sizes, strict=True))
+        ]
+    )

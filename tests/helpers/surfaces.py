@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.pair_sums import summed_pairs
+
 
 class Exact:
     """A potential without minibatches; subclasses have ``potential`` of positions (P, d)."""
@@ -28,6 +30,9 @@ class Exact:
 
     def batch_gradient(self, points, rows):
         return self.batch(points, rows)[1]
+
+    def pair_sums(self, point, width, signs, rows):
+        return summed_pairs(self.batch_gradient, point, width, signs, rows)
 
     def draw_rows(self, rng, count):
         return np.zeros((count, 0), dtype=int)

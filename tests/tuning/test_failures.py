@@ -12,6 +12,7 @@ import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.tuning.check import Trial, burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.newton import newton
@@ -56,6 +57,9 @@ class Faulty:
 
     def block(self, points, which):
         return self.full(points)[1] / self.n_blocks
+
+    def pair_sums(self, point, width, signs, rows):
+        return summed_pairs(self.batch_gradient, point, width, signs, rows)
 
     def draw_rows(self, rng, count):
         return rng.integers(0, 50, size=(count, 1 if self.batch_size else 0))

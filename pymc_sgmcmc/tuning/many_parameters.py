@@ -1,0 +1,139 @@
+"""Step 2 of tuning with thousands of parameters, of which a batch may touch only a few."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step
+
+__all__ = ["gaussian_of_many"]
+
+# Pairs of a step: fewer where a gradient is as large as the memory of many
+_PAIRS, _FEW_PAIRS, _LARGE = 8, 2, 300_000
+_LEAST_STEPS, _PASSES = 400, 20
+_LEAST_MEMORY = 8
+
+# First steps, in which the curvature at a start may say little, and how many sds one may move
+_FIRST, _FIRST_WEIGHT = 50, 0.3
+_MOST_MOVES = 30.0
+
+# Standard errors above zero from which on a curvature is known to be positive
+_KNOWN = 3.0
+
+_RATE, _MOMENTUM = 0.18, 0.7
+_SHARE_AT_FULL_RATE, _FALL = 1 / 3, 4.0
+# Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
+_STABLE = 2.0
+_ROUNDS = 8
+
+
+@named_step("the fit of independent normals")
+def gaussian_of_many(
+    surface: Surface,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    known: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    r"""Fit mean and precision of an independent Gaussian by natural gradients.
+
+    Each step takes pairs x ± σs of random signs s, each pair with a batch of its own. Where it
+    is clearly positive, the precision of a coordinate is the curvature
+    :math:`(g_+ - g_-) s / 2\sigma`, averaged over about a pass: a coordinate that few rows touch
+    is seen in few batches. Elsewhere, as along the indefinite directions of a net, it is what a
+    well-specified likelihood has in common with its curvature, the variance of a batch's
+    gradient times B / N [1]_.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    start : ndarray
+        φ, shape (d,).
+    rng : numpy.random.Generator
+        For batches and signs.
+    known : ndarray, optional
+        Sds that are nearly right, shape (d,): fewer passes are then enough.
+
+    Returns
+    -------
+    mean, sd : ndarray
+        Both of shape (d,).
+
+    References
+    ----------
+    .. [1] Martens (2020). New insights and perspectives on the natural gradient method.
+       JMLR 21, 1-76.
+    """
+    d, blocks = len(start), surface.n_blocks
+    pairs = _PAIRS if d < _LARGE else _FEW_PAIRS
+    memory = max(_LEAST_MEMORY, blocks // pairs)
+    steps = max(_LEAST_STEPS, (_PASSES if known is None else _PASSES // 2) * blocks // pairs)
+    full_rate = int(steps * _SHARE_AT_FULL_RATE)
+    x, v, total = start.copy(), np.zeros(d), np.zeros(d)
+    sd = np.full(d, 1e-3) if known is None else known.copy()
+    curvature, squared, noise = np.zeros(d), np.zeros(d), np.zeros(d)
+    highest, count, failed = _RATE, 0, 0
+    for k in range(steps):
+        if k and k % max(_FIRST, memory) == 0:
+            highest = min(_RATE, _STABLE / _largest_curvature(surface, x, sd, pairs, rng))
+        rate = highest / (1 + _FALL * max(0, k - full_rate) / full_rate)
+        signs = (2 * rng.integers(0, 2, (pairs, d), dtype=np.int8) - 1).astype(np.int8)
+        found = surface.pair_sums(x, sd, signs, surface.draw_rows(rng, pairs))
+        n = found.count
+        if n < pairs:
+            # The density is not defined so far away
+            failed += 1
+            sd, v = sd / 2, np.zeros(d)
+            continue
+        first = k < _FIRST and known is None
+        weight = max(1 / (k + 1), 1 / memory, _FIRST_WEIGHT if first and k else 0.0)
+        mean = found.middle / n
+        curvature += weight * (found.change / (2 * n * sd) - curvature)
+        squared += weight * (found.change_squared / (4 * n * sd**2) - squared)
+        variance = np.maximum(found.middle_squared / n - mean**2, 0) * n / (n - 1)
+        noise += weight * (variance / blocks * (blocks > 1) - noise)
+        seen = n * min(k + 1, 1 / _FIRST_WEIGHT if first else memory)
+        error = np.sqrt(np.maximum(squared - curvature**2, 0) / seen)
+        positive = curvature > _KNOWN * error
+        elsewhere = np.maximum(np.maximum(curvature, noise), error / 1e3)
+        precision = np.where(positive, curvature, elsewhere)
+        precision = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
+        sd = np.minimum(1 / np.sqrt(precision), 3 * sd)
+        # Along a nearly flat circle the curvature says nothing of a width
+        sd = np.where(surface.circular, np.minimum(sd, 1.0), sd)
+        most = _MOST_MOVES * sd
+        v = _MOMENTUM * v - rate * np.clip(mean * sd**2, -most, most)
+        x = x + v
+        # The noise of batches keeps x moving: the later half is averaged
+        if k >= steps // 2:
+            total, count = total + x, count + 1
+    if failed > steps // 2:
+        raise TuningError(
+            "the fit of independent normals met gradients that are not finite in "
+            f"{failed} of its {steps} steps. {NEARER}"
+        )
+    return (total / count if count else x), sd
+
+
+def _largest_curvature(
+    surface: Surface, x: np.ndarray, sd: np.ndarray, batches: int, rng: np.random.Generator
+) -> float:
+    """Return the largest eigenvalue by magnitude of σ ∇²U σ, from a few batches."""
+    step = 10 * difference_step(surface)
+    rows = surface.draw_rows(rng, batches)
+
+    def gradient(at: np.ndarray) -> np.ndarray:
+        mean: np.ndarray = surface.batch_gradient(np.repeat(at[None], batches, axis=0), rows).mean(
+            axis=0
+        )
+        return mean
+
+    direction, size, here = rng.standard_normal(len(x)), 1.0, gradient(x)
+    for _ in range(_ROUNDS):
+        direction /= np.linalg.norm(direction)
+        direction = sd * (gradient(x + step * sd * direction) - here) / step
+        size = float(np.linalg.norm(direction))
+        if not np.isfinite(size) or size == 0:
+            return 1.0
+    return size
