@@ -53,6 +53,7 @@ class WritingChoice:
     def __init__(self, model: CompiledModel) -> None:
         self._model = model
         self._undecided = {c.rv: c for c in model.posterior.coordinates if c.weighted}
+        self.is_first = True
 
     @property
     def is_done(self) -> bool:
@@ -87,6 +88,7 @@ class WritingChoice:
             The scales, with weights of 1 where an element shall be centred.
         """
         coordinates = self._model.posterior.coordinates
+        self.is_first = False
         level = {rv for rv in self._undecided if not self._below(rv)}
         gains = self._gains(surface, scales, others, centre, root, rng)
         fitted = [c for c in coordinates if c.scale is not None]

@@ -22,10 +22,14 @@ _MOST_MOVES = 30.0
 _KNOWN = 3.0
 
 _RATE, _MOMENTUM = 0.18, 0.7
+# Share of the rate where the start is nearly right
+_NEAR = 0.3
 _SHARE_AT_FULL_RATE, _FALL = 1 / 3, 4.0
 # Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
 _STABLE = 2.0
 _ROUNDS = 8
+# Steps at which it is measured first, while sds still grow
+_EARLY = (8, 12, 16, 20, 24, 32, 40)
 
 
 @named_step("the fit of independent normals")
@@ -72,12 +76,17 @@ def gaussian_of_many(
     full_rate = int(steps * _SHARE_AT_FULL_RATE)
     x, v, total = start.copy(), np.zeros(d), np.zeros(d)
     sd = np.full(d, 1e-3) if known is None else known.copy()
-    curvature, squared, noise = np.zeros(d), np.zeros(d), np.zeros(d)
+    curvature, noise = np.zeros(d) if known is None else known**-2.0, np.zeros(d)
+    squared = curvature**2
     highest, count, failed = _RATE, 0, 0
     for k in range(steps):
-        if k and k % max(_FIRST, memory) == 0:
+        if k in _EARLY or k % max(_FIRST, memory) == 0:
             highest = min(_RATE, _STABLE / _largest_curvature(surface, x, sd, pairs, rng))
-        rate = highest / (1 + _FALL * max(0, k - full_rate) / full_rate)
+        rate = (
+            (1.0 if known is None else _NEAR)
+            * highest
+            / (1 + _FALL * max(0, k - full_rate) / full_rate)
+        )
         signs = (2 * rng.integers(0, 2, (pairs, d), dtype=np.int8) - 1).astype(np.int8)
         found = surface.pair_sums(x, sd, signs, surface.draw_rows(rng, pairs))
         n = found.count
@@ -86,14 +95,16 @@ def gaussian_of_many(
             failed += 1
             sd, v = sd / 2, np.zeros(d)
             continue
+        weight = 1 / memory
         first = k < _FIRST and known is None
-        weight = max(1 / (k + 1), 1 / memory, _FIRST_WEIGHT if first and k else 0.0)
+        if known is None:
+            weight = max(weight, 1 / (k + 1), _FIRST_WEIGHT if first and k else 0.0)
         mean = found.middle / n
         curvature += weight * (found.change / (2 * n * sd) - curvature)
         squared += weight * (found.change_squared / (4 * n * sd**2) - squared)
         variance = np.maximum(found.middle_squared / n - mean**2, 0) * n / (n - 1)
         noise += weight * (variance / blocks * (blocks > 1) - noise)
-        seen = n * min(k + 1, 1 / _FIRST_WEIGHT if first else memory)
+        seen = n * min(k + 1 if known is None else memory, 1 / _FIRST_WEIGHT if first else memory)
         error = np.sqrt(np.maximum(squared - curvature**2, 0) / seen)
         positive = curvature > _KNOWN * error
         elsewhere = np.maximum(np.maximum(curvature, noise), error / 1e3)
@@ -102,6 +113,9 @@ def gaussian_of_many(
         sd = np.minimum(1 / np.sqrt(precision), 3 * sd)
         # Along a nearly flat circle the curvature says nothing of a width
         sd = np.where(surface.circular, np.minimum(sd, 1.0), sd)
+        if known is None and k < _EARLY[0]:
+            # Sds first: how far a move may go is not known yet
+            continue
         most = _MOST_MOVES * sd
         v = _MOMENTUM * v - rate * np.clip(mean * sd**2, -most, most)
         x = x + v
@@ -113,7 +127,8 @@ def gaussian_of_many(
             "the fit of independent normals met gradients that are not finite in "
             f"{failed} of its {steps} steps. {NEARER}"
         )
-    return (total / count if count else x), sd
+    # Gradients that are noisier than their curvature says would ask for many batches
+    return (total / count if count else x), np.minimum(sd, np.maximum(noise, 1e-300) ** -0.5)
 
 
 def _largest_curvature(

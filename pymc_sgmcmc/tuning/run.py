@@ -126,7 +126,10 @@ class Tuning:
         engine.attempt(self._make_views)
         evaluated = self._views[0].evaluations
         if not self._again:
-            phi = list(self._rewritten(phi, with_weight(engine, self._scales, 0.0)))
+            # Of products of thousands of effects the scale falls to nothing where it multiplies
+            # random ones; centred, the data lead the effects first
+            many = sum(x.size for x in phi) > LARGEST_DENSE
+            phi = list(self._rewritten(phi, with_weight(engine, self._scales, float(many))))
         start = Potential.join(phi) if self._again else self._jittered_start(phi)
         surface: Surface = self._surface()
         scale = self._flat_scale(phi)
@@ -218,18 +221,31 @@ class Tuning:
         """Return what centres the next level of a hierarchy, None where nothing is left to do."""
 
         def rewrite(centre: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+            written = self._scales
+            # The choice is made in non-centred coordinates
+            if choice.is_first and not choice.is_done:
+                non_centred = with_weight(self._engine, written, 0.0)
+                centre, root = self._moved(centre, root, non_centred)
             while not choice.is_done:
                 scales = choice.next_level(
                     surface, self._scales, self._others, centre, root, self._rng
                 )
-                if not all(map(np.array_equal, scales, self._scales)):
-                    moved = self._moved_root if len(centre) <= LARGEST_DENSE else self._moved_sds
-                    root = moved(centre, root, scales)
-                    phi = self._rewritten(self._views[0].split(centre), scales)
-                    return Potential.join(phi), root
+                centre, root = self._moved(centre, root, scales)
+                if not all(map(np.array_equal, scales, written)):
+                    return centre, root
             return None
 
         return rewrite
+
+    def _moved(
+        self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bulk in coordinates of other scales, in which the surface is from then on."""
+        if all(map(np.array_equal, scales, self._scales)):
+            return centre, root
+        moved = self._moved_root if len(centre) <= LARGEST_DENSE else self._moved_sds
+        root = moved(centre, root, scales)
+        return Potential.join(self._rewritten(self._views[0].split(centre), scales)), root
 
     def _moved_root(
         self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
