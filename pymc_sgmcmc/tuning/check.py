@@ -269,6 +269,19 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             f"after {_MOST_TRIALS} trials updates still diverge. The draws cannot be trusted: "
             "write the model non-centred, take tighter priors, or use NUTS"
         )
+    if trial.variables is not None:
+        slow = [
+            f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
+            f"{_TRIAL_DRAWS} at the quantile of {_FEW:.0%})"
+            for name, share, quantile in _slow_variables(trial)
+            if quantile < _enough(trial.psi.shape[1])
+        ]
+    if trial.variables is not None and slow:
+        return (
+            f"some variables mix slowly: {', '.join(slow)}. Marginals of these coordinates are not "
+            "to be trusted, predictions that average over them may be. Raise thin, or give them "
+            "tighter priors"
+        )
     mean, _ = temperatures(trial)
     worst = float(mean[np.argmax(np.abs(mean - 1))]) if mean.size else 1.0
     if policy.second_moments and not abs(worst) < _ABSURD:
@@ -282,18 +295,6 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             f"the worst configurational temperature is {worst:.2f}, not 1: some sds are wrong by "
             f"about {abs(worst**0.5 - 1) if worst > 0 else 1:.0%}. Take a larger batch_size, write "
             "the model non-centred, or use NUTS"
-        )
-    if trial.variables is not None:
-        slow = [
-            f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{_TRIAL_DRAWS} at the quantile of {_FEW:.0%})"
-            for name, share, quantile in _slow_variables(trial)
-            if quantile < _enough(trial.psi.shape[1])
-        ]
-        return (
-            f"some variables mix slowly: {', '.join(slow)}. Marginals of these coordinates are not "
-            "to be trusted, predictions that average over them may be. Raise thin, or give them "
-            "tighter priors"
         )
     return (
         f"the chain mixes slowly: {effective_draws(trial.psi):.0f} effective draws in "

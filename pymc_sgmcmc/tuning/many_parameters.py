@@ -127,6 +127,11 @@ def gaussian_of_many(
             "the fit of independent normals met gradients that are not finite in "
             f"{failed} of its {steps} steps. {NEARER}"
         )
+    if np.any((curvature == 0) & (noise == 0)):
+        raise TuningError(
+            "the fit of independent normals met a density without curvature along some "
+            f"coordinate: no proper prior. Give every variable a proper prior. {NEARER}"
+        )
     # Gradients that are noisier than their curvature says would ask for many batches
     return (total / count if count else x), np.minimum(sd, np.maximum(noise, 1e-300) ** -0.5)
 

@@ -74,6 +74,9 @@ class Plan:
         The coordinates' step sizes over the largest, shape (d,).
     unit : float
         Scale of the narrowest direction in the chain's coordinates, 1 where they are whitened.
+    many : bool
+        Whether only independent normals were fitted, as to thousands of parameters or to a net:
+        not the worst of all coordinates is then judged, but a quantile.
     """
 
     centre: np.ndarray
@@ -84,6 +87,7 @@ class Plan:
     step_size: float
     relative: np.ndarray
     unit: float
+    many: bool
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
@@ -134,6 +138,9 @@ def make_plan(
         K of an earlier plan of this chain, kept where another would be little better.
     """
     unit, bulk = 1.0, root
+    d = len(centre)
+    wished = isinstance(scale, str) and scale == "diagonal"
+    many = d > LARGEST_DENSE or (root.ndim == 1 and not wished)
     if scale is None:
         # Coordinates stay as they are, and steps are those that the narrowest direction needs
         largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()
@@ -143,11 +150,9 @@ def make_plan(
     elif not policy.isotropic:
         if root.ndim == 2:
             root = upright(root)
-        elif len(root) <= LARGEST_DENSE:
+        elif not many:
             root = measured_diagonal(surface, centre, root, rng)
     _refuse_degenerate(root)
-    d = len(centre)
-    many = d > LARGEST_DENSE
     bound = policy.noise_of_many if many and policy.noise_of_many else policy.noise
     gradient: GradientChoice = Plain()
     batches, variance = 1, np.zeros(d)
@@ -160,6 +165,7 @@ def make_plan(
             options,
             noise,
             bound,
+            _MOST_OF_MANY if many else 1.0,
             policy.step_size,
             unit,
             partial(_ratios, surface, scheme),
@@ -190,6 +196,7 @@ def make_plan(
         step_size=float(h.max()),
         relative=h / h.max(),
         unit=unit,
+        many=many,
     )
 
 
@@ -234,26 +241,64 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    d = len(start)
-    dense = d <= LARGEST_DENSE
+    if len(start) <= LARGEST_DENSE:
+        begin = start.copy()
+        try:
+            return _dense_bulk(surface, start, rescale, scale, rng, report, rewrite)
+        except TuningError as error:
+            # As of nets: no Gaussian is near, but each coordinate has a width
+            failed, start = error, begin
+    try:
+        return *_diagonal_bulk(surface, start, rescale, rng, report, rewrite), False
+    except TuningError:
+        if len(start) <= LARGEST_DENSE:
+            raise failed from None
+        raise
+
+
+def _dense_bulk(
+    surface: Surface,
+    start: np.ndarray,
+    rescale: Callable[[np.ndarray], np.ndarray],
+    scale: str | np.ndarray | None,
+    rng: np.random.Generator,
+    report: Callable[[str], None],
+    rewrite: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None],
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Find the bulk with a whole L."""
     centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
     # The curvature at a mode says too little of scales for a choice of coordinates
-    whitened = dense and _finds_modes(surface, d)
+    whitened = _finds_modes(surface, len(start))
     if whitened:
         centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
     while (rewritten := rewrite(centre, root)) is not None:
         centre, root = rewritten
         start, collapses = centre, False
-        if not dense:
-            report("rough centre")
-            centre, root = _independent(surface, centre, rescale, rng, known=root)
-        elif whitened:
+        if whitened:
             centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    if dense and not whitened:
+    if not whitened:
         centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    if dense and isinstance(scale, str) and scale == "diagonal":
+    if isinstance(scale, str) and scale == "diagonal":
         root = np.sqrt(np.sum(root**2, axis=1))
     return centre, root, collapses
+
+
+def _diagonal_bulk(
+    surface: Surface,
+    start: np.ndarray,
+    rescale: Callable[[np.ndarray], np.ndarray],
+    rng: np.random.Generator,
+    report: Callable[[str], None],
+    rewrite: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None],
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find centre and sds of independent normals."""
+    report("rough centre")
+    centre, root = _fitted(gaussian_of_many, surface, start, rescale, rng)
+    while (rewritten := rewrite(centre, root)) is not None:
+        report("rough centre")
+        fit = partial(gaussian_of_many, known=rewritten[1])
+        centre, root = _fitted(fit, surface, rewritten[0], rescale, rng)
+    return centre, root
 
 
 def _finds_modes(surface: Surface, dimension: int) -> bool:
@@ -284,7 +329,7 @@ def _whitened(
     if astray:
         # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
         report("rough centre")
-        centre, sd = _independent(surface, start, rescale, rng)
+        centre, sd = _fitted(diagonal_gaussian, surface, start, rescale, rng)
         report("whitening")
         centre, root, _ = bulk_of_full_data(surface, centre, np.diag(sd), rng)
     return centre, root
@@ -315,7 +360,7 @@ def _rough_bulk(
         centre, start = rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         return centre, inverse_root(hessian, surface.circular), collapses, start
-    centre, sd = _independent(surface, start, rescale, rng)
+    centre, sd = _fitted(diagonal_gaussian, surface, start, rescale, rng)
     return centre, sd, collapses, start
 
 
@@ -332,18 +377,15 @@ def _refuse_degenerate(root: np.ndarray) -> None:
         )
 
 
-def _independent(
+def _fitted(
+    fit: Callable[..., tuple[np.ndarray, np.ndarray]],
     surface: Surface,
     start: np.ndarray,
     rescale: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
-    known: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and sds of a diagonal Gaussian, in coordinates of scales that fit its mean."""
-    if len(start) > LARGEST_DENSE:
-        centre, sd = gaussian_of_many(surface, start, rng, known)
-    else:
-        centre, sd = diagonal_gaussian(surface, start, rng)
+    centre, sd = fit(surface, start, rng)
     centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
     return centre, np.abs(above - below) / 2
 
@@ -375,6 +417,7 @@ def _estimator(
     options: Options,
     noise: GradientNoise,
     bound: float,
+    share: float,
     rate: float,
     unit: float,
     ratios: Callable[[np.ndarray, bool], np.ndarray],
@@ -384,8 +427,9 @@ def _estimator(
 ) -> tuple[GradientChoice, int, np.ndarray]:
     """Return the estimator and the K for which an effective draw costs least.
 
-    At the same cost, the quieter one. ``bound`` is the variance that costs nothing, ``rate`` the
-    step size with exact gradients. ``ratios`` of numbers K: the variance of the mean of K
+    At the same cost, the quieter one. ``bound`` is the variance that costs nothing, ``share``
+    that of the coordinates for which it has to hold, ``rate`` the step size with exact gradients.
+    ``ratios`` of numbers K: the variance of the mean of K
     batches over that of one, where batches are any rows or (True) blocks of the data.
     """
     wish = options.gradient
@@ -407,7 +451,6 @@ def _estimator(
     of_rows = ratios(counts, False) if remembered else of_blocks
     best: tuple[tuple[float, float], GradientChoice, int, np.ndarray] | None = None
     for estimator, variance, gradients in choices:
-        share = 1.0 if len(variance) <= LARGEST_DENSE else _MOST_OF_MANY
         factor = of_rows if isinstance(estimator, Plain) else of_blocks
         largest = np.quantile(variance, share) * unit**2 * factor
         slowest = np.minimum(1.0, bound / np.maximum(largest, 1e-300))

@@ -323,7 +323,7 @@ class Tuning:
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))
-            chain = TrialChain(runner, plan.unit, self._rng, self._others)
+            chain = TrialChain(runner, plan.unit, self._rng, self._others, many=plan.many)
             if schedule is not None and not fixed:
                 # A step size that moves cannot be checked by trials at one place of its schedule
                 chain.restart()
@@ -352,7 +352,7 @@ class Tuning:
 
     def _most_thin(self, surface: Surface, plan: Plan, thin: int) -> int:
         """Bound the cost of a draw by a number of gradients where there are many parameters."""
-        if surface.dimension <= LARGEST_DENSE:
+        if not plan.many:
             return LARGEST_THIN
         each = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * surface.n_blocks)

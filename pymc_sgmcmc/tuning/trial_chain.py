@@ -9,7 +9,6 @@ import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.tuning.check import Trial
-from pymc_sgmcmc.tuning.plan import LARGEST_DENSE
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 
@@ -30,6 +29,8 @@ class TrialChain:
         Draws the starts.
     others : list of ndarray
         Values of the variables that are not sampled.
+    many : bool
+        Whether coordinates are judged by quantiles of each variable's.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class TrialChain:
         unit: float,
         rng: np.random.Generator,
         others: Sequence[np.ndarray],
+        *,
+        many: bool = False,
     ) -> None:
         self._runner = runner
         self._unit = unit
@@ -48,7 +51,7 @@ class TrialChain:
         sizes = [x.size for x in self._centre]
         self._watched = _spread_over(sizes)
         self._variables: np.ndarray | None = None
-        if sum(sizes) > LARGEST_DENSE:
+        if many:
             names = [c.name for c in runner.engine.posterior.coordinates]
             self._variables = np.repeat(names, sizes)[self._watched]
 

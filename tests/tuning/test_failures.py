@@ -11,8 +11,8 @@ from pymc.exceptions import SamplingError
 import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
+from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.check import Trial, burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.newton import newton

@@ -1,0 +1,74 @@
+"""The fit of independent normals to thousands of parameters."""
+
+import numpy as np
+import pytest
+
+from helpers.surfaces import Exact
+from helpers.surfaces_of_rows import Rows
+from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
+from pymc_sgmcmc.tuning.surface import TuningError
+
+
+class Groups(Rows):
+    """y ~ N(θ_g, 1), θ ~ N(0, 1): a batch of 50 rows touches at most 50 of a thousand groups."""
+
+    def __init__(self, groups, each, seed):
+        super().__init__(groups, groups * each, 50)
+        rng = np.random.default_rng(seed)
+        self.group = rng.permutation(np.repeat(np.arange(groups), each))
+        self.y = rng.normal(size=groups)[self.group] + rng.normal(size=groups * each)
+        self.mean = np.bincount(self.group, self.y) / (1 + each)
+
+    def of_rows(self, points, index, counted):
+        u, g = np.zeros(len(points)), np.zeros_like(points)
+        for k, (x, all_rows) in enumerate(zip(points, index, strict=True)):
+            rows = all_rows if counted is None else all_rows[counted[k]]
+            away = x[self.group[rows]] - self.y[rows]
+            u[k] = away @ away / 2
+            np.add.at(g[k], self.group[rows], away)
+        return u, g
+
+    def prior(self, points):
+        return np.sum(points**2, axis=1) / 2, points
+
+
+def test_groups_that_few_batches_touch():
+    surface = Groups(1000, 10, seed=0)
+    found, sd = gaussian_of_many(surface, np.zeros(1000), np.random.default_rng(1))
+    # A tenth to a fifth of the 200 batches of the averaged passes leaves a tenth of a variance
+    assert np.mean((found - surface.mean) ** 2) * 11 < 0.3
+    # Ten rows in a pass: a precision of the noise is known within 30 %, one of curvature exactly
+    assert abs(np.median(sd) * 11**0.5 - 1) < 0.1
+    assert np.all(sd < 1.0)
+
+
+def test_a_known_start_keeps_its_sds():
+    surface = Groups(1000, 10, seed=0)
+    known = np.full(1000, 11**-0.5)
+    found, sd = gaussian_of_many(surface, surface.mean, np.random.default_rng(1), known)
+    assert np.mean((found - surface.mean) ** 2) * 11 < 0.3
+    assert abs(np.median(sd) * 11**0.5 - 1) < 0.1
+
+
+def test_an_ill_conditioned_gaussian():
+    d = 600
+    precisions = np.random.default_rng(0).permutation(np.geomspace(1, 1e6, d))
+    mean = np.linspace(-1, 1, d)
+
+    class Independent(Exact):
+        def potential(self, points):
+            g = (points - mean) * precisions
+            return np.sum((points - mean) * g, axis=1) / 2, g
+
+    found, sd = gaussian_of_many(Independent(d), np.zeros(d), np.random.default_rng(1))
+    assert np.mean((found - mean) ** 2 * precisions) < 0.02
+    np.testing.assert_allclose(sd * precisions**0.5, 1, rtol=1e-3)
+
+
+def test_a_density_without_curvature_is_refused():
+    class Flat(Exact):
+        def potential(self, points):
+            return np.zeros(len(points)), np.zeros_like(points)
+
+    with pytest.raises(TuningError, match="proper prior"):
+        gaussian_of_many(Flat(600), np.zeros(600), np.random.default_rng(1))
