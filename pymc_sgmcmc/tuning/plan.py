@@ -111,6 +111,7 @@ def make_plan(
     scheme: BatchScheme = BATCH_SCHEMES["shuffled"],
     remembered: bool = False,
     compiled: int | None = None,
+    many: bool = False,
 ) -> Plan:
     """Choose estimator, number of batches and step size.
 
@@ -136,11 +137,11 @@ def make_plan(
         Whether gradients at an anchor are kept for blocks of the data, and cost nothing.
     compiled : int, optional
         K of an earlier plan of this chain, kept where another would be little better.
+    many : bool
+        Whether of the bulk only independent normals are known.
     """
     unit, bulk = 1.0, root
     d = len(centre)
-    wished = isinstance(scale, str) and scale == "diagonal"
-    many = d > LARGEST_DENSE or (root.ndim == 1 and not wished)
     if scale is None:
         # Coordinates stay as they are, and steps are those that the narrowest direction needs
         largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()

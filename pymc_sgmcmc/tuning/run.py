@@ -314,12 +314,15 @@ class Tuning:
         engine, schedule = self._engine, self._options.step_size
         before = self._state.settings
         compiled = before.batches if self._again and before is not None else None
+        wished = isinstance(scale, str) and scale == "diagonal"
+        many = len(centre) > LARGEST_DENSE or (root.ndim == 1 and not wished)
         for attempt in range(_MOST_CENTRES):
             plan = make_plan(
                 surface, centre, root, self._policy, self._options, scale, self._rng, self._report,
                 scheme=engine.scheme,
                 remembered=engine.remembers_blocks,
                 compiled=compiled,
+                many=many,
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))
