@@ -26,9 +26,9 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring.weighted import Weighted, logarithm, power
+from pymc_sgmcmc.centring.weighted import Weighted, power
 
-__all__ = ["Centring", "LogCentring", "Recentring"]
+__all__ = ["Centring"]
 
 
 class Centring(Weighted):
@@ -103,103 +103,3 @@ class Centring(Weighted):
         location, scale = self.parents(*inputs)
         weight = pt.as_tensor(self.weight).astype(scale.dtype)
         return location, power(scale, 1 - weight), weight
-
-
-class LogCentring(Centring):
-    r"""Map from partially centred coordinates of a positive variable, in its logarithm.
-
-    .. math:: \log\theta = m + s^{1 - \lambda} (\varphi - \lambda m)
-
-    Of a log-normal variable m and s are location and scale of the logarithm; of a variable with
-    a scale σ, such as a half-normal one, m is log σ and s is 1.
-
-    Parameters
-    ----------
-    weight : tensor
-        λ for each element.
-    log_normal : bool
-        Whether the last two inputs of the variable are m and s; else the last one is σ.
-    """
-
-    name: ClassVar[str] = "log_centring"
-
-    def __init__(self, weight: Any, *, log_normal: bool) -> None:
-        super().__init__(weight)
-        self.log_normal = log_normal
-
-    @property
-    def unbounded(self) -> bool:
-        """Whether θ is real."""
-        return False
-
-    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map coordinates to the variable."""
-        theta: TensorVariable = pt.exp(super().backward(value, *inputs))
-        return theta
-
-    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map the variable to its coordinates."""
-        return super().forward(pt.log(value), *inputs)
-
-    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Return log θ + (1 − λ) log s for each element."""
-        slope: TensorVariable = super().log_jac_det(value, *inputs)
-        return slope + super().backward(value, *inputs)
-
-    def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return m and s."""
-        if self.log_normal:
-            return super().parents(*inputs)
-        scale = pt.as_tensor(inputs[-1])
-        return [pt.log(scale), pt.ones_like(scale)]
-
-
-class Recentring(Weighted):
-    r"""Map to a standard variable z of which a model uses μ + σ z alone.
-
-    .. math:: z = \sigma^{-\lambda} (\varphi - \lambda \mu)
-
-    φ is that of :class:`Centring` for θ = μ + σ z.
-
-    Parameters
-    ----------
-    weight : tensor
-        λ for each element.
-    location, scale : TensorVariable
-        μ and σ as graphs of the model's other variables.
-    """
-
-    name: ClassVar[str] = "recentring"
-    as_written: ClassVar[float] = 0.0
-
-    def __init__(self, weight: Any, location: TensorVariable, scale: TensorVariable) -> None:
-        self.weight = weight
-        self.location = location
-        self.scale = scale
-
-    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map coordinates to the variable."""
-        z: TensorVariable = (pt.as_tensor(value) - self._offset()) / power(self.scale, self.weight)
-        return z
-
-    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map the variable to its coordinates."""
-        phi: TensorVariable = self._offset() + power(self.scale, self.weight) * pt.as_tensor(value)
-        return phi
-
-    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Return −λ log σ for each element."""
-        slope: TensorVariable = -self.weight * logarithm(self.scale)
-        return slope + pt.zeros_like(pt.as_tensor(value))
-
-    def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ and σ."""
-        return [self.location, self.scale]
-
-    def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return σ."""
-        return self.scale
-
-    def _offset(self) -> TensorVariable:
-        offset: TensorVariable = self.weight * self.location
-        return offset

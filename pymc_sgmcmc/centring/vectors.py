@@ -43,14 +43,14 @@ class VectorCentring(_OfVectors):
 
     Parameters
     ----------
-    weight : tensor
+    weight : tensor, optional
         λ for each element, 0 or 1, the same for the elements of a vector.
     """
 
     name: ClassVar[str] = "vector_centring"
     as_written: ClassVar[float] = 1.0
 
-    def __init__(self, weight: Any) -> None:
+    def __init__(self, weight: Any = None) -> None:
         self.weight = weight
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
@@ -91,16 +91,16 @@ class VectorRecentring(_OfVectors):
 
     Parameters
     ----------
-    weight : tensor
-        λ for each element, 0 or 1, the same for the elements of a vector.
     location, factor : TensorVariable
         μ, shaped as z or less, and L.
+    weight : tensor, optional
+        λ for each element, 0 or 1, the same for the elements of a vector.
     """
 
     name: ClassVar[str] = "vector_recentring"
     as_written: ClassVar[float] = 0.0
 
-    def __init__(self, weight: Any, location: TensorVariable, factor: TensorVariable) -> None:
+    def __init__(self, location: TensorVariable, factor: TensorVariable, weight: Any = None) -> None:
         self.weight = weight
         self.location = location
         self.factor = factor

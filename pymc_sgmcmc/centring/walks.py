@@ -24,7 +24,7 @@ class WalkCentring(Weighted):
 
     Parameters
     ----------
-    weight : tensor
+    weight : tensor, optional
         λ for each element, 0 or 1, the same for the elements of a walk.
     """
 
@@ -32,7 +32,7 @@ class WalkCentring(Weighted):
     as_written: ClassVar[float] = 1.0
     ndim_supp = 1
 
-    def __init__(self, weight: Any) -> None:
+    def __init__(self, weight: Any = None) -> None:
         self.weight = weight
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:

@@ -22,7 +22,12 @@ from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.model.coordinates import at_scales, coordinates_at, left_as_written
+from pymc_sgmcmc.model.coordinates import (
+    Coordinate,
+    at_scales,
+    coordinates_at,
+    left_as_written,
+)
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
 from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
@@ -120,19 +125,23 @@ class CompiledModel:
             old,
             new,
             phi,
-            lambda: self._hierarchy(phi, old, others, weights=new)[1],
+            lambda: self._hierarchy(phi, old, others, weights=new)[2],
         )
 
-    def spreads(
+    def hierarchy(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Return the width that the hierarchy gives to each element with a weight, shaped as φ."""
-        return self._hierarchy(phi, scales, others, weights=scales)[0]
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return the σ and μ that are given to each element with a weight, shaped as φ."""
+        return self._hierarchy(phi, scales, others, weights=scales)[:2]
 
     def weights(self, scales: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """Return λ of the variables that have one, shaped as their coordinates, by name."""
+        found = self._weights(scales)
+        return {c.name: w[0] if c.map.numbers else w for c, w in found.items()}
+
+    def _weights(self, scales: Sequence[np.ndarray]) -> dict[Coordinate, np.ndarray]:
         fitted = [c for c in self.posterior.coordinates if c.scale is not None]
-        return {c.name: w for c, w in zip(fitted, scales, strict=True) if c.weighted}
+        return {c: w for c, w in zip(fitted, scales, strict=True) if c.weighted}
 
     def _hierarchy(
         self,
@@ -141,19 +150,22 @@ class CompiledModel:
         others: Sequence[np.ndarray],
         *,
         weights: Sequence[np.ndarray],
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return of coordinates with a weight the widths, and φ at other weights."""
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        """Return of coordinates with a weight σ, μ, and φ at other weights."""
         posterior = self.posterior
         if self._of_hierarchy is None:
-            graphs = [*posterior.spreads, *posterior.reweighted]
+            graphs = [*posterior.spreads, *posterior.locations, *posterior.reweighted]
             self._of_hierarchy = self._at_worst_rows(graphs, posterior.new_weights)
-        new = list(self.weights(weights).values())
+        new = list(self._weights(weights).values())
         found = [np.asarray(x) for x in self._of_hierarchy(*phi, *scales, *others, *new)]
         old = [x for x, c in zip(phi, posterior.coordinates, strict=True) if c.weighted]
-        return (
-            [np.broadcast_to(x, at.shape) for x, at in zip(found[: len(old)], old, strict=True)],
-            [x.astype(at.dtype) for x, at in zip(found[len(old) :], old, strict=True)],
+        n = len(old)
+        spreads, locations = (
+            [np.broadcast_to(x, at.shape) for x, at in zip(part, old, strict=True)]
+            for part in (found[:n], found[n : 2 * n])
         )
+        moved = [x.astype(at.dtype) for x, at in zip(found[2 * n :], old, strict=True)]
+        return spreads, locations, moved
 
     # ------------------------------------------------------------------ compiled functions
 

@@ -45,8 +45,8 @@ class Coordinate:
     phi : TensorVariable
         The position φ.
     scale : TensorVariable or None
-        What tuning fits of the map, shaped as θ, an input of the compiled function: the scale s of
-        a scaled softplus, or the weight λ of a centring.
+        What tuning fits of the map, an input of the compiled function: the scale s of a scaled
+        softplus, shaped as θ, or the weight of a centring.
     kind : str
         Support of the variable, as :func:`~pymc_sgmcmc.model.support.kind_of_support` names it.
     lower, upper : tensor_like or None
@@ -65,7 +65,7 @@ class Coordinate:
 
     @property
     def weighted(self) -> bool:
-        """Whether ``scale`` is the weight λ of a centring."""
+        """Whether ``scale`` is the weight of a centring."""
         return self.scale is not None and isinstance(self.transform, Weighted)
 
     @property
@@ -130,8 +130,9 @@ def coordinates_at(
     measured: list[TensorVariable] = []
     for rv, (transform, scale) in zip(rvs, chosen, strict=True):
         if scale is not None and isinstance(transform, Weighted):
-            written = np.array(transform.as_written, dtype=scale.dtype)
-            measured.append(pt.full(scale.type.shape, written))
+            shape = scale.type.shape[len(transform.numbers) :]
+            written = transform.uniform(transform.as_written, shape)
+            measured.append(pt.constant(written.astype(scale.dtype)))
         elif scale is not None:
             unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
@@ -264,11 +265,13 @@ def _choose(
     own = model.rvs_to_transforms[rv]
     if isinstance(choice, Mapping) and rv.name in choice:
         return choice[rv.name], None
-    weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=np.shape(array))
-    if sampled and (found := centring_of(rv, own, weight, sampled)) is not None:
-        return found, weight
-    if rv in non_centred:
-        return non_centred[rv].map(weight), weight
+    centring = centring_of(rv, own, sampled) if sampled else None
+    if centring is None and rv in non_centred:
+        centring = non_centred[rv].map()
+    if centring is not None:
+        shape = (*centring.numbers, *np.shape(array))
+        weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=shape)
+        return centring.with_weight(weight), weight
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[str(choice)], None

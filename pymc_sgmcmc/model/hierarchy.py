@@ -30,12 +30,12 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring import (
-    Centring,
-    LogCentring,
+    InformedCentring,
+    InformedLog,
+    InformedZeroSum,
     VectorCentring,
     WalkCentring,
     Weighted,
-    ZeroSumCentring,
     lower_factor,
 )
 
@@ -50,9 +50,9 @@ _SCALES = (
 
 
 def centring_of(
-    rv: TensorVariable, own: Transform | None, weight: Any, sampled: Collection[Variable]
+    rv: TensorVariable, own: Transform | None, sampled: Collection[Variable]
 ) -> Weighted | None:
-    """Return the map of a variable with sampled variables among its parents.
+    """Return the map, without its weight, of a variable with sampled variables among its parents.
 
     Parameters
     ----------
@@ -60,8 +60,6 @@ def centring_of(
         The variable.
     own : Transform or None
         Its transform in the model; one that is not PyMC's default leaves it as it is.
-    weight : tensor
-        λ, shaped as the coordinates.
     sampled : collection of Variable
         The variables that the step samples.
 
@@ -70,30 +68,30 @@ def centring_of(
     Weighted or None
         None for other families, and where location and scale are not sampled.
     """
-    found = _of_family(rv, own, weight)
+    found = _of_family(rv, own)
     if found is None or not depends_on(found.parents(*rv.owner.inputs), sampled):
         return None
     return found
 
 
-def _of_family(rv: TensorVariable, own: Transform | None, weight: Any) -> Weighted | None:
+def _of_family(rv: TensorVariable, own: Transform | None) -> Weighted | None:
     op, inputs = rv.owner.op, rv.owner.inputs
     found: Weighted | None = None
     if own is None and isinstance(op, LOCATION_SCALE):
-        found = Centring(weight)
+        found = InformedCentring()
     elif own is None and isinstance(op, MvNormalRV):
-        found = VectorCentring(weight) if lower_factor(inputs[-1]) is not None else None
+        found = VectorCentring() if lower_factor(inputs[-1]) is not None else None
     elif own is None and isinstance(op, RandomWalkRV):
         innovations = inputs[1].owner
         univariate = innovations is not None and isinstance(innovations.op, LOCATION_SCALE)
-        found = WalkCentring(weight) if univariate else None
+        found = WalkCentring() if univariate else None
     elif type(own) is LogTransform and isinstance(op, LogNormalRV):
-        found = LogCentring(weight, log_normal=True)
+        found = InformedLog(log_normal=True)
     elif type(own) is LogTransform and isinstance(op, _SCALES):
         bounded = not isinstance(op, HalfNormalRV) or constant_of(inputs[-2]) == 0
-        found = LogCentring(weight, log_normal=False) if bounded else None
+        found = InformedLog(log_normal=False) if bounded else None
     elif type(own) is ZeroSumTransform and isinstance(op, ZeroSumNormalRV):
-        found = ZeroSumCentring(weight, own)
+        found = InformedZeroSum(own)
     return found
 
 

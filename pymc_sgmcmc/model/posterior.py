@@ -106,7 +106,11 @@ class Posterior:
         self.coordinates = list(coordinates)
         self.temperature = temperature
         self._potentials = {potential.name for potential in model.potentials}
-        self.new_weights = [c.phi.type(f"new_weight_{c.name}") for c in coordinates if c.weighted]
+        self.new_weights = [
+            c.scale.type(f"new_{c.scale.name}")
+            for c in coordinates
+            if c.weighted and c.scale is not None
+        ]
         sampled = {coordinate.value for coordinate in coordinates}
         self.others = [value for value in model.value_vars if value not in sampled]
         terms, values, maps = self._read(model)
@@ -146,8 +150,9 @@ class Posterior:
             for c, slope in zip(self.coordinates, outputs[of_slopes], strict=True)
         ]
         self.bounds = list(zip(outputs[lower], outputs[upper], strict=True))
-        half = len(self.new_weights)
-        self.spreads, self.reweighted = outputs[of_hierarchy][:half], outputs[of_hierarchy][half:]
+        third, found = len(self.new_weights), outputs[of_hierarchy]
+        self.spreads, self.locations = found[:third], found[third : 2 * third]
+        self.reweighted = found[2 * third :]
         self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
         self.gradient = gradient_of(-self.log_density, self.phi)
 
@@ -341,6 +346,7 @@ class Posterior:
         ]
         weighted = [c for c in self.coordinates if c.weighted]
         hierarchy = [pt.as_tensor(c.map.spread(*c.rv.owner.inputs)).copy() for c in weighted]
+        hierarchy += [pt.as_tensor(c.map.location(*c.rv.owner.inputs)).copy() for c in weighted]
         hierarchy += [
             c.map.with_weight(weight).forward(c.rv, *c.rv.owner.inputs)
             for c, weight in zip(weighted, self.new_weights, strict=True)

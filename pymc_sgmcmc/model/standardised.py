@@ -21,7 +21,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Recentring, VectorRecentring, Weighted
+from pymc_sgmcmc.centring import InformedResidual, VectorRecentring, Weighted
 from pymc_sgmcmc.centring.vectors import is_product, transposed
 from pymc_sgmcmc.model.hierarchy import LOCATION_SCALE, constant_of, depends_on
 from pymc_sgmcmc.model.support import kind_of_support
@@ -49,10 +49,10 @@ class Parents:
         """Both."""
         return [self.location, self.scale]
 
-    def map(self, weight: Any) -> Weighted:
-        """Return the map between the writings."""
-        kind = VectorRecentring if self.vectors else Recentring
-        return kind(weight, self.location, self.scale)
+    def map(self) -> Weighted:
+        """Return the map between the writings, without its weight."""
+        kind = VectorRecentring if self.vectors else InformedResidual
+        return kind(self.location, self.scale)
 
 
 def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVariable, Parents]:

@@ -1,8 +1,8 @@
-"""The choice between the centred and the non-centred writing, for each element."""
+"""The choice of the coordinates of a hierarchy, for each element."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["WritingChoice", "with_weight"]
 
-# Positions at which scales are seen, and the quantiles between which they are the bulk's
+# Positions at which scales are seen
 _POSITIONS = 64
-_LOW, _HIGH = 0.05, 0.95
 
-# Logarithm of a ratio of precisions that makes no difference
-_SAME = 1e-3
+# Times the whole choice is looked at again in its own coordinates, where precisions of an element
+# have changed by more than this factor
+_AGAIN, _CHANGED = 3, 1.5
 
 # Pairs of opposite positions at which the curvature is seen, on the full data: of a group of few
 # rows a part of the data says anything
@@ -32,7 +32,7 @@ def with_weight(
     """Return scales in which every weight is the same."""
     fitted = [c for c in model.posterior.coordinates if c.scale is not None]
     return [
-        np.full_like(scale, weight) if c.weighted else scale
+        c.map.uniform(weight, c.phi.type.shape).astype(scale.dtype) if c.weighted else scale
         for c, scale in zip(fitted, scales, strict=True)
     ]
 
@@ -42,7 +42,8 @@ class WritingChoice:
 
     In non-centred coordinates the prior's curvature along an element is 1, so that what is more
     is what the likelihood says of it. What it says of an element with other elements below
-    depends on their writing, which is chosen first.
+    depends on their writing, which is chosen first. What was chosen is then looked at again from
+    the bulk in its own coordinates, which is nearer to a Gaussian.
 
     Parameters
     ----------
@@ -52,13 +53,15 @@ class WritingChoice:
 
     def __init__(self, model: CompiledModel) -> None:
         self._model = model
-        self._undecided = {c.rv: c for c in model.posterior.coordinates if c.weighted}
+        self._fitted = [c for c in model.posterior.coordinates if c.scale is not None]
+        self._undecided = {c.rv: c for c in self._fitted if c.weighted}
+        self._left = _AGAIN if any(c.map.refines for c in self._undecided.values()) else 0
         self.is_first = True
 
     @property
     def is_done(self) -> bool:
         """Whether every element has its weight."""
-        return not self._undecided
+        return not self._undecided and not self._left
 
     def next_level(
         self,
@@ -85,20 +88,20 @@ class WritingChoice:
         Returns
         -------
         list of ndarray
-            The scales, with weights of 1 where an element shall be centred.
+            The scales, with the weights that were chosen.
         """
-        coordinates = self._model.posterior.coordinates
         self.is_first = False
+        again = not self._undecided
         level = {rv for rv in self._undecided if not self._below(rv)}
-        gains = self._gains(surface, scales, others, centre, root, rng)
-        fitted = [c for c in coordinates if c.scale is not None]
-        chosen = list(scales)
-        for k, c in enumerate(fitted):
-            if c.rv in level:
-                weight = np.where(gains[c.rv] > 0, 1, scales[k])
-                chosen[k] = weight.astype(scales[k].dtype)
+        if again:
+            self._left -= 1
+            level = {c.rv for c in self._fitted if c.weighted and c.map.refines}
+        chosen, change = self._chosen(level, surface, scales, others, centre, root, rng)
         for rv in level:
-            del self._undecided[rv]
+            self._undecided.pop(rv, None)
+        if again and change < np.log(_CHANGED):
+            self._left = 0
+            return list(scales)
         return chosen
 
     def _below(self, rv: TensorVariable) -> bool:
@@ -107,16 +110,17 @@ class WritingChoice:
         maps = [(self._undecided[other].map, other.owner.inputs) for other in others]
         return any(depends_on(map_.parents(*inputs), {rv}) for map_, inputs in maps)
 
-    def _gains(
+    def _chosen(
         self,
+        level: Collection[TensorVariable],
         surface: Surface,
         scales: Sequence[np.ndarray],
         others: Sequence[np.ndarray],
         centre: np.ndarray,
         root: np.ndarray,
         rng: np.random.Generator,
-    ) -> dict[TensorVariable, np.ndarray]:
-        """Return what centring gains for each element, shaped as its coordinates."""
+    ) -> tuple[list[np.ndarray], float]:
+        """Return the scales with new weights of a level, and the largest change of a curvature."""
         model, posterior = self._model, self._model.posterior
         split = [int(np.prod(x.type.shape)) for x in posterior.phi]
         ends = np.cumsum(split)[:-1]
@@ -127,18 +131,28 @@ class WritingChoice:
                 for part, x in zip(np.split(flat, ends), posterior.phi, strict=True)
             ]
 
-        curvature = _curvatures(surface, centre, root, rng)
+        curvature = parts(_curvatures(surface, centre, root, rng))
         e = rng.standard_normal((_POSITIONS, len(centre)))
         moved = centre + (e * root if root.ndim == 1 else e @ root.T)
-        seen = [model.spreads(parts(x), scales, others) for x in moved]
-        found: dict[TensorVariable, np.ndarray] = {}
-        for c, h in zip(posterior.coordinates, parts(curvature), strict=True):
-            if c.weighted:
-                variances = np.stack([places[len(found)].astype(float) for places in seen]) ** 2
-                with np.errstate(all="ignore"):  # a bulk that is none has no finite gain
-                    information = c.map.information(h - 1) / variances.mean(axis=0)
-                    found[c.rv] = c.map.pooled(_gain(variances, information))
-        return found
+        seen = [model.hierarchy(parts(x), scales, others)[0] for x in moved]
+        spreads, locations = model.hierarchy(middle := parts(centre), scales, others)
+        weighted = [c for c in posterior.coordinates if c.weighted]
+        found, change = list(scales), 0.0
+        for k, c in enumerate(weighted):
+            if c.rv not in level:
+                continue
+            i, at = self._fitted.index(c), posterior.coordinates.index(c)
+            widths = np.stack([places[k].astype(float) for places in seen])
+            h = curvature[at].astype(float)
+            with np.errstate(all="ignore"):  # a bulk that is none tells nothing
+                weight = c.map.with_weight(scales[i]).chosen(
+                    h, widths, middle[at].astype(float), locations[k].astype(float), spreads[k]
+                )
+                ratio = np.abs(np.log(h))
+            weight = np.where(np.isfinite(weight).all(axis=tuple(range(len(c.map.numbers)))), weight, 0)
+            found[i] = weight.astype(scales[i].dtype)
+            change = max(change, float(np.max(ratio, initial=0.0, where=np.isfinite(ratio))))
+        return found, change
 
 
 def _curvatures(
@@ -172,19 +186,3 @@ def _curvatures(
         seen = (gradient[0] - gradient[1]) / 2 - of_root(move)
         error += seen / (move * _PAIRS)
     return np.where(np.isfinite(error), expected + error, 1.0)
-
-
-def _gain(variances: np.ndarray, information: np.ndarray) -> np.ndarray:
-    """Return how much less the precision of an element varies if it is centred, as a logarithm.
-
-    Given its scale σ and the information I of the likelihood, the precision of an element is
-    1 / σ² + I in centred coordinates and 1 + I σ² in the others. From the middle of the bulk to
-    where σ is low the one grows, to where it is high the other.
-    """
-    low, middle, high = np.quantile(variances, [_LOW, 0.5, _HIGH], axis=0)
-    known = np.maximum(information, 0)
-    centred = np.log1p(known * low) - np.log(low) - np.log1p(known * middle) + np.log(middle)
-    non_centred = np.log1p(known * high) - np.log1p(known * middle)
-    # Where the scale is known, only a location is common: the data's share decides
-    same = (centred < _SAME) & (non_centred < _SAME)
-    return np.where(same, known * middle - 1, non_centred - centred)
