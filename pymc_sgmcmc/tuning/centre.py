@@ -58,10 +58,9 @@ class WritingChoice:
         self._left = _AGAIN if any(c.map.refines for c in self._undecided.values()) else 0
         self.is_first = True
 
-    @property
-    def is_done(self) -> bool:
-        """Whether every element has its weight."""
-        return not self._undecided and not self._left
+    def is_done(self, *, at_mode: bool) -> bool:
+        """Whether every element has its weight, or has to wait for the bulk."""
+        return not self._next(at_mode) and (at_mode or not self._left)
 
     def next_level(
         self,
@@ -71,6 +70,8 @@ class WritingChoice:
         centre: np.ndarray,
         root: np.ndarray,
         rng: np.random.Generator,
+        *,
+        at_mode: bool,
     ) -> list[np.ndarray]:
         """Choose for the variables below which all others are chosen.
 
@@ -84,6 +85,9 @@ class WritingChoice:
             The bulk in these coordinates.
         rng : numpy.random.Generator
             The chain's.
+        at_mode : bool
+            Whether ``centre`` is a mode and ``root`` the curvature there, which says of an element
+            what it is worth at the σ of the mode, and nothing of the bulk of σ.
 
         Returns
         -------
@@ -91,18 +95,27 @@ class WritingChoice:
             The scales, with the weights that were chosen.
         """
         self.is_first = False
-        again = not self._undecided
-        level = {rv for rv in self._undecided if not self._below(rv)}
+        level = self._next(at_mode)
+        again = not level
         if again:
             self._left -= 1
             level = {c.rv for c in self._fitted if c.weighted and c.map.refines}
-        chosen, change = self._chosen(level, surface, scales, others, centre, root, rng)
+        positions = 0 if at_mode else _POSITIONS
+        chosen, change = self._chosen(level, surface, scales, others, centre, root, rng, positions)
         for rv in level:
             self._undecided.pop(rv, None)
         if again and change < np.log(_CHANGED):
             self._left = 0
             return list(scales)
         return chosen
+
+    def _next(self, at_mode: bool) -> set[TensorVariable]:
+        """Return the undecided variables below which all others are chosen."""
+        return {
+            rv
+            for rv, c in self._undecided.items()
+            if not self._below(rv) and (c.map.refines or not at_mode)
+        }
 
     def _below(self, rv: TensorVariable) -> bool:
         """Whether there is an undecided variable of which this one is a parent."""
@@ -119,6 +132,7 @@ class WritingChoice:
         centre: np.ndarray,
         root: np.ndarray,
         rng: np.random.Generator,
+        positions: int,
     ) -> tuple[list[np.ndarray], float]:
         """Return the scales with new weights of a level, and the largest change of a curvature."""
         model, posterior = self._model, self._model.posterior
@@ -132,9 +146,9 @@ class WritingChoice:
             ]
 
         curvature = parts(_curvatures(surface, centre, root, rng))
-        e = rng.standard_normal((_POSITIONS, len(centre)))
+        e = rng.standard_normal((positions, len(centre)))
         moved = centre + (e * root if root.ndim == 1 else e @ root.T)
-        seen = [model.hierarchy(parts(x), scales, others)[0] for x in moved]
+        seen = [model.hierarchy(parts(x), scales, others)[0] for x in moved if positions]
         spreads, locations = model.hierarchy(middle := parts(centre), scales, others)
         weighted = [c for c in posterior.coordinates if c.weighted]
         found, change = list(scales), 0.0
@@ -142,7 +156,7 @@ class WritingChoice:
             if c.rv not in level:
                 continue
             i, at = self._fitted.index(c), posterior.coordinates.index(c)
-            widths = np.stack([places[k].astype(float) for places in seen])
+            widths = np.stack([places[k].astype(float) for places in seen or [spreads]])
             h = curvature[at].astype(float)
             with np.errstate(all="ignore"):  # a bulk that is none tells nothing
                 weight = c.map.with_weight(scales[i]).chosen(

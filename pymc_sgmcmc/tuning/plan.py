@@ -208,9 +208,7 @@ def find_bulk(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
-    rewrite: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None] = (
-        lambda *_: None
-    ),
+    rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None] = (lambda *_, **__: None),
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find centre and whitening of the bulk.
 
@@ -230,8 +228,8 @@ def find_bulk(
     report : callable
         Is told the name of each step.
     rewrite : callable, optional
-        Given centre and root, returns both in other coordinates, in which the surface is from
-        then on, or None to stay.
+        Given centre and root, and whether they are of a mode (``at_mode=True``), returns both in
+        other coordinates, in which the surface is from then on, or None to stay.
 
     Returns
     -------
@@ -264,13 +262,15 @@ def _dense_bulk(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
-    rewrite: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None],
+    rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None],
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find the bulk with a whole L."""
     centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
-    # The curvature at a mode says too little of scales for a choice of coordinates
     whitened = _finds_modes(surface, len(start))
     if whitened:
+        if (rewritten := rewrite(centre, root, at_mode=True)) is not None:
+            centre, root = rewritten
+            start, collapses = centre, False
         centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
     while (rewritten := rewrite(centre, root)) is not None:
         centre, root = rewritten
@@ -290,7 +290,7 @@ def _diagonal_bulk(
     rescale: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
     report: Callable[[str], None],
-    rewrite: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray] | None],
+    rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find centre and sds of independent normals."""
     report("rough centre")

@@ -218,22 +218,25 @@ class Tuning:
     def _writing(
         self, surface: Surface, choice: WritingChoice
     ) -> Callable[..., tuple[np.ndarray, np.ndarray] | None]:
-        """Return what centres the next level of a hierarchy, None where nothing is left to do."""
+        """Return what changes the coordinates of a hierarchy, None where nothing is left to do."""
 
-        def rewrite(centre: np.ndarray, root: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-            written = self._scales
+        def rewrite(
+            centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
+        ) -> tuple[np.ndarray, np.ndarray] | None:
+            written, changed = self._scales, False
             # The choice is made in non-centred coordinates
-            if choice.is_first and not choice.is_done:
+            if choice.is_first and not choice.is_done(at_mode=at_mode):
                 non_centred = with_weight(self._engine, written, 0.0)
                 centre, root = self._moved(centre, root, non_centred)
-            while not choice.is_done:
+            while not choice.is_done(at_mode=at_mode):
                 scales = choice.next_level(
-                    surface, self._scales, self._others, centre, root, self._rng
+                    surface, self._scales, self._others, centre, root, self._rng, at_mode=at_mode
                 )
                 centre, root = self._moved(centre, root, scales)
-                if not all(map(np.array_equal, scales, written)):
-                    return centre, root
-            return None
+                changed = not all(map(np.array_equal, scales, written))
+                if changed and not at_mode:
+                    break
+            return (centre, root) if changed else None
 
         return rewrite
 
