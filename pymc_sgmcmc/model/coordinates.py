@@ -10,6 +10,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pytensor.graph.basic import Variable
@@ -26,8 +27,11 @@ from pymc_sgmcmc.transforms import Softplus
 
 __all__ = ["Coordinate", "at_scales", "coordinates_at", "left_as_written", "rescaled"]
 
-# Scale of the scaled softplus over the variable's start: the map is then log-like in the bulk
+# Scale of the scaled softplus over the variable's start: the map is then log-like in the bulk. A
+# half-Cauchy prior's tail is one of powers of ten, log-like too
 _SCALE_OVER_START = 10.0
+_SCALE_OF_LONG_TAILS = 1e4
+_LONG_TAILED = (HalfCauchyRV, HalfStudentTRV)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,8 +117,8 @@ def coordinates_at(
     position : list of ndarray
         φ at the point.
     scales : list of ndarray
-        The scale of each coordinate that has one: ten times the distance of θ from its bound, or
-        the weight that leaves the model as it is written.
+        The scale of each coordinate that has one: ten times the distance of θ from its bound (of
+        a half-Cauchy variable 10,000 times), or the weight that leaves the model as it is written.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
@@ -136,7 +140,7 @@ def coordinates_at(
         elif scale is not None:
             unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
-            measured.append((_SCALE_OVER_START * distance).astype(scale.dtype))
+            measured.append((_over_start(rv) * distance).astype(scale.dtype))
     symbols = [scale for _, scale in chosen if scale is not None]
     graphs = model.replace_rvs_by_values([*outputs, *measured])
     measured = graphs[len(outputs) :]
@@ -188,13 +192,14 @@ def rescaled(
     Returns
     -------
     scales : list of ndarray
-        Ten times the distance of θ from its bound, at the first position.
+        Ten times the distance of θ from its bound, at the first position; of a half-Cauchy
+        variable 10,000 times.
     positions : list of list of ndarray
         The same θ in the new coordinates.
     """
     scaled = [(c, x) for c, x in zip(coordinates, positions[0], strict=True) if c.scale is not None]
     new = [
-        scale if c.weighted else (scale * _SCALE_OVER_START * _softplus(x)).astype(scale.dtype)
+        scale if c.weighted else (scale * _over_start(c.rv) * _softplus(x)).astype(scale.dtype)
         for scale, (c, x) in zip(scales, scaled, strict=True)
     ]
     return new, [at_scales(coordinates, scales, new, position) for position in positions]
@@ -243,6 +248,10 @@ def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
         for c in coordinates
         if not c.weighted and (depends_on(c.rv.owner.inputs, sampled) or is_standard(c.rv))
     ]
+
+
+def _over_start(rv: TensorVariable) -> float:
+    return _SCALE_OF_LONG_TAILS if isinstance(rv.owner.op, _LONG_TAILED) else _SCALE_OVER_START
 
 
 def _softplus(x: np.ndarray) -> np.ndarray:
