@@ -228,7 +228,7 @@ class InformedResidual(Informed):
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map coordinates to the variable."""
-        location, scale = self._parents
+        location = self._parents[0]
         z: TensorVariable = pt.switch(
             self.is_centred, (value - location) / self._divisor(), self.residual(value, *inputs)
         )
@@ -249,7 +249,7 @@ class InformedResidual(Informed):
         return slope
 
     def _divisor(self) -> TensorVariable:
-        """Return σ of centred elements. Of others it may be 0, whose gradients would be infinite."""
+        """Return σ of centred elements; of others it may be 0, whose logarithm is infinite."""
         scale = self._parents[1]
         found: TensorVariable = pt.switch(self.is_centred, scale, pt.ones_like(scale))
         return found

@@ -100,22 +100,24 @@ class VectorRecentring(_OfVectors):
     name: ClassVar[str] = "vector_recentring"
     as_written: ClassVar[float] = 0.0
 
-    def __init__(self, location: TensorVariable, factor: TensorVariable, weight: Any = None) -> None:
+    def __init__(
+        self, location: TensorVariable, factor: TensorVariable, weight: Any = None
+    ) -> None:
         self.weight = weight
-        self.location = location
+        self._location = location
         self.factor = factor
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map coordinates to the variable."""
         z: TensorVariable = (1 - self.weight) * value + self.weight * _solved(
-            self.factor, value - self.location
+            self.factor, value - self._location
         )
         return z
 
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map the variable to its coordinates."""
         phi: TensorVariable = (1 - self.weight) * value + self.weight * (
-            self.location + _times(self.factor, value)
+            self._location + _times(self.factor, value)
         )
         return phi
 
@@ -125,7 +127,7 @@ class VectorRecentring(_OfVectors):
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
         """Return μ and L."""
-        return [self.location, self.factor]
+        return [self._location, self.factor]
 
     def spread(self, *inputs: Variable) -> TensorVariable:
         """Return the roots of the diagonal of LLᵀ."""

@@ -23,7 +23,7 @@ _AGAIN, _CHANGED = 3, 1.5
 
 # Pairs of opposite positions at which the curvature is seen, on the full data: of a group of few
 # rows a part of the data says anything
-_PAIRS = 16
+_PAIRS = 8
 
 
 def with_weight(
@@ -145,7 +145,11 @@ class WritingChoice:
                 for part, x in zip(np.split(flat, ends), posterior.phi, strict=True)
             ]
 
-        curvature = parts(_curvatures(surface, centre, root, rng))
+        slices = [slice(end - n, end) for end, n in zip([*ends, len(centre)], split, strict=True)]
+        moved_ones = [
+            part for part, c in zip(slices, posterior.coordinates, strict=True) if c.rv in level
+        ]
+        curvature = parts(_curvatures(surface, centre, root, moved_ones, rng))
         e = rng.standard_normal((positions, len(centre)))
         moved = centre + (e * root if root.ndim == 1 else e @ root.T)
         seen = [model.hierarchy(parts(x), scales, others)[0] for x in moved if positions]
@@ -163,19 +167,25 @@ class WritingChoice:
                     h, widths, middle[at].astype(float), locations[k].astype(float), spreads[k]
                 )
                 ratio = np.abs(np.log(h))
-            weight = np.where(np.isfinite(weight).all(axis=tuple(range(len(c.map.numbers)))), weight, 0)
+            numbers = tuple(range(len(c.map.numbers)))
+            weight = np.where(np.isfinite(weight).all(axis=numbers), weight, 0)
             found[i] = weight.astype(scales[i].dtype)
             change = max(change, float(np.max(ratio, initial=0.0, where=np.isfinite(ratio))))
         return found, change
 
 
 def _curvatures(
-    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    variables: Sequence[slice],
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """Return the curvature of the full U along each coordinate.
 
-    A dense L of the full data is made of it. From batches L knows little of groups of few rows;
-    there all coordinates are moved at once, on the full data, to see by how much L is wrong.
+    A dense L of the full data is made of it. From batches L knows little of groups of few rows, and
+    a diagonal one little of levels that depend on each other; there all elements of each of these
+    variables are moved at once, on the full data, to see by how much L is wrong.
     """
     d = len(centre)
     if root.ndim == 1:
@@ -194,9 +204,11 @@ def _curvatures(
 
     width = expected**-0.5
     error = np.zeros(d)
-    for sign in rng.choice([-1.0, 1.0], size=(_PAIRS, d)):
-        move = width * sign
-        _, gradient = surface.full(centre + np.outer([1, -1], move))
-        seen = (gradient[0] - gradient[1]) / 2 - of_root(move)
-        error += seen / (move * _PAIRS)
+    for part in variables:
+        for sign in rng.choice([-1.0, 1.0], size=(_PAIRS, d)):
+            move = np.zeros(d)
+            move[part] = width[part] * sign[part]
+            _, gradient = surface.full(centre + np.outer([1, -1], move))
+            seen = (gradient[0] - gradient[1]) / 2 - of_root(move)
+            error[part] += seen[part] / (move[part] * _PAIRS)
     return np.where(np.isfinite(error), expected + error, 1.0)
