@@ -135,13 +135,13 @@ RIGHT = [
     standard_normals,
     many_predictors,
     many_dimensions,
+    horseshoe,
 ]
 # Wrong or hard, and said so
 TOLD = [
     no_noise,
     flat_prior_without_data,
     flat_scale_without_data,
-    horseshoe,
     correlated_walk,
     wide_prior_of_rates,
 ]
@@ -164,7 +164,6 @@ SLOW = {
     (centred_schools, sg.CoRVSGLD),
     (no_noise, sg.CoRVSGLD),
     (flat_scale_without_data, sg.CoRVSGLD),
-    (horseshoe, sg.CoRVSGLD),
     (correlated_walk, sg.CoRVSGLD),
     (wide_prior_of_rates, sg.CoRVSGLD),
     (sparse_dirichlet_with_data, sg.CoRVSGLD),

@@ -412,8 +412,9 @@ class SGMCMCStep(BlockedStep):
     def centring_weights(self) -> dict[str, np.ndarray]:
         """λ of each variable of a hierarchy, by its name, in the chain sampled last.
 
-        Each is shaped as the coordinates: 1 where an element is centred, 0 where it is not. There
-        is none before a chain is tuned, and for chains that other processes sampled.
+        Each is shaped as the coordinates: the share of the data in what is known of an element, 0
+        where it is sampled non-centred. Of vectors and walks 0 or 1. There is none before a chain
+        is tuned, and for chains that other processes sampled.
         """
         scales = self._chain.scales
         return self._engine.weights(scales) if self._engine is not None and scales else {}

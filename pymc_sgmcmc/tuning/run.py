@@ -459,7 +459,8 @@ class Tuning:
         )
 
     def _centred_elements(self) -> str:
-        """Say of each variable of a hierarchy how many elements are centred."""
+        """Say of each variable of a hierarchy of how many elements data tell more than it does."""
         weights = self._engine.weights(self._scales)
-        counts = [f"{np.sum(w > 0)} of {w.size} of {name}" for name, w in weights.items()]
-        return f"; centred: {', '.join(counts)}" if counts else ""
+        counts = [f"{np.sum(w > 0.5)} of {w.size} of {name}" for name, w in weights.items()]
+        told = "; told by the data more than by the hierarchy: "
+        return told + ", ".join(counts) if counts else ""

@@ -138,8 +138,14 @@ def test_large_groups_are_centred_and_small_ones_are_not():
         pm.Normal("y", theta[group], NOISE, observed=y)
         step = sg.CoRVSGLD()
         posterior = run(step).posterior
-    assert np.array_equal(step.centring_weights["theta"], [0] * 5 + [1] * 5)
+    assert_shares(step.centring_weights["theta"], sizes, posterior["sd"].median() ** 2)
     assert_right(posterior, mixed_over_scales(group, y, sizes))
+
+
+def assert_shares(found, sizes, variance):
+    """λ is nσ² / (noise² + nσ²), here at a σ that tuning knows within a factor of two."""
+    told = [s * sizes / (NOISE**2 + s * sizes) for s in (variance / 4, variance * 4)]
+    assert np.all((told[0] - 1e-12 <= found) & (found <= told[1] + 1e-12))
 
 
 def mixed_over_scales(group, y, count):
@@ -174,7 +180,7 @@ def test_minibatched_groups_of_mixed_size():
         pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
         step = sg.CoRVSGLD()
         posterior = run(step).posterior
-    assert np.array_equal(step.centring_weights["theta"], [0] * 10 + [1] * 5)
+    assert_shares(step.centring_weights["theta"], SIZES, 1.0)
     laws = exact(group, y, SIZES, np.ones(1))[:2]
     (mean, variance), (effects, spread) = laws
     expected = {"mu": (mean[0], variance[0] ** 0.5), "theta": (effects[0], spread[0] ** 0.5)}
@@ -197,12 +203,13 @@ def test_both_writings_are_the_same_posterior(centred, backend):
         pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
         step = sg.CoRVSGLD(backend=backend)
         posterior = run(step).posterior
-    assert np.array_equal(step.centring_weights["theta" if centred else "z"], [0] * 10 + [1] * 5)
+    weights = step.centring_weights["theta" if centred else "z"]
+    assert_shares(weights, SIZES, posterior["sd"].median() ** 2)
     assert_right(posterior, mixed_over_scales(group, y, SIZES))
 
 
 def test_levels_are_chosen_from_the_data_upwards():
-    """Many rows a group, few groups a region: groups are centred, regions are not."""
+    """Many rows tell all of a group, and one group little of a region."""
     rng = np.random.default_rng(1)
     region, group = np.arange(6) // 1, np.repeat(np.arange(6), 400)
     y = 0.3 * rng.normal(size=6)[region][group] + rng.normal(size=6)[group] + rng.normal(size=2400)
@@ -213,8 +220,8 @@ def test_levels_are_chosen_from_the_data_upwards():
         pm.Normal("y", of_group[group], 1, observed=y)
         step = sg.CoRVSGLD()
         run(step, chains=1, draws=100)
-    assert np.all(step.centring_weights["of_group"] == 1)
-    assert np.all(step.centring_weights["of_region"] == 0)
+    assert np.all(step.centring_weights["of_group"] > 0.99)
+    assert np.all(step.centring_weights["of_region"] < 0.5)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, np.array([0.0, 0.5, 1.0])])
@@ -296,9 +303,9 @@ def test_the_log_says_what_was_chosen(caplog):
         assert step.centring_weights == {}
         with caplog.at_level("DEBUG", logger="pymc.sgmcmc"):
             run(step, draws=5, chains=1)
-    assert "; centred: 0 of 3 of theta." in caplog.text
+    assert "; told by the data more than by the hierarchy: 3 of 3 of theta." in caplog.text
     assert caplog.text.count("Hierarchical or standard, and sampled only as written: share.") == 1
-    assert np.array_equal(step.centring_weights["theta"], np.zeros(3))
+    assert step.centring_weights["theta"].shape == (3,)
 
 
 def imputed():
