@@ -10,6 +10,7 @@ from pytensor.graph.replace import graph_replace
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.centring import InformedCentring
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
 
@@ -133,3 +134,48 @@ def test_map_inverse_and_jacobian(family, weight):
     np.testing.assert_allclose(log_det, found, rtol=0, atol=1e-7)
     if weight == as_written and family not in (log_normal, scale, zero_sum):
         np.testing.assert_allclose(values, phi, rtol=1e-9, atol=1e-10)
+
+
+INFORMATION, SCORE = np.array([0.0, 0.3, 50.0]), np.array([0.0, -2.0, 90.0])
+
+
+def test_with_a_normal_likelihood_phi_is_standard_normal():
+    """Of any location and scale the density of φ is exp(-φ²/2) times a constant."""
+    weight = np.stack([np.zeros(3), INFORMATION, SCORE])
+    location, scale = pt.dscalar(), pt.dscalar()
+    phi = pt.dvector()
+    map_, inputs = InformedCentring(pt.as_tensor(weight)), (location, scale)
+    theta = map_.backward(phi, *inputs)
+    density = (
+        -(((theta - location) / scale) ** 2) / 2
+        - INFORMATION * theta**2 / 2
+        + SCORE * theta
+        + map_.log_jac_det(phi, *inputs)
+        + phi**2 / 2
+    )
+    function = pytensor.function([phi, *inputs], density, mode=INTERPRETER)
+    at = np.random.default_rng(1).normal(size=(5, 3))
+    for place in ((0.0, 1.0), (-3.0, 1e-4), (2.0, 40.0)):
+        found = np.array([function(x, *place) for x in at])
+        np.testing.assert_allclose(found - found[0], 0, rtol=0, atol=1e-10 * abs(found).max())
+
+
+def test_information_and_score_are_found_from_other_ones():
+    """Curvature and mean of φ in coordinates of an I and g that are wrong say which are right."""
+    rng = np.random.default_rng(2)
+    wrong = np.stack([np.full(3, 0.5), rng.exponential(2, 3), rng.normal(size=3)])
+    spreads = rng.exponential(1, (50, 1)) * np.ones(3)
+    curvature = np.mean((1 + INFORMATION * spreads**2) / (1 + wrong[1] * spreads**2), axis=0)
+    location, spread = np.array([1.0, -2.0, 0.5]), np.array([0.3, 2.0, 1.0])
+
+    def law(of):
+        precision = 1 + of[1] * spread**2
+        return spread * (of[2] - of[1] * location) / precision, precision**-0.5
+
+    (shift, width), (mean, _) = law(wrong), law([None, INFORMATION, SCORE])
+    phi = (mean - shift) / width
+    found = InformedCentring().with_weight(wrong).chosen(curvature, spreads, phi, location, spread)
+    np.testing.assert_allclose(found[1], INFORMATION, rtol=0, atol=1e-12 * INFORMATION.max())
+    np.testing.assert_allclose(found[2], SCORE, rtol=0, atol=1e-10 * SCORE.max())
+    said = INFORMATION * np.median(spreads, axis=0) ** 2
+    np.testing.assert_allclose(found[0], said / (1 + said), rtol=1e-12)
