@@ -46,8 +46,8 @@ _MOST_OF_MANY = 0.95
 _DOUBT = 4.0
 
 # Most of an anchored gradient's variance. Where it grows with the squared distance from the anchor
-# a thermostat, which sees its mean, leaves the tails too hot: sds are 5 to 20 % too wide at 4.3, and
-# right at 2.1 (5,000 normal groups)
+# a thermostat, which sees its mean, leaves the tails too hot: sds are 5 to 20 % too wide at 4.3,
+# and right at 2.1 (5,000 normal groups)
 _HEAT = 2.0
 
 # Twice the largest friction of a step, h²σ²

@@ -38,6 +38,7 @@ MODELS = {
     **gallery.SMALL,
     **gallery.HIERARCHIES,
     **gallery.WRITINGS,
+    **gallery.MANY,
     **gallery.MIXED,
 }
 COLUMNS = (

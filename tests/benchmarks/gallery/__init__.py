@@ -1,5 +1,5 @@
 """Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``HIERARCHIES``,
-``WRITINGS``, ``MIXED``.
+``WRITINGS``, ``MANY``, ``MIXED``.
 
 Each is a dict from a model's name to a function that returns the ``pm.Model``; what is known is
 ``reference(name)``. Those of ``MIXED`` also make their list of steps.
@@ -7,6 +7,7 @@ Each is a dict from a model's name to a function that returns the ``pm.Model``; 
 
 from .hierarchies import HIERARCHIES
 from .large import LARGE
+from .many import MANY
 from .mixed import MIXED
 from .posteriordb import POSTERIORDB
 from .references import Reference, reference, sampling
@@ -16,6 +17,7 @@ from .writings import PAIRS, WRITINGS
 __all__ = [
     "HIERARCHIES",
     "LARGE",
+    "MANY",
     "MIXED",
     "PAIRS",
     "POSTERIORDB",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from scipy import special, stats
 
 # Mean and standard deviation of each variable
-Moments = dict[str, tuple[float, float]]
+Moments = dict[str, tuple[Any, Any]]
 
 # Normal rows with a conjugate prior: mu | tau ~ N(0, 1 / (WEIGHT tau)), tau ~ Gamma(*GAMMA)
 WEIGHT, GAMMA = 0.5, (3, 4)

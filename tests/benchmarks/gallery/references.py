@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import posteriordb
+from .many import MANY, moments_of_groups
 from .writings import pair_of
 
 FOLDER = Path(__file__).parents[1] / "references"
@@ -35,6 +36,11 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
+    if name in MANY:
+        return {
+            variable: Reference(np.array(mean), np.array(sd), np.zeros_like(mean), {})
+            for variable, (mean, sd) in moments_of_groups(name).items()
+        }
     stored = _stored(name)
     variables = stored.pop("variables")
     return {
