@@ -26,6 +26,7 @@ from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
+from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, find_bulk, make_plan
 from pymc_sgmcmc.tuning.remembered import Remembered
@@ -457,6 +458,17 @@ class Tuning:
             noise,
             self._centred_elements(),
         )
+        if thorough:
+            _log.info(
+                told_cost(
+                    self._state.last_draw - self._state.draw,
+                    settings.thin,
+                    settings.batches,
+                    anchored=bool(settings.anchor) and not settings.anchor_blocks,
+                    blocks=self._views[0].n_blocks,
+                    dimension=len(plan.centre),
+                )
+            )
 
     def _centred_elements(self) -> str:
         """Say of each variable of a hierarchy of how many elements data tell more than it does."""
