@@ -12,6 +12,9 @@ collect_ignore = ["benchmarks"]
 # An assert of a helper shows its values, as one of a test does
 pytest.register_assert_rewrite("helpers")
 
+# Test processes share the cores: BLAS threads would wait for each other. NumPy reads it on import
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # No display is needed, here and in the processes that tests start. Matplotlib reads it on import.
 os.environ["MPLBACKEND"] = "Agg"
 

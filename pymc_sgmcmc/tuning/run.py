@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from pymc.exceptions import SamplingError
+from threadpoolctl import threadpool_limits
 
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.runner import Runner
@@ -114,7 +115,10 @@ class Tuning:
             If the density is not finite at the start, or if a step of tuning fails.
         """
         try:
-            return self._run(thorough)
+            # The matrices are small: beside another program several threads of BLAS wait for each
+            # other, and tuning takes three to five times as long
+            with threadpool_limits(limits=1, user_api="blas"):
+                return self._run(thorough)
         except TuningError as error:
             raise SamplingError(f"Tuning failed: {error}.") from error
         except np.linalg.LinAlgError as error:
