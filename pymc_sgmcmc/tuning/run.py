@@ -116,7 +116,7 @@ class Tuning:
         """
         try:
             # The matrices are small: beside another program several threads of BLAS wait for each
-            # other, and tuning takes three to five times as long
+            # other, and tuning takes several times as long
             with threadpool_limits(limits=1, user_api="blas"):
                 return self._run(thorough)
         except TuningError as error:
