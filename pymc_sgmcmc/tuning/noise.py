@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["GradientNoise", "measured_noise"]
+__all__ = ["GradientNoise", "measured_noise", "met_noise"]
 
 _POINTS = 16
 _LEAST_BATCHES = 512
@@ -35,6 +35,13 @@ class GradientNoise:
     plain: np.ndarray
     controlled: np.ndarray
     rotation: np.ndarray | None
+
+    def at_least(self, met: float) -> GradientNoise:
+        """Return noise whose largest variance with an anchor is at least ``met``."""
+        largest = float(self.controlled.max(initial=0.0))
+        if met <= largest:
+            return self
+        return replace(self, controlled=self.controlled * (met / max(largest, 1e-300)))
 
 
 @named_step("the measurement of the gradient noise")
@@ -74,13 +81,55 @@ def measured_noise(
         plain, controlled = _variances(surface, centre, root, root, np.eye(d), rng, batches)
         return GradientNoise(plain, controlled, None)
     covariance = np.zeros((d, d))
-    for _, controlled_g in _samples(surface, centre, root, rng, batches):
+    places = _places(surface, centre, root, rng)
+    for _, controlled_g in _samples(surface, centre, places, rng, batches):
         noise = (controlled_g - controlled_g.mean(axis=0)) @ root
         covariance += noise.T @ noise / (len(noise) - 1) / _POINTS
     rotation = _axes(covariance, surface.circular)
     # Fresh batches: along axes chosen to fit the old ones, those would show too little
     plain, controlled = _variances(surface, centre, root, root, rotation, rng, batches)
     return GradientNoise(plain, controlled, rotation)
+
+
+@named_step("the measurement of the gradient noise")
+def met_noise(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    psi: np.ndarray,
+    phi: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the variance of one anchored batch's gradient where the chain has been.
+
+    Noise far out heats more than noise at the centre: it counts with the squared distance, as
+    E vψ² / E ψ². Where it is the same everywhere that is its variance v.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    centre, root : ndarray
+        m and L, the rotation to the axes of the noise in it.
+    psi, phi : ndarray
+        The chain's positions in both coordinates, shape (n, d).
+    rng : numpy.random.Generator
+        Draws batches.
+
+    Returns
+    -------
+    ndarray
+        Of each whitened coordinate, shape (d,).
+    """
+    batches = _LEAST_BATCHES if root.ndim == 1 else max(_LEAST_BATCHES, 4 * len(centre))
+    heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
+    for x, square in zip(phi, psi**2, strict=True):
+        # None where the gradients are not finite
+        for _, g in _samples(surface, centre, [(surface, surface, x)], rng, batches):
+            whitened = g * root if root.ndim == 1 else g @ root
+            heat += np.var(whitened, axis=0, ddof=1) * square
+            distance += square
+    return heat / np.maximum(distance, 1e-300)
 
 
 def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:
@@ -96,14 +145,14 @@ def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:
 def _samples(
     surface: Surface,
     centre: np.ndarray,
-    spread: np.ndarray,
+    places: Iterable[tuple[Surface, Surface, np.ndarray]],
     rng: np.random.Generator,
     batches: int,
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield, for each point, gradients of batches and their differences from the centre's."""
     d = len(centre)
     each = int(np.clip(_LARGEST // d, 2, batches // _POINTS))
-    for here, anchor, x in _places(surface, centre, spread, rng):
+    for here, anchor, x in places:
         rows = surface.draw_rows(rng, each)
         if here is anchor:
             places = np.repeat([x, centre], each, axis=0)
@@ -144,7 +193,7 @@ def _variances(
 
     both = [
         (np.var(whitened(p), axis=0, ddof=1), np.var(whitened(c), axis=0, ddof=1))
-        for p, c in _samples(surface, centre, spread, rng, batches)
+        for p, c in _samples(surface, centre, _places(surface, centre, spread, rng), rng, batches)
     ]
     if not both:
         raise TuningError(

@@ -27,7 +27,7 @@ from pymc_sgmcmc.tuning.whiten import (
     upright,
 )
 
-__all__ = ["Plan", "find_bulk", "make_plan"]
+__all__ = ["Plan", "anchored_bound", "find_bulk", "make_plan"]
 
 LARGEST_DENSE = 512
 
@@ -117,6 +117,7 @@ def make_plan(
     remembered: bool = False,
     compiled: int | None = None,
     many: bool = False,
+    met: float = 0.0,
 ) -> Plan:
     """Choose estimator, number of batches and step size.
 
@@ -144,6 +145,8 @@ def make_plan(
         K of an earlier plan of this chain, kept where another would be little better.
     many : bool
         Whether of the bulk only independent normals are known.
+    met : float
+        Least that the largest variance of one anchored batch is taken to be.
     """
     unit, bulk = 1.0, root
     d = len(centre)
@@ -169,9 +172,9 @@ def make_plan(
             root = root @ noise.rotation
         gradient, batches, variance = _estimator(
             options,
-            noise,
+            noise.at_least(met),
             bound,
-            min(policy.noise, _HEAT),
+            anchored_bound(policy),
             _MOST_OF_MANY if many else 1.0,
             policy.step_size,
             unit,
@@ -205,6 +208,11 @@ def make_plan(
         unit=unit,
         many=many,
     )
+
+
+def anchored_bound(policy: Policy) -> float:
+    """Return the largest variance of an anchored gradient that costs nothing."""
+    return min(policy.noise, _HEAT)
 
 
 def find_bulk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import time
 
@@ -19,7 +20,7 @@ from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.estimators import SVRG, Plain
+from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings
@@ -29,7 +30,8 @@ from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.failure import NEARER
-from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, find_bulk, make_plan
+from pymc_sgmcmc.tuning.noise import met_noise
+from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
@@ -50,6 +52,9 @@ _FARTHEST = 10.0
 # A centre this many sds from the mean of the burn-in is no centre
 _OFF_CENTRE = 2.5
 _MOST_CENTRES = 4
+
+# E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
+_OF_SQUARES, _HOTTER = 2.0, 2.0
 
 # Half the distance between two points of which the slope of a map is taken, in posterior sds
 _SECANT = 0.1
@@ -324,6 +329,7 @@ class Tuning:
         compiled = before.batches if self._again and before is not None else None
         wished = isinstance(scale, str) and scale == "diagonal"
         many = len(centre) > LARGEST_DENSE or (root.ndim == 1 and not wished)
+        met = 0.0
         for attempt in range(_MOST_CENTRES):
             plan = make_plan(
                 surface, centre, root, self._policy, self._options, scale, self._rng, self._report,
@@ -331,6 +337,7 @@ class Tuning:
                 remembered=engine.remembers_blocks,
                 compiled=compiled,
                 many=many,
+                met=met,
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))
@@ -345,8 +352,14 @@ class Tuning:
             # A single jump of heavy-tailed noise can move a mean by many sds
             middle = np.mean if self._policy.second_moments else np.median
             offset = middle(seen, axis=0)
+            astray = np.abs(offset).max() >= _OFF_CENTRE
+            if not astray and not met and (met := self._met_noise(surface, plan, seen)):
+                # Far noisier than at the points where it was planned
+                self._gradients += runner.gradients
+                compiled = None
+                continue
             if (
-                np.abs(offset).max() < _OFF_CENTRE
+                not astray
                 or attempt == _MOST_CENTRES - 1
                 or plan.root is None
                 or len(offset) < surface.dimension
@@ -360,6 +373,20 @@ class Tuning:
             if root.ndim == 2:
                 centre, root = rewhitened(surface, centre, root, self._rng)
         return runner, plan, chain, h
+
+    def _met_noise(self, surface: Surface, plan: Plan, psi: np.ndarray) -> float:
+        """Return the noise of an anchored batch in a burn-in where it is far too large, else 0."""
+        root, by_hand = plan.root, self._options.batches != "auto"
+        if root is None or not isinstance(plan.gradient, ControlVariates) or plan.many or by_hand:
+            return 0.0
+        if len(self._places) > 1 or psi.shape[1] < surface.dimension:
+            return 0.0
+        # Of a copy, so that nothing changes where nothing is wrong
+        rng = copy.deepcopy(self._rng)
+        met = met_noise(surface, plan.centre, root, psi, plan.phi(psi), rng) / _OF_SQUARES
+        ratio = self._engine.scheme.variance_ratio
+        averaged = met.max() * max(ratio(n, size, plan.batches) for n, size in surface.sizes)
+        return float(met.max()) if averaged > _HOTTER * anchored_bound(self._policy) else 0.0
 
     def _most_thin(self, surface: Surface, plan: Plan, thin: int) -> int:
         """Bound the cost of a draw by a number of gradients where there are many parameters."""

@@ -4,7 +4,7 @@ import numpy as np
 
 from helpers.surfaces_of_rows import Means, Noisy, logistic
 from helpers.z_scores import STANDARD_ERRORS, z_score
-from pymc_sgmcmc.tuning.noise import measured_noise
+from pymc_sgmcmc.tuning.noise import measured_noise, met_noise
 from pymc_sgmcmc.tuning.whiten import (
     bulk_of_minibatches,
 )
@@ -42,6 +42,21 @@ def test_noise_grows_with_the_distance_from_the_centre():
     z = z_score([noise.controlled for noise in found], controlled)
     assert abs(z[[0, 2]]).max() < STANDARD_ERRORS
     assert max(noise.controlled[1] for noise in found) < 1e-20
+
+
+def test_noise_that_a_chain_meets_counts_with_its_squared_distance():
+    multiplicative = np.array([0.2, 0.0, 2.0])
+    surface, root = Noisy(np.ones(3), multiplicative), np.array([1.0, 2.0, 0.5])
+    at_unit_distance = (multiplicative * root) ** 2 * root**2
+    psi = np.repeat([[1.0], [3.0]], 20, axis=0) * np.ones(3)
+    found = [
+        met_noise(surface, np.zeros(3), root, psi, psi * root, np.random.default_rng(seed))
+        for seed in range(20)
+    ]
+    # E vψ² / E ψ² of v = v₁ψ²: (1 + 3⁴) / (1 + 3²) of that at distance 1
+    z = z_score(found, 8.2 * at_unit_distance)
+    assert abs(z[[0, 2]]).max() < STANDARD_ERRORS
+    assert max(met[1] for met in found) < 1e-20
 
 
 def test_noise_is_turned_to_its_own_axes():
