@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step
+from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches
+from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
 __all__ = ["gaussian_of_many"]
 
@@ -27,7 +28,6 @@ _NEAR = 0.3
 _SHARE_AT_FULL_RATE, _FALL = 1 / 3, 4.0
 # Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
 _STABLE = 2.0
-_ROUNDS = 8
 # Steps at which it is measured first, while sds still grow
 _EARLY = (8, 12, 16, 20, 24, 32, 40)
 
@@ -81,7 +81,7 @@ def gaussian_of_many(
     highest, count, failed = _RATE, 0, 0
     for k in range(steps):
         if k in _EARLY or k % max(_FIRST, memory) == 0:
-            highest = min(_RATE, _STABLE / _largest_curvature(surface, x, sd, pairs, rng))
+            highest = min(_RATE, _STABLE / largest_curvature_of_batches(surface, x, sd, pairs, rng))
         rate = (
             (1.0 if known is None else _NEAR)
             * highest
@@ -134,26 +134,3 @@ def gaussian_of_many(
         )
     # Gradients that are noisier than their curvature says would ask for many batches
     return (total / count if count else x), np.minimum(sd, np.maximum(noise, 1e-300) ** -0.5)
-
-
-def _largest_curvature(
-    surface: Surface, x: np.ndarray, sd: np.ndarray, batches: int, rng: np.random.Generator
-) -> float:
-    """Return the largest eigenvalue by magnitude of σ ∇²U σ, from a few batches."""
-    step = 10 * difference_step(surface)
-    rows = surface.draw_rows(rng, batches)
-
-    def gradient(at: np.ndarray) -> np.ndarray:
-        mean: np.ndarray = surface.batch_gradient(np.repeat(at[None], batches, axis=0), rows).mean(
-            axis=0
-        )
-        return mean
-
-    direction, size, here = rng.standard_normal(len(x)), 1.0, gradient(x)
-    for _ in range(_ROUNDS):
-        direction /= np.linalg.norm(direction)
-        direction = sd * (gradient(x + step * sd * direction) - here) / step
-        size = float(np.linalg.norm(direction))
-        if not np.isfinite(size) or size == 0:
-            return 1.0
-    return size

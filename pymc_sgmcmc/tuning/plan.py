@@ -27,7 +27,7 @@ from pymc_sgmcmc.tuning.whiten import (
     upright,
 )
 
-__all__ = ["Plan", "anchored_bound", "find_bulk", "make_plan"]
+__all__ = ["Plan", "anchored_bound", "find_bulk", "friction_bound", "make_plan"]
 
 LARGEST_DENSE = 512
 
@@ -215,6 +215,12 @@ def anchored_bound(policy: Policy) -> float:
     return min(policy.noise, _HEAT)
 
 
+def friction_bound(policy: Policy, variance: float) -> float:
+    """Return the largest step size with gradients of this variance in units of the coordinates."""
+    largest = policy.widening if policy.widening is not None else _FRICTION
+    return float((largest / max(variance, 1e-300)) ** (policy.power / 2))
+
+
 def find_bulk(
     surface: Surface,
     start: np.ndarray,
@@ -223,6 +229,8 @@ def find_bulk(
     rng: np.random.Generator,
     report: Callable[[str], None],
     rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None] = (lambda *_, **__: None),
+    *,
+    permutable: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find centre and whitening of the bulk.
 
@@ -244,6 +252,8 @@ def find_bulk(
     rewrite : callable, optional
         Given centre and root, and whether they are of a mode (``at_mode=True``), returns both in
         other coordinates, in which the surface is from then on, or None to stay.
+    permutable : bool
+        Whether the posterior has modes by permutation: of one of them a whole L says too much.
 
     Returns
     -------
@@ -254,6 +264,8 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
+    if permutable and len(start) > _LARGEST_NEWTON:
+        return *_diagonal_bulk(surface, start, rescale, rng, report, rewrite), False
     if len(start) <= LARGEST_DENSE:
         begin = start.copy()
         try:

@@ -25,6 +25,8 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.model.coordinates import rescaled
+from pymc_sgmcmc.model.prior_widths import prior_widths
+from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
@@ -37,6 +39,7 @@ from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
+from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, wandering_plan, warm_up
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Tuning"]
@@ -51,6 +54,7 @@ _FARTHEST = 10.0
 
 # A centre this many sds from the mean of the burn-in is no centre
 _OFF_CENTRE = 2.5
+_FEW = 0.05
 _MOST_CENTRES = 4
 
 # E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
@@ -143,12 +147,25 @@ class Tuning:
         start = Potential.join(phi) if self._again else self._jittered_start(phi)
         surface: Surface = self._surface()
         scale = self._flat_scale(phi)
-        rewrite = {} if self._again else {"rewrite": self._writing(surface, WritingChoice(engine))}
-        centre, root, collapses = find_bulk(
-            surface, start, self._rescale, scale, self._rng, self._report, **rewrite
-        )
-        fixed = isinstance(schedule, constant)
-        runner, plan, chain, h = self._centred(surface, centre, root, scale, fixed)
+        how: dict[str, Any] = {"permutable": self._permutable(surface)}
+        if not self._again:
+            how["rewrite"] = self._writing(surface, WritingChoice(engine))
+        fixed, begun_at = isinstance(schedule, constant), self._scales
+        try:
+            centre, root, collapses = find_bulk(
+                surface, start, self._rescale, scale, self._rng, self._report, **how
+            )
+            runner, plan, chain, h = self._centred(
+                surface, centre, root, scale, fixed, how["permutable"]
+            )
+        except TuningError:
+            begin = engine.at_scales(
+                self._views[0].split(start), begun_at, self._scales, self._others
+            )
+            if not how["permutable"]:
+                raise
+            runner, plan = self._wandering(surface, begin, scale)
+            return self._told(runner, plan, evaluated, thorough=thorough)
         settings = runner.settings
         if (schedule is None or fixed) and thorough:
             found = settle(
@@ -168,14 +185,14 @@ class Tuning:
             settings.warnings = found.warnings
         elif schedule is None or fixed:
             settings.step_size = h
+        return self._told(runner, plan, evaluated, thorough=thorough)
+
+    def _told(self, runner: Runner, plan: Plan, evaluated: int, *, thorough: bool) -> Runner:
+        """Tell what was found, and let the chain begin."""
         self._state.updates = self._state.next_refresh = 0
         self._gradients += runner.gradients
-        self._log(
-            plan,
-            settings,
-            self._views[0].evaluations - evaluated + self._gradients,
-            thorough=thorough,
-        )
+        gradients = self._views[0].evaluations - evaluated + self._gradients
+        self._log(plan, runner.settings, gradients, thorough=thorough)
         return runner
 
     # ------------------------------------------------------------------ the density
@@ -322,6 +339,7 @@ class Tuning:
         root: np.ndarray,
         scale: str | np.ndarray | None,
         fixed: bool,
+        permutable: bool,
     ) -> tuple[Runner, Plan, TrialChain, float]:
         """Plan and burn in, again from a better centre where the chain finds one."""
         engine, schedule = self._engine, self._options.step_size
@@ -358,6 +376,9 @@ class Tuning:
                 self._gradients += runner.gradients
                 compiled = None
                 continue
+            few_are = np.mean(np.abs(offset) >= _OFF_CENTRE) <= _FEW
+            if attempt and permutable and plan.many and not few_are:
+                raise TuningError("no Gaussian is near the posterior")
             if (
                 not astray
                 or attempt == _MOST_CENTRES - 1
@@ -373,6 +394,41 @@ class Tuning:
             if root.ndim == 2:
                 centre, root = rewhitened(surface, centre, root, self._rng)
         return runner, plan, chain, h
+
+    def _permutable(self, surface: Surface) -> bool:
+        """Return whether the posterior has modes by permutation, so that no Gaussian is near."""
+        if self._again or len(self._places) > 1 or not self._policy.second_moments:
+            return False
+        # A generator of its own: the others' numbers are the same whatever is asked here
+        rng = np.random.default_rng(0)
+        somewhere = self._views[0].split(rng.standard_normal(surface.dimension))
+        rows = surface.draw_rows(rng, 1)
+        return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
+
+    def _wandering(
+        self,
+        surface: Surface,
+        phi: Sequence[np.ndarray],
+        scale: str | np.ndarray | None,
+    ) -> tuple[Runner, Plan]:
+        """Tune the chain along its own way, from its own start."""
+        engine, schedule = self._engine, self._options.step_size
+        if isinstance(scale, str):
+            widths = prior_widths(engine.posterior.coordinates, int(self._rng.integers(2**31)))
+            root = Potential.join([np.full(x.shape, w) for x, w in zip(phi, widths, strict=True)])
+        else:
+            root = np.ones(surface.dimension) if scale is None else scale
+        plan = wandering_plan(Potential.join(phi), root, self._options)
+        runner: Runner = engine.attempt(partial(self._runner, plan))
+        settings = runner.settings
+        fixed = schedule.h if isinstance(schedule, constant) else None
+        plan.step_size = settings.step_size = warm_up(
+            runner, surface, plan, self._policy, self._others, self._rng, self._report, fixed
+        )
+        if self._options.thin is None:
+            settings.thin = self._most_thin(surface, plan, settings.thin)
+        settings.warnings = [NO_GAUSSIAN]
+        return runner, plan
 
     def _met_noise(self, surface: Surface, plan: Plan, psi: np.ndarray) -> float:
         """Return the noise of an anchored batch in a burn-in where it is far too large, else 0."""

@@ -7,7 +7,7 @@ import numpy as np
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface, difference_step
 
-__all__ = ["largest_curvatures", "not_too_stiff"]
+__all__ = ["largest_curvature_of_batches", "largest_curvatures", "not_too_stiff"]
 
 _ROUNDS = 8
 
@@ -49,6 +49,29 @@ def largest_curvatures(
             there = surface.full(positions + step * direction @ whole.T)[1] @ whole
             direction = (there - at) / step
             size = np.linalg.norm(direction, axis=1)
+    return size
+
+
+def largest_curvature_of_batches(
+    surface: Surface, x: np.ndarray, sd: np.ndarray, batches: int, rng: np.random.Generator
+) -> float:
+    """Return the largest eigenvalue by magnitude of σ ∇²U σ at x, from a few batches."""
+    step = 10 * difference_step(surface)
+    rows = surface.draw_rows(rng, batches)
+
+    def gradient(at: np.ndarray) -> np.ndarray:
+        mean: np.ndarray = surface.batch_gradient(np.repeat(at[None], batches, axis=0), rows).mean(
+            axis=0
+        )
+        return mean
+
+    direction, size, here = rng.standard_normal(len(x)), 1.0, gradient(x)
+    for _ in range(_ROUNDS):
+        direction /= np.linalg.norm(direction)
+        direction = sd * (gradient(x + step * sd * direction) - here) / step
+        size = float(np.linalg.norm(direction))
+        if not np.isfinite(size) or size == 0:
+            return 1.0
     return size
 
 

@@ -1,0 +1,76 @@
+"""Permutations under which a posterior does not change, as those of a net's hidden units."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import combinations
+
+import numpy as np
+
+__all__ = ["has_permutable_units"]
+
+# Axes of one unit: weights in and out, a bias, a gain
+_MOST_AXES = 4
+_MOST_TRIES = 2000
+
+# Difference of two gradients that are equal but for rounding, over that of two unequal ones
+_SAME = 1e-2
+
+
+def has_permutable_units(
+    gradient: Callable[[np.ndarray], np.ndarray], position: Sequence[np.ndarray]
+) -> bool:
+    """Return whether two units can be exchanged in several variables at once.
+
+    Hidden units of a net can, and factors of a factorisation: their posteriors have as many modes
+    as there are permutations. Elements of a single vector without any data do not count.
+
+    Parameters
+    ----------
+    gradient : callable
+        Maps a flat position, shape (d,), to ∇U there, shape (d,); of the same batch at each call.
+    position : sequence of ndarray
+        φ of each variable, at no special place.
+    """
+    flat = np.concatenate([x.reshape(-1) for x in position])
+    here = gradient(flat)
+    if not np.all(np.isfinite(here)):
+        return False
+    for tried, axes in enumerate(_units(position)):
+        if tried == _MOST_TRIES:
+            break
+        swapped = _swapped(position, axes)
+        moved = here[swapped]
+        there = gradient(flat[swapped])
+        if np.linalg.norm(there - moved) <= _SAME * np.linalg.norm(moved - here):
+            return True
+    return False
+
+
+def _units(position: Sequence[np.ndarray]) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Yield sets of axes (variable, axis) of one length, a matrix's among them."""
+    by_length: dict[int, list[tuple[int, int]]] = {}
+    for k, x in enumerate(position):
+        for axis, length in enumerate(x.shape):
+            if length > 1:
+                by_length.setdefault(length, []).append((k, axis))
+    for axes in by_length.values():
+        for count in range(2, _MOST_AXES + 1):
+            for some in combinations(axes, count):
+                variables = {k for k, _ in some}
+                if len(variables) == count and any(position[k].ndim > 1 for k in variables):
+                    yield some
+
+
+def _swapped(position: Sequence[np.ndarray], axes: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Return flat indices with the first two elements along each axis exchanged."""
+    parts, start, of = [], 0, dict(axes)
+    for k, x in enumerate(position):
+        index = np.arange(start, start + x.size).reshape(x.shape)
+        if k in of:
+            order = np.arange(x.shape[of[k]])
+            order[:2] = 1, 0
+            index = np.take(index, order, axis=of[k])
+        parts.append(index.reshape(-1))
+        start += x.size
+    return np.concatenate(parts)

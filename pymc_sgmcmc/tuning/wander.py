@@ -1,0 +1,124 @@
+r"""Tuning of a chain that no Gaussian is near, as of a net: by the chain's own way.
+
+The posterior of a net has as many modes as its units have permutations, and none of them is
+a Gaussian: what its curvature says at one place does not hold at the next. So nothing is centred
+or whitened. The chain begins at its own random start, in units of the priors, and the largest
+curvature :math:`\lambda` that it meets sets the step size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
+from pymc_sgmcmc.tuning.plan import Plan, friction_bound
+from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches
+from pymc_sgmcmc.tuning.surface import Surface, TuningError
+
+__all__ = ["NO_GAUSSIAN", "wandering_plan", "warm_up"]
+
+NO_GAUSSIAN = (
+    "no Gaussian is near the posterior, which has modes by permutation, as of a net's units: each "
+    "chain was tuned along its own way. Predictions may be trusted where chains agree on them; "
+    "marginals of single parameters, and their R-hat, say little"
+)
+
+# Looks at the curvature in the warm-up, updates from one to the next, and looks at the noise
+_WINDOWS, _UPDATES = 24, 500
+_NOISE_EACH = 4
+_BATCHES, _NOISE_BATCHES = 8, 64
+_MOST_HALVINGS = 20
+
+# h²λ (hλ where a step size is a squared length): stable up to 4
+_AIM = 0.75
+
+# Of a gradient in units of the root of the largest curvature
+_FARTHEST = 10.0
+_NO_BOUND = 1e12
+
+
+def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> Plan:
+    """Return the plan of a chain that begins at its start, in units of the priors."""
+    dimension = len(start)
+    return Plan(
+        centre=start,
+        root=widths,
+        gradient=Plain(),
+        batches=options.batches if isinstance(options.batches, int) else 1,
+        variance=np.zeros(dimension),
+        step_size=1.0,
+        relative=np.ones(dimension),
+        unit=1.0,
+        many=True,
+    )
+
+
+@named_step("the warm-up")
+def warm_up(
+    runner: Runner,
+    surface: Surface,
+    plan: Plan,
+    policy: Policy,
+    others: list[np.ndarray],
+    rng: np.random.Generator,
+    report: Callable[[str], None],
+    fixed: float | None,
+) -> float:
+    """Run from the start until the curvature has been seen, and return the step size.
+
+    Raises
+    ------
+    TuningError
+        If no step size gives finite updates.
+    """
+    report("warm-up")
+    assert plan.root is not None and runner.state.psi is not None
+    root, settings = plan.root, runner.settings
+    _bound_gradients(runner, _NO_BOUND)
+    updates = settings.each or settings.thin
+    draws = max(1, _UPDATES // updates)
+    batches = _BATCHES if surface.batch_size else 1
+    seen: list[float] = []
+    noise, halvings, k = 0.0, 0, 0
+    slower = 1.0
+    while k < _WINDOWS:
+        phi = np.concatenate([x.reshape(-1) for x in runner.phi()])
+        seen.append(largest_curvature_of_batches(surface, phi, root, batches, rng))
+        if surface.batch_size and k % _NOISE_EACH == 0:
+            rows = surface.draw_rows(rng, _NOISE_BATCHES)
+            g = surface.batch_gradient(np.repeat(phi[None], len(rows), axis=0), rows) * root
+            noise = float(np.quantile(np.var(g, axis=0), 0.95)) / settings.batches
+        # Not the last: the smaller the step, the sharper are the places that the chain falls into
+        stiff = float(np.median(seen))
+        h = fixed or slower * min(
+            (_AIM / stiff) ** (policy.power / 2), friction_bound(policy, noise)
+        )
+        before = [np.array(x) for x in runner.state.psi]
+        rejected = sum(runner.advance(h, updates, others).rejected for _ in range(draws))
+        wild = rejected or not all(np.all(np.isfinite(x)) for x in runner.state.psi)
+        if wild:
+            halvings += 1
+            if fixed or halvings > _MOST_HALVINGS:
+                raise TuningError(
+                    f"updates diverged at every step size down to {h:.2g}. Take tighter priors, "
+                    f"or {BY_HAND}"
+                )
+            slower /= 2
+            runner.restart(before)
+            continue
+        slower, k = min(1.0, 1.2 * slower), k + 1
+    if policy.gradients_bounded:
+        _bound_gradients(runner, _FARTHEST * float(np.sqrt(stiff + noise)))
+    return h
+
+
+def _bound_gradients(runner: Runner, largest: float) -> None:
+    if runner.settings.largest_gradient is not None:
+        runner.settings.largest_gradient = largest
+        runner.set_origin(runner.state.origin)
