@@ -38,6 +38,9 @@ _MOST_HALVINGS = 20
 # h²λ (hλ where a step size is a squared length): stable up to 4
 _AIM = 0.75
 
+# For each parameter, how far U may rise above its start: in the bulk it is 1/2 above a mode
+_MOST_RISE = 10.0
+
 # Of a gradient in units of the root of the largest curvature
 _FARTHEST = 10.0
 _NO_BOUND = 1e12
@@ -84,38 +87,48 @@ def warm_up(
     updates = settings.each or settings.thin
     draws = max(1, _UPDATES // updates)
     batches = _BATCHES if surface.batch_size else 1
+    rows = surface.draw_rows(rng, batches)
+
+    def position() -> np.ndarray:
+        return np.concatenate([x.reshape(-1) for x in runner.phi()])
+
+    def potential() -> float:
+        points = np.repeat(position()[None], batches, axis=0)
+        return float(surface.batch(points, rows)[0].mean())
+
+    def allowed(stiff: float) -> float:
+        return min((_AIM / stiff) ** (policy.power / 2), friction_bound(policy, noise))
+
     seen: list[float] = []
-    noise, halvings, k = 0.0, 0, 0
-    slower = 1.0
-    while k < _WINDOWS:
-        phi = np.concatenate([x.reshape(-1) for x in runner.phi()])
+    noise, h, halvings, highest = 0.0, fixed or np.inf, 0, potential() + _MOST_RISE * len(root)
+    while len(seen) < _WINDOWS:
+        phi = position()
         seen.append(largest_curvature_of_batches(surface, phi, root, batches, rng))
-        if surface.batch_size and k % _NOISE_EACH == 0:
-            rows = surface.draw_rows(rng, _NOISE_BATCHES)
-            g = surface.batch_gradient(np.repeat(phi[None], len(rows), axis=0), rows) * root
+        if surface.batch_size and len(seen) % _NOISE_EACH == 1:
+            some = surface.draw_rows(rng, _NOISE_BATCHES)
+            g = surface.batch_gradient(np.repeat(phi[None], len(some), axis=0), some) * root
             noise = float(np.quantile(np.var(g, axis=0), 0.95)) / settings.batches
-        # Not the last: the smaller the step, the sharper are the places that the chain falls into
-        stiff = float(np.median(seen))
-        h = fixed or slower * min(
-            (_AIM / stiff) ** (policy.power / 2), friction_bound(policy, noise)
-        )
+        if not fixed:
+            h = min(h, allowed(float(np.median(seen))))
         before = [np.array(x) for x in runner.state.psi]
         rejected = sum(runner.advance(h, updates, others).rejected for _ in range(draws))
-        wild = rejected or not all(np.all(np.isfinite(x)) for x in runner.state.psi)
-        if wild:
-            halvings += 1
-            if fixed or halvings > _MOST_HALVINGS:
-                raise TuningError(
-                    f"updates diverged at every step size down to {h:.2g}. Take tighter priors, "
-                    f"or {BY_HAND}"
-                )
-            slower /= 2
-            runner.restart(before)
+        if not rejected and potential() <= highest:
             continue
-        slower, k = min(1.0, 1.2 * slower), k + 1
+        halvings += 1
+        if fixed or halvings > _MOST_HALVINGS:
+            raise TuningError(
+                f"updates diverged at every step size down to {h:.2g}. Take tighter priors, "
+                f"or {BY_HAND}"
+            )
+        h /= 2
+        seen.pop()
+        runner.restart(before)
+    if not fixed:
+        # Not the last of them: the smaller the step, the sharper are the places it falls into
+        h = min(h, allowed(float(np.median(seen[_WINDOWS // 2 :]))))
     if policy.gradients_bounded:
-        _bound_gradients(runner, _FARTHEST * float(np.sqrt(stiff + noise)))
-    return h
+        _bound_gradients(runner, _FARTHEST * float(np.sqrt(max(seen) + noise)))
+    return float(h)
 
 
 def _bound_gradients(runner: Runner, largest: float) -> None:
