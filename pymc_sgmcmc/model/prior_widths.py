@@ -13,14 +13,16 @@ from pymc_sgmcmc.model.coordinates import Coordinate
 __all__ = ["prior_widths"]
 
 _DRAWS = 16
-_SD_OF_MAD = 1.4826
+
+# Of the distance of two draws of a normal law
+_SD_OF_MEDIAN = 1.4826 / np.sqrt(2)
 
 
 def prior_widths(coordinates: Sequence[Coordinate], seed: int) -> list[float]:
     """Return an sd of each variable's prior, in its coordinates.
 
-    From prior draws: the median distance of an element from its median, over all elements. It is
-    1 where θ is not the coordinate, as of bounded variables and of standardised hierarchies.
+    From pairs of prior draws: the median distance of two, over all elements. It is 1 where θ is
+    not the coordinate, as of bounded variables and of standardised hierarchies.
     """
     plain = [c.rv for c in coordinates if c.transform is None]
     drawn = iter(pm.draw(plain, draws=_DRAWS, random_seed=seed, mode=INTERPRETER) if plain else ())
@@ -30,6 +32,6 @@ def prior_widths(coordinates: Sequence[Coordinate], seed: int) -> list[float]:
             widths.append(1.0)
             continue
         x = np.asarray(next(drawn), dtype=float)
-        width = _SD_OF_MAD * float(np.median(np.abs(x - np.median(x, axis=0))))
+        width = _SD_OF_MEDIAN * float(np.median(np.abs(x[::2] - x[1::2])))
         widths.append(width if np.isfinite(width) and width > 0 else 1.0)
     return widths

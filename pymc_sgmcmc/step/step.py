@@ -40,6 +40,7 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
+from pymc_sgmcmc.step.memory import tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
@@ -202,6 +203,7 @@ class SGMCMCStep(BlockedStep):
             self.options = replace(self.options, centring=not self.options.is_complete())
         self.blocked = blocked
         arguments.check_batches(self.options.batches, check_minibatches(self.model))
+        tell_memory(self.model, self.vars)
 
         self.rng = get_random_generator(rng)
         self.tune = True

@@ -1,0 +1,83 @@
+"""Permutations of units, and widths of priors."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.prior_widths import prior_widths
+from pymc_sgmcmc.model.symmetry import has_permutable_units
+
+rng = np.random.default_rng(0)
+X, y = rng.normal(size=(40, 3)), rng.normal(size=40)
+
+
+def net():
+    W, b = pm.Normal("W", shape=(3, 5)), pm.Normal("b", shape=5)
+    V = pm.Normal("V", shape=5)
+    pm.Normal("y", pm.math.tanh(X @ W + b) @ V, observed=y)
+
+
+def deep_net():
+    W = pm.Normal("W", shape=(3, 4))
+    V, c = pm.Normal("V", shape=(4, 4)), pm.Normal("c", shape=4)
+    u = pm.Normal("u", shape=4)
+    pm.Normal("y", pm.math.tanh(pm.math.tanh(X @ W) @ V + c) @ u, observed=y)
+
+
+def factors():
+    U, V = pm.Normal("U", shape=(10, 4)), pm.Normal("V", shape=(7, 4))
+    user, item = rng.integers(0, 10, 40), rng.integers(0, 7, 40)
+    pm.Normal("y", (U[user] * V[item]).sum(axis=1), observed=y)
+
+
+def varying_slopes():
+    group = rng.integers(0, 8, 40)
+    mu, slopes = pm.Normal("mu", shape=3), pm.Normal("slopes", shape=(8, 3))
+    pm.Normal("y", ((mu + slopes)[group] * X).sum(axis=1), observed=y)
+
+
+def net_with_fixed_units():
+    W, V = pm.Normal("W", shape=(3, 5)), pm.Normal("V", shape=5)
+    slopes = np.linspace(1, 2, 5)
+    pm.Normal("y", pm.math.tanh(X @ W * slopes) @ V, observed=y)
+
+
+@pytest.mark.parametrize(
+    ("build", "permutable"),
+    [
+        (net, True),
+        (deep_net, True),
+        (factors, True),
+        (varying_slopes, False),
+        (net_with_fixed_units, False),
+    ],
+)
+def test_units_that_can_be_exchanged_are_found(build, permutable):
+    with pm.Model() as model:
+        build()
+    gradient = model.compile_dlogp()
+    start = model.initial_point()
+    shapes = {v.name: start[v.name].shape for v in model.value_vars}
+    cuts = np.cumsum([np.prod(s, dtype=int) for s in shapes.values()])[:-1]
+
+    def flat_gradient(flat):
+        parts = np.split(flat, cuts)
+        point = {n: p.reshape(s) for (n, s), p in zip(shapes.items(), parts, strict=True)}
+        return -gradient(point)
+
+    position = [rng.normal(size=s) for s in shapes.values()]
+    assert has_permutable_units(flat_gradient, position) == permutable
+
+
+def test_widths_are_those_of_prior_draws():
+    with pm.Model() as model:
+        pm.Normal("W", 3, 0.1, shape=(50, 40))
+        pm.StudentT("heavy", nu=1, sigma=2, shape=2000)
+        pm.HalfNormal("s", 5)
+    coordinates, _, _ = coordinates_at(model, model.value_vars, "lipschitz", model.initial_point())
+    w, heavy, s = prior_widths(coordinates, 1)
+    # Medians of 16,000 distances have standard errors of about 1.2 %
+    assert w == pytest.approx(0.1, rel=0.05)
+    assert heavy == pytest.approx(4 * 1.4826 / np.sqrt(2), rel=0.05)
+    assert s == 1

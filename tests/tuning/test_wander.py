@@ -1,0 +1,64 @@
+"""Chains that no Gaussian is near: nets."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc.exceptions import SamplingError
+
+import pymc_sgmcmc as sg
+
+OPTIONS = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
+
+
+def net(width=(0.5, 1.0), hidden=12, batch_size=None):
+    """A net of two hidden layers on a wave, noise of sd 0.1."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(400, 1))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=400)
+    inner, outer = width
+    with pm.Model() as model:
+        x, seen = (X, y) if batch_size is None else pm.Minibatch(X, y, batch_size=batch_size)
+        W = pm.Normal("W", 0, 2, shape=(1, hidden))
+        b = pm.Normal("b", 0, 2, shape=hidden)
+        V, c = pm.Normal("V", 0, inner, shape=(hidden, hidden)), pm.Normal("c", shape=hidden)
+        u = pm.Normal("u", 0, outer, shape=hidden)
+        h = pm.math.tanh(pm.math.tanh(x @ W + b) @ V + c)
+        pm.Normal("y", h @ u, 0.1, observed=seen, total_size=len(y))
+    return model
+
+
+def predicted(posterior, x):
+    W, b, V, c, u = (posterior[name].values for name in "WbVcu")
+    h = np.tanh(x[:, None] @ W + b[:, :, None, :])
+    return (np.tanh(h @ V + c[:, :, None, :]) @ u[..., None])[..., 0]
+
+
+@pytest.mark.parametrize("batch_size", [None, 50])
+def test_predictions_of_a_net_are_right_and_the_warning_says_what_is_not(caplog, batch_size):
+    with net(batch_size=batch_size), caplog.at_level(logging.WARNING):
+        result = pm.sample(draws=300, step=sg.MSGNHT(), **OPTIONS)
+    x = np.linspace(-1.8, 1.8, 37)
+    of_chains = predicted(result.posterior, x).mean(axis=1)
+    # A curve of ten or so degrees of freedom from 400 rows of noise 0.1: sds near 0.1 √(10/400)
+    assert np.sqrt(np.mean((of_chains - np.sin(3 * x)) ** 2)) < 0.04
+    assert any("modes by permutation" in r.getMessage() for r in caplog.records)
+
+
+def test_a_net_that_explodes_ends_in_draws_or_in_a_sentence():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 4)), rng.normal(size=100)
+    with pm.Model():
+        h = X
+        for k, rows in enumerate([4, 16, 16, 16]):
+            W = pm.Normal(f"W{k}", 0, 1e40, shape=(rows, 16))
+            h = pm.math.maximum(h @ W, 0)
+        pm.Normal("y", h.sum(axis=1), 1, observed=y)
+        try:
+            result = pm.sample(draws=50, step=sg.MSGNHT(), **OPTIONS)
+        except SamplingError as error:
+            assert "tighter priors" in str(error) or "initvals" in str(error)
+        else:
+            assert all(np.all(np.isfinite(x)) for x in result.posterior.data_vars.values())
