@@ -272,7 +272,7 @@ def _why_not(trial: Trial, policy: Policy) -> str:
     if trial.variables is not None:
         slow = [
             f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{_TRIAL_DRAWS} at the quantile of {_FEW:.0%})"
+            f"{_TRIAL_DRAWS} of a trial at the quantile of {_FEW:.0%})"
             for name, share, quantile in _slow_variables(trial)
             if quantile < _enough(trial.psi.shape[1])
         ]

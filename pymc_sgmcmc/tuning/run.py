@@ -167,6 +167,8 @@ class Tuning:
             runner, plan = self._wandering(surface, begin, scale)
             return self._told(runner, plan, evaluated, thorough=thorough)
         settings = runner.settings
+        endless = how["permutable"] and plan.many
+        most_thin = self._most_thin(surface, plan, settings.thin)
         if (schedule is None or fixed) and thorough:
             found = settle(
                 chain,
@@ -175,13 +177,16 @@ class Tuning:
                 thin=settings.thin,
                 fixed_step=fixed,
                 fixed_thin=self._options.thin is not None,
-                most_thin=self._most_thin(surface, plan, settings.thin),
+                # What has no law of its own never mixes, and trials would cost more than the draws
+                most_thin=settings.thin if endless else most_thin,
                 collapses=collapses,
                 curvatures=self._curvatures(surface, plan),
                 report=self._report,
                 moves=len(self._others) > 0,
             )
             settings.step_size, settings.thin = found.step_size, found.thin
+            if endless and self._options.thin is None:
+                settings.thin = max(found.thin, most_thin)
             settings.warnings = found.warnings
         elif schedule is None or fixed:
             settings.step_size = h
