@@ -2,6 +2,9 @@
 
 import logging
 
+from pathlib import Path
+from resource import getpagesize
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -62,3 +65,24 @@ def test_a_net_that_explodes_ends_in_draws_or_in_a_sentence():
             assert "tighter priors" in str(error) or "initvals" in str(error)
         else:
             assert all(np.all(np.isfinite(x)) for x in result.posterior.data_vars.values())
+
+
+@pytest.mark.slow
+def test_memory_stays_flat_over_a_million_updates_of_a_net():
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("the resident memory is read from Linux's /proc")
+    resident = []
+
+    def watch(trace, draw):
+        resident.append(int(statm.read_text().split()[1]) * getpagesize())
+
+    with net(batch_size=50):
+        pm.sample(
+            draws=1000,
+            step=sg.MSGNHT(thin=1000),
+            callback=watch,
+            **{**OPTIONS, "chains": 1},
+        )
+    # Of a draw's arrays 2 MB are PyMC's; a leak of a hundred bytes an update would be 100 MB
+    assert resident[-1] - resident[100] < 30e6
