@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
@@ -33,12 +33,12 @@ def has_permutable_units(
         φ of each variable, at no special place.
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
-    here = gradient(flat)
-    if not np.all(np.isfinite(here)):
-        return False
-    for tried, axes in enumerate(_units(position)):
-        if tried == _MOST_TRIES:
-            break
+    here: np.ndarray | None = None
+    for axes in islice(_units(position), _MOST_TRIES):
+        # Most models have no such axes, and are spared the gradient
+        here = gradient(flat) if here is None else here
+        if not np.all(np.isfinite(here)):
+            return False
         swapped = _swapped(position, axes)
         moved = here[swapped]
         there = gradient(flat[swapped])

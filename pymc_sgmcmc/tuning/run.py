@@ -442,6 +442,9 @@ class Tuning:
             return 0.0
         if len(self._places) > 1 or psi.shape[1] < surface.dimension:
             return 0.0
+        # Squares of heavy-tailed draws have no mean
+        if not self._policy.second_moments:
+            return 0.0
         # Of a copy, so that nothing changes where nothing is wrong
         rng = copy.deepcopy(self._rng)
         met = met_noise(surface, plan.centre, root, psi, plan.phi(psi), rng) / _OF_SQUARES
