@@ -72,6 +72,7 @@ def test_a_net_that_explodes_ends_in_draws_or_in_a_sentence():
 SOAK = """
 import sys
 from pathlib import Path
+from resource import getpagesize
 
 import numpy as np
 import pymc as pm
