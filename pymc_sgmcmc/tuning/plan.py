@@ -82,6 +82,9 @@ class Plan:
     many : bool
         Whether only independent normals were fitted, as to thousands of parameters or to a net:
         not the worst of all coordinates is then judged, but a quantile.
+    endless : bool
+        Whether no thinning is enough for all coordinates, as where factors or units can be
+        exchanged: the cost of a draw is then bounded, and trials judge the step alone.
     """
 
     centre: np.ndarray
@@ -93,6 +96,7 @@ class Plan:
     relative: np.ndarray
     unit: float
     many: bool
+    endless: bool = False
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
@@ -117,6 +121,7 @@ def make_plan(
     remembered: bool = False,
     compiled: int | None = None,
     many: bool = False,
+    permutable: bool = False,
     met: float = 0.0,
 ) -> Plan:
     """Choose estimator, number of batches and step size.
@@ -145,6 +150,8 @@ def make_plan(
         K of an earlier plan of this chain, kept where another would be little better.
     many : bool
         Whether of the bulk only independent normals are known.
+    permutable : bool
+        Whether the posterior has modes by permutation, as of a factorisation.
     met : float
         Least that the largest variance of one anchored batch is taken to be.
     """
@@ -163,6 +170,9 @@ def make_plan(
             root = measured_diagonal(surface, centre, root, rng)
     _refuse_degenerate(root)
     bound = policy.noise_of_many if many and policy.noise_of_many else policy.noise
+    if many and permutable:
+        # Noise of products is shared by many coordinates, and a thermostat of each cannot undo it
+        bound = min(policy.noise, _HEAT)
     gradient: GradientChoice = Plain()
     batches, variance = 1, np.zeros(d)
     if surface.batch_size:
@@ -207,6 +217,7 @@ def make_plan(
         relative=h / h.max(),
         unit=unit,
         many=many,
+        endless=many and permutable,
     )
 
 

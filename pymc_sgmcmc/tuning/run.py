@@ -7,6 +7,7 @@ import logging
 import time
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -36,10 +37,10 @@ from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
-from pymc_sgmcmc.tuning.stiffness import largest_curvatures
+from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches, largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
-from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, wandering_plan, warm_up
+from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, bound_gradients, wandering_plan, warm_up
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Tuning"]
@@ -60,11 +61,17 @@ _MOST_CENTRES = 4
 # E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
 _OF_SQUARES, _HOTTER = 2.0, 2.0
 
+# Largest curvature in units of independent normals, of which it would be 1: of factorisations it
+# is met near 20, of nets above 1,000. At it the usual step size is no longer stable
+_STIFF = 100.0
+_POINTS, _BATCHES = 8, 8
+
 # Half the distance between two points of which the slope of a map is taken, in posterior sds
 _SECANT = 0.1
 
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
+_LEAST_THIN = 5
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
 _MOST_BLOCKS = 20
@@ -148,13 +155,16 @@ class Tuning:
         surface: Surface = self._surface()
         scale = self._flat_scale(phi)
         how: dict[str, Any] = {"permutable": self._permutable(surface)}
-        if not self._again:
+        if not (self._again or how["permutable"]):
+            # Of products, data tell one factor only as much as they tell of the other
             how["rewrite"] = self._writing(surface, WritingChoice(engine))
         fixed, begun_at = isinstance(schedule, constant), self._scales
         try:
             centre, root, collapses = find_bulk(
                 surface, start, self._rescale, scale, self._rng, self._report, **how
             )
+            if how["permutable"] and root.ndim == 1:
+                self._refuse_stiff(surface, centre, root)
             runner, plan, chain, h = self._centred(
                 surface, centre, root, scale, fixed, how["permutable"]
             )
@@ -167,8 +177,7 @@ class Tuning:
             runner, plan = self._wandering(surface, begin, scale)
             return self._told(runner, plan, evaluated, thorough=thorough)
         settings = runner.settings
-        endless = how["permutable"] and plan.many
-        most_thin = self._most_thin(surface, plan, settings.thin)
+        most_thin = self._most_thin(plan, settings.thin)
         if (schedule is None or fixed) and thorough:
             found = settle(
                 chain,
@@ -178,14 +187,14 @@ class Tuning:
                 fixed_step=fixed,
                 fixed_thin=self._options.thin is not None,
                 # What has no law of its own never mixes, and trials would cost more than the draws
-                most_thin=settings.thin if endless else most_thin,
+                most_thin=settings.thin if plan.endless else most_thin,
                 collapses=collapses,
                 curvatures=self._curvatures(surface, plan),
                 report=self._report,
                 moves=len(self._others) > 0,
             )
             settings.step_size, settings.thin = found.step_size, found.thin
-            if endless and self._options.thin is None:
+            if plan.endless and self._options.thin is None:
                 settings.thin = max(found.thin, most_thin)
             settings.warnings = found.warnings
         elif schedule is None or fixed:
@@ -360,6 +369,7 @@ class Tuning:
                 remembered=engine.remembers_blocks,
                 compiled=compiled,
                 many=many,
+                permutable=permutable,
                 met=met,
             )  # fmt: skip
             compiled = plan.batches
@@ -382,7 +392,7 @@ class Tuning:
                 compiled = None
                 continue
             few_are = np.mean(np.abs(offset) >= _OFF_CENTRE) <= _FEW
-            if attempt and permutable and plan.many and not few_are:
+            if attempt and plan.endless and not few_are:
                 raise TuningError("no Gaussian is near the posterior")
             if (
                 not astray
@@ -410,6 +420,16 @@ class Tuning:
         rows = surface.draw_rows(rng, 1)
         return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
 
+    def _refuse_stiff(self, surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
+        """Raise where the law is far from the independent normals that were fitted."""
+        rng, seen = np.random.default_rng(0), []
+        batches = _BATCHES if surface.batch_size else 1
+        for _ in range(_POINTS):
+            somewhere = centre + sd * rng.standard_normal(len(centre))
+            seen.append(largest_curvature_of_batches(surface, somewhere, sd, batches, rng))
+        if np.median(seen) > _STIFF:
+            raise TuningError("no Gaussian is near the posterior")
+
     def _wandering(
         self,
         surface: Surface,
@@ -427,11 +447,21 @@ class Tuning:
         runner: Runner = engine.attempt(partial(self._runner, plan))
         settings = runner.settings
         fixed = schedule.h if isinstance(schedule, constant) else None
-        plan.step_size = settings.step_size = warm_up(
-            runner, surface, plan, self._policy, self._others, self._rng, self._report, fixed
-        )
         if self._options.thin is None:
-            settings.thin = self._most_thin(surface, plan, settings.thin)
+            settings.thin = self._most_thin(plan, settings.thin)
+        thin, policy = settings.thin, self._policy
+        found = warm_up(
+            runner, surface, plan, policy, self._others, self._rng, self._report,
+            thin=thin, fixed=fixed,
+        )  # fmt: skip
+        if found.damping > 1:
+            self._gradients += runner.gradients
+            plan = replace(plan, centre=Potential.join(runner.phi()), root=root / found.damping)
+            runner = engine.attempt(partial(self._runner, plan))
+            settings = runner.settings
+        plan.step_size = settings.step_size = found.step_size
+        settings.thin = thin
+        bound_gradients(runner, found.largest_gradient)
         settings.warnings = [NO_GAUSSIAN]
         return runner, plan
 
@@ -452,13 +482,14 @@ class Tuning:
         averaged = met.max() * max(ratio(n, size, plan.batches) for n, size in surface.sizes)
         return float(met.max()) if averaged > _HOTTER * anchored_bound(self._policy) else 0.0
 
-    def _most_thin(self, surface: Surface, plan: Plan, thin: int) -> int:
+    def _most_thin(self, plan: Plan, each: int) -> int:
         """Bound the cost of a draw by a number of gradients where there are many parameters."""
-        if not plan.many:
-            return LARGEST_THIN
-        each = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
-        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * surface.n_blocks)
-        return max(thin, gradients // each)
+        return max(1, self._updates_of_a_draw(plan) // each) * each if plan.many else LARGEST_THIN
+
+    def _updates_of_a_draw(self, plan: Plan) -> int:
+        of_update = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
+        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._views[0].n_blocks)
+        return gradients // of_update
 
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
@@ -477,6 +508,8 @@ class Tuning:
         if plan.root is not None and plan.root.ndim == 1:
             root = split(plan.root)
         thin = thin_of(self._options.step_size, self._options.thin)
+        if plan.endless and self._options.thin is None and self._options.step_size is None:
+            thin = min(thin, max(_LEAST_THIN, self._updates_of_a_draw(plan)))
         before = self._state.settings
         settings = Settings(
             centre=centre,

@@ -9,6 +9,7 @@ curvature :math:`\lambda` that it meets sets the step size.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from pymc_sgmcmc.tuning.plan import Plan, friction_bound
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["NO_GAUSSIAN", "wandering_plan", "warm_up"]
+__all__ = ["NO_GAUSSIAN", "Found", "bound_gradients", "wandering_plan", "warm_up"]
 
 NO_GAUSSIAN = (
     "no Gaussian is near the posterior, which has modes by permutation, as of a net's units: each "
@@ -41,9 +42,32 @@ _AIM = 0.75
 # For each parameter, how far U may rise above its start: in the bulk it is 1/2 above a mode
 _MOST_RISE = 10.0
 
+# Friction of a step, and the draws after which a weight that only its prior holds is forgotten
+_DAMPING, _DRAWS_TO_FORGET = 0.2, 25
+
 # Of a gradient in units of the root of the largest curvature
 _FARTHEST = 10.0
 _NO_BOUND = 1e12
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the way of a chain has shown.
+
+    Attributes
+    ----------
+    step_size : float
+        h, in units that are ``damping`` times smaller than those of the warm-up.
+    damping : float
+        By what units are to be divided: a friction of 1 in the smaller ones is as much in the
+        larger ones.
+    largest_gradient : float
+        The bound of gradients, in the smaller units.
+    """
+
+    step_size: float
+    damping: float
+    largest_gradient: float
 
 
 def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> Plan:
@@ -59,6 +83,7 @@ def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> P
         relative=np.ones(dimension),
         unit=1.0,
         many=True,
+        endless=True,
     )
 
 
@@ -71,9 +96,16 @@ def warm_up(
     others: list[np.ndarray],
     rng: np.random.Generator,
     report: Callable[[str], None],
+    *,
+    thin: int,
     fixed: float | None,
-) -> float:
-    """Run from the start until the curvature has been seen, and return the step size.
+) -> Found:
+    """Run from the start until the curvature has been seen, and return what was found.
+
+    The noise of batches is shared by many coordinates, and a thermostat of each cannot undo it:
+    the stiffest directions, which are the noisiest, stay too hot. Smaller units of the coordinates
+    cool them, in which the injected noise is larger beside that of the batches. The more friction,
+    the longer a draw is remembered: where only the prior holds a weight, for a few draws.
 
     Raises
     ------
@@ -83,7 +115,7 @@ def warm_up(
     report("warm-up")
     assert plan.root is not None and runner.state.psi is not None
     root, settings = plan.root, runner.settings
-    _bound_gradients(runner, _NO_BOUND)
+    bound_gradients(runner, _NO_BOUND)
     updates = settings.each or settings.thin
     draws = max(1, _UPDATES // updates)
     batches = _BATCHES if surface.batch_size else 1
@@ -126,12 +158,17 @@ def warm_up(
     if not fixed:
         # Not the last of them: the smaller the step, the sharper are the places it falls into
         h = min(h, allowed(float(np.median(seen[_WINDOWS // 2 :]))))
+    damping = 1.0
+    if policy.absorbs_noise and noise > 0 and not fixed:
+        damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * thin * h))
+    largest = _NO_BOUND
     if policy.gradients_bounded:
-        _bound_gradients(runner, _FARTHEST * float(np.sqrt(max(seen) + noise)))
-    return float(h)
+        largest = _FARTHEST * float(np.sqrt(max(seen) + noise))
+    return Found(float(h) * damping, damping, largest / damping)
 
 
-def _bound_gradients(runner: Runner, largest: float) -> None:
+def bound_gradients(runner: Runner, largest: float) -> None:
+    """Set the bound beyond which a gradient is met at no sane position."""
     if runner.settings.largest_gradient is not None:
         runner.settings.largest_gradient = largest
         runner.set_origin(runner.state.origin)
