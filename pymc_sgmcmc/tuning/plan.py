@@ -196,7 +196,7 @@ def make_plan(
         if many and scale is not None and not policy.per_coordinate:
             # The few that are noisier take shorter steps, and all others need not wait for them
             most = np.quantile(variance, _MOST_OF_MANY)
-            shorter = np.sqrt(np.minimum(1.0, most / np.maximum(variance, 1e-300)))
+            shorter = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(d)))
             root, variance = root * shorter, np.minimum(variance, most)
     h = np.full(d, policy.step_size)
     if many and policy.noise_of_many:
