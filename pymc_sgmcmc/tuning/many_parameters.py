@@ -28,6 +28,9 @@ _NEAR = 0.3
 _SHARE_AT_FULL_RATE, _FALL = 1 / 3, 4.0
 # Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
 _STABLE = 2.0
+# Variance of x by the noise of batches, in units of the fitted ones, and for how many coordinates:
+# effects that fluctuate more would lead a slope that multiplies them to nothing
+_FLUCTUATION, _MOST_OF_MANY = 1.0, 0.95
 # Steps at which it is measured first, while sds still grow
 _EARLY = (8, 12, 16, 20, 24, 32, 40)
 
@@ -79,9 +82,14 @@ def gaussian_of_many(
     curvature, noise = np.zeros(d) if known is None else known**-2.0, np.zeros(d)
     squared = curvature**2
     highest, count, failed = _RATE, 0, 0
+    # First all but scales and slopes: where they multiply effects that are still random, the data
+    # would lead them to nothing
+    held = max(2 * _FIRST, 2 * memory) if known is None and surface.unbounded.any() else 0
     for k in range(steps):
         if k in _EARLY or k % max(_FIRST, memory) == 0:
             highest = min(_RATE, _STABLE / largest_curvature_of_batches(surface, x, sd, pairs, rng))
+            fluctuating = np.quantile(noise * sd**2, _MOST_OF_MANY) * blocks / pairs
+            highest = min(highest, 2 * (1 - _MOMENTUM) * _FLUCTUATION / max(fluctuating, 1e-300))
         rate = (
             (1.0 if known is None else _NEAR)
             * highest
@@ -118,6 +126,8 @@ def gaussian_of_many(
             continue
         most = _MOST_MOVES * sd
         v = _MOMENTUM * v - rate * np.clip(mean * sd**2, -most, most)
+        if k < held:
+            v = v * surface.unbounded
         x = x + v
         # The noise of batches keeps x moving: the later half is averaged
         if k >= steps // 2:
