@@ -50,6 +50,30 @@ def test_a_known_start_keeps_its_sds():
     assert abs(np.median(sd) * 11**0.5 - 1) < 0.1
 
 
+class Slope(Groups):
+    """y ~ N(s θ_g, 1): the last coordinate is the slope log s, which effects wait for."""
+
+    def __init__(self, groups, each, seed):
+        super().__init__(groups, each, seed)
+        super(Groups, self).__init__(groups + 1, groups * each, 50)
+        self.unbounded = np.arange(groups + 1) < groups
+
+    def of_rows(self, points, index, counted):
+        s = np.exp(points[:, -1:])
+        u, g = super().of_rows(s * points, index, counted)
+        theta = points[:, :-1]
+        return u, np.column_stack([s * g[:, :-1], s[:, 0] * np.sum(theta * g[:, :-1], axis=1)])
+
+
+def test_a_slope_waits_until_the_effects_have_followed_the_data():
+    surface = Slope(1000, 10, seed=0)
+    start = np.append(np.random.default_rng(2).uniform(-1, 1, 1000), 0.0)
+    found, _ = gaussian_of_many(surface, start, np.random.default_rng(1))
+    # Effects of sd 1 and a slope of 1 made the data; independent normals see the scale to a tenth
+    assert abs(found[-1]) < 0.15
+    assert np.corrcoef(found[:-1], surface.mean)[0, 1] > 0.95
+
+
 def test_an_ill_conditioned_gaussian():
     d = 600
     precisions = np.random.default_rng(0).permutation(np.geomspace(1, 1e6, d))

@@ -1,0 +1,320 @@
+"""Models of tens of thousands of parameters, untuned: a factorisation, item response, image nets.
+
+Run all with ``python tests/benchmarks/large.py``, some with ``--models ratings --methods MSGNHT``.
+Nothing is given to a step but what the model is called for, each run in a fresh process:
+
+- ``ratings``: MovieLens 100K, rank 10, biases of users and items, learned scales, batches of 1,000,
+  a tenth of the rows held out. The method ``Gibbs`` samples the same posterior by its exact
+  conditionals. Figures: RMSE and mean log density of held-out ratings, the farthest that two chains
+  are apart in a scale (in its sds), and the mean of the noise's sd.
+- ``items``: two-parameter item response, 20,000 people of known abilities, 50 items. Figures: the
+  shares of abilities in their intervals of 50 and 90 %, and of sds within 10 % of the exact ones
+  given the items.
+- ``images 0.1``, ``images 0.3``: Fashion-MNIST, 784-100-10 tanh, float32, weights of that sd,
+  batches of 500, two chains of 200 draws. Figures: accuracy, negative log likelihood and expected
+  calibration error (15 bins) of the mean predicted probabilities.
+
+Columns: the figures, and seconds from the call to the result, PyMC's checks left out. ``--write
+FILE`` also writes a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from table import Table, digits
+
+ROOT = Path(__file__).parents[2]
+MODELS = "ratings", "items", "images 0.1", "images 0.3"
+METHODS = "MSGNHT", "CoRVSGLD"
+COLUMNS = "model", "method", "figures", "seconds"
+RANK, FEWER = 10, 5
+
+
+def sampled(model: Any, method: str, **options: Any) -> tuple[dict[str, np.ndarray], float]:
+    """Return draws by name, chains and draws first, and seconds."""
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    start = time.perf_counter()
+    with model:
+        result = pm.sample(
+            step=getattr(sg, method)(),
+            random_seed=1,
+            chains=2,
+            progressbar=False,
+            compute_convergence_checks=False,
+            **options,
+        )
+    seconds = time.perf_counter() - start
+    return {name: x.values for name, x in result.posterior.data_vars.items()}, seconds
+
+
+def each(draws: dict[str, np.ndarray], step: int = 1) -> list[dict[str, np.ndarray]]:
+    """Return some draws of all chains, one after the other."""
+    chains, count = next(iter(draws.values())).shape[:2]
+    return [
+        {name: x[c, d] for name, x in draws.items()}
+        for c in range(chains)
+        for d in range(0, count, step)
+    ]
+
+
+# ---------------------------------------------------------------------- ratings
+
+
+def ratings(method: str) -> dict[str, float]:
+    """Factorise MovieLens 100K."""
+    import datasets
+    import pymc as pm
+
+    from scipy.special import logsumexp
+
+    user, item, rating, _ = datasets.ratings()
+    held_out = np.random.default_rng(0).random(len(rating)) < 0.1
+    rows = [x[~held_out] for x in (user, item, rating.astype(float))]
+    u, i, r = (x[held_out] for x in (user, item, rating.astype(float)))
+    users, items = user.max() + 1, item.max() + 1
+    if method == "Gibbs":
+        start = time.perf_counter()
+        draws = gibbs(*rows, users, items)
+        seconds = time.perf_counter() - start
+    else:
+        with pm.Model() as model:
+            ub, ib, rb = pm.Minibatch(*rows, batch_size=1_000)
+            mu = pm.Normal("mu", 3.5, 1)
+            a = pm.Normal("a", 0, pm.HalfNormal("sd_a", 1), shape=users)
+            b = pm.Normal("b", 0, pm.HalfNormal("sd_b", 1), shape=items)
+            sd = pm.HalfNormal("sd_factor", 1)
+            P = pm.Normal("P", 0, sd, shape=(users, RANK))
+            Q = pm.Normal("Q", 0, sd, shape=(items, RANK))
+            mean = mu + a[ub] + b[ib] + (P[ub] * Q[ib]).sum(axis=1)
+            sigma = pm.HalfNormal("sigma", 1)
+            pm.Normal("r", mean, sigma, observed=rb, total_size=len(rows[0]))
+        draws, seconds = sampled(model, method)
+    predicted, densities = np.zeros(len(r)), []
+    some = each(draws, FEWER)
+    for d in some:
+        f = d["mu"] + d["a"][u] + d["b"][i] + (d["P"][u] * d["Q"][i]).sum(axis=1)
+        predicted += f / len(some)
+        z = (r - f) / d["sigma"]
+        densities.append(-(z**2) / 2 - np.log(d["sigma"]) - np.log(2 * np.pi) / 2)
+    scales = [draws[name] for name in ("sd_a", "sd_b", "sd_factor", "sigma")]
+    apart = [abs(x[0].mean() - x[1].mean()) / x.std(axis=1).mean() for x in scales]
+    return {
+        "RMSE": float(np.sqrt(np.mean((np.clip(predicted, 1, 5) - r) ** 2))),
+        "log density": float(np.mean(logsumexp(densities, axis=0) - np.log(len(some)))),
+        "scales apart": float(max(apart)),
+        "sigma": float(draws["sigma"].mean()),
+        "seconds": seconds,
+    }
+
+
+def gibbs(
+    u: np.ndarray, i: np.ndarray, r: np.ndarray, users: int, items: int
+) -> dict[str, np.ndarray]:
+    """Sample the factorisation by its normal conditionals, and scales by Metropolis steps."""
+    chains = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        P, Q = (0.1 * rng.normal(size=(n, RANK)) for n in (users, items))
+        a, b, mu = np.zeros(users), np.zeros(items), 3.5
+        sd = {"sd_a": 0.5, "sd_b": 0.5, "sd_factor": 0.3, "sigma": 0.9}
+        kept: list[dict[str, Any]] = []
+        for sweep in range(600):
+            noise = sd["sigma"] ** 2
+            dot = (P[u] * Q[i]).sum(axis=1)
+            precision = len(r) / noise + 1
+            mean = ((r - a[u] - b[i] - dot).sum() / noise + 3.5) / precision
+            mu = mean + rng.normal() / np.sqrt(precision)
+            a = _effects(u, r - mu - b[i] - dot, users, noise, sd["sd_a"], rng)
+            b = _effects(i, r - mu - a[u] - dot, items, noise, sd["sd_b"], rng)
+            left = r - mu - a[u] - b[i]
+            P = _factors(u, Q[i], left, users, noise, sd["sd_factor"], rng)
+            Q = _factors(i, P[u], left, items, noise, sd["sd_factor"], rng)
+            left = left - (P[u] * Q[i]).sum(axis=1)
+            both = np.concatenate([P.ravel(), Q.ravel()])
+            for name, x in (("sigma", left), ("sd_a", a), ("sd_b", b), ("sd_factor", both)):
+                sd[name] = _scale(x, sd[name], rng)
+            if sweep >= 100:
+                kept.append({**sd, "mu": mu, "a": a, "b": b, "P": P, "Q": Q})
+        chains.append({name: np.stack([d[name] for d in kept]) for name in kept[0]})
+    return {name: np.stack([chain[name] for chain in chains]) for name in chains[0]}
+
+
+def _effects(
+    index: np.ndarray, left: np.ndarray, n: int, noise: float, sd: float, rng: np.random.Generator
+) -> np.ndarray:
+    precision = np.bincount(index, minlength=n) / noise + 1 / sd**2
+    mean = np.bincount(index, left, n) / noise / precision
+    return mean + rng.normal(size=n) / np.sqrt(precision)
+
+
+def _factors(
+    index: np.ndarray,
+    other: np.ndarray,
+    left: np.ndarray,
+    n: int,
+    noise: float,
+    sd: float,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    order = np.argsort(index, kind="stable")
+    ends = np.searchsorted(index[order], np.arange(n + 1))
+    A, h = np.zeros((n, RANK, RANK)), np.zeros((n, RANK))
+    for k in range(n):
+        of_k = order[ends[k] : ends[k + 1]]
+        A[k], h[k] = other[of_k].T @ other[of_k], other[of_k].T @ left[of_k]
+    A = A / noise + np.eye(RANK) / sd**2
+    L = np.linalg.cholesky(A)
+    mean = np.linalg.solve(A, h[..., None] / noise)
+    z = rng.normal(size=(n, RANK, 1))
+    return (mean + np.linalg.solve(L.transpose(0, 2, 1), z))[..., 0]
+
+
+def _scale(x: np.ndarray, sd: float, rng: np.random.Generator) -> float:
+    """Move an sd with a half-normal prior, given what it scales."""
+    total, n, v = float(x @ x), len(x), float(np.log(sd))
+
+    def log_density(v: float) -> float:
+        return -n * v - total * np.exp(-2 * v) / 2 - np.exp(2 * v) / 2 + v
+
+    for _ in range(10):
+        proposed = v + 2.4 * rng.normal() / np.sqrt(2 * n)
+        if np.log(rng.random()) < log_density(proposed) - log_density(v):
+            v = proposed
+    return float(np.exp(v))
+
+
+# ---------------------------------------------------------------------- items
+
+
+def item_response(method: str) -> dict[str, float]:
+    """Judge abilities of made people."""
+    import pymc as pm
+
+    people, items = 20_000, 50
+    rng = np.random.default_rng(3)
+    ability, slope, difficulty = (
+        rng.normal(size=people),
+        rng.lognormal(0, 0.3, items),
+        rng.normal(size=items),
+    )
+    p, i = np.repeat(np.arange(people), items), np.tile(np.arange(items), people)
+    order = rng.permutation(len(p))
+    p, i = p[order], i[order]
+    y = rng.random(len(p)) < 1 / (1 + np.exp(-slope[i] * (ability[p] - difficulty[i])))
+    with pm.Model() as model:
+        pb, ib, yb = pm.Minibatch(p, i, y.astype(float), batch_size=1_000)
+        theta = pm.Normal("ability", 0, 1, shape=people)
+        d = pm.Normal("difficulty", 0, 1, shape=items)
+        a = pm.LogNormal("slope", 0, 0.5, shape=items)
+        pm.Bernoulli("y", logit_p=a[ib] * (theta[pb] - d[ib]), observed=yb, total_size=len(y))
+    draws, seconds = sampled(model, method)
+    x = draws["ability"].reshape(-1, people)
+    inside = []
+    for share in (0.5, 0.9):
+        low, high = np.quantile(x, [(1 - share) / 2, (1 + share) / 2], axis=0)
+        inside.append(float(np.mean((ability > low) & (ability < high))))
+    # The exact law of each ability given the items, on a grid
+    grid = np.linspace(-6, 6, 601)
+    eta = draws["slope"].mean(axis=(0, 1)) * (grid[:, None] - draws["difficulty"].mean(axis=(0, 1)))
+    right = np.zeros((people, items))
+    right[p, i] = y
+    log_law = right @ eta.T - np.logaddexp(0, eta).sum(axis=1) - grid**2 / 2
+    law = np.exp(log_law - log_law.max(axis=1, keepdims=True))
+    law /= law.sum(axis=1, keepdims=True)
+    exact = np.sqrt(law @ grid**2 - (law @ grid) ** 2)
+    return {
+        "in 50 %": inside[0],
+        "in 90 %": inside[1],
+        "sds right": float(np.mean(np.abs(x.std(axis=0) / exact - 1) < 0.1)),
+        "seconds": seconds,
+    }
+
+
+# ---------------------------------------------------------------------- images
+
+
+def images(method: str, sd: float) -> dict[str, float]:
+    """Classify Fashion-MNIST by a net."""
+    import pytensor
+
+    pytensor.config.floatX = "float32"
+    import datasets
+    import pymc as pm
+
+    X, y, _ = datasets.fashion()
+    X, y = np.asarray(X, "float32").reshape(len(X), -1), np.asarray(y)
+    X = X / X.max()
+    train, rest = slice(0, 60_000), slice(60_000, None)
+    with pm.Model() as model:
+        xb, yb = pm.Minibatch(X[train], y[train].astype("int16"), batch_size=500)
+        W, b = pm.Normal("W", 0, sd, shape=(784, 100)), pm.Normal("b", 0, sd, shape=100)
+        V, c = pm.Normal("V", 0, sd, shape=(100, 10)), pm.Normal("c", 0, sd, shape=10)
+        hidden = pm.math.tanh(xb @ W + b)
+        pm.Categorical("y", logit_p=hidden @ V + c, observed=yb, total_size=60_000)
+    draws, seconds = sampled(model, method, draws=200, tune=100)
+    some = each(draws)
+    mean = np.zeros((len(X[rest]), 10))
+    for d in some:
+        z = np.tanh(X[rest] @ d["W"] + d["b"]) @ d["V"] + d["c"]
+        z = np.exp(z - z.max(axis=1, keepdims=True))
+        mean += z / z.sum(axis=1, keepdims=True) / len(some)
+    sure, right = mean.max(axis=1), mean.argmax(axis=1) == y[rest]
+    bins = np.minimum((sure * 15).astype(int), 14)
+    off = [abs(sure[bins == k].sum() - right[bins == k].sum()) for k in range(15)]
+    return {
+        "accuracy": float(right.mean()),
+        "NLL": float(-np.mean(np.log(mean[np.arange(len(right)), y[rest]]))),
+        "ECE": float(np.sum(off) / len(right)),
+        "seconds": seconds,
+    }
+
+
+def measure(model: str, method: str) -> dict[str, float]:
+    """Run one method on one model."""
+    sys.path.insert(0, str(ROOT / "notebooks" / "reproductions"))
+    if model == "ratings":
+        return ratings(method)
+    return item_response(method) if model == "items" else images(method, float(model.split()[1]))
+
+
+def main() -> None:
+    """Run the models, each in a process of its own, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
+    parser.add_argument("--methods", nargs="*", default=list(METHODS))
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--one", nargs=2)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(*arguments.one)))
+        return
+    table = Table(COLUMNS, MODELS, arguments.write)
+    for model in arguments.models:
+        for method in [*arguments.methods, *(["Gibbs"] if model == "ratings" else [])]:
+            command = [sys.executable, __file__, "--one", model, method]
+            run = subprocess.run(command, check=False, capture_output=True, text=True)
+            if run.returncode:
+                print(model, method, "failed:", run.stderr.splitlines()[-1], flush=True)
+                continue
+            found = json.loads(run.stdout.splitlines()[-1])
+            seconds = digits(found.pop("seconds"))
+            figures = ", ".join(f"{name} {digits(value)}" for name, value in found.items())
+            print(f"{model}  {method}  {figures}  {seconds} s", flush=True)
+            table.add([model, method, figures, seconds])
+
+
+if __name__ == "__main__":
+    main()
