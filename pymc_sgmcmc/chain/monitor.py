@@ -20,6 +20,8 @@ __all__ = ["Monitor", "final_warning"]
 _PARTS = 40
 _LEAST_OF_PART, _LEAST_PARTS = 10, 10
 _MOST_WATCHED = 1024
+# Share of updates whose gradient was scaled down
+_MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
 _LARGEST_ERROR = 0.1
 
@@ -133,6 +135,7 @@ def final_warning(
     of_tuning: Sequence[str],
     monitor: Monitor | None,
     rejected: int,
+    tamed: int,
     updates: int,
     *,
     absorbed: bool,
@@ -145,8 +148,8 @@ def final_warning(
         What tuning found.
     monitor : Monitor or None
         None where the stationary law has no temperature.
-    rejected, updates : int
-        Updates that were not finite, and all of them.
+    rejected, tamed, updates : int
+        Updates that were not finite, those whose gradient was scaled down, and all of them.
     absorbed : bool
         As for :meth:`Monitor.warnings`.
     """
@@ -155,6 +158,12 @@ def final_warning(
         texts.append(
             f"{rejected} updates ({rejected / updates:.2%}) were not finite and were rejected. "
             "The draws are biased near where that happened: pass a smaller step_size."
+        )
+    if tamed > _MOST_TAMED * updates:
+        texts.append(
+            f"In {tamed / updates:.0%} of the updates the gradient was far larger than where the "
+            "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "
+            "The chain has left that place: pass initvals nearer to the data, or tighter priors."
         )
     if monitor is not None:
         texts += monitor.warnings(absorbed=absorbed)

@@ -42,7 +42,7 @@ class ChainState(Comparable):
         PyMC's value variables of the last draw.
     next_refresh : int
         Number of the update at which an anchor that moves is taken anew.
-    rejected, stuck : int
+    rejected, tamed, stuck : int
         Updates after tuning that were not finite, and draws in a row without any other.
     monitor : Monitor
         What is watched after tuning.
@@ -69,6 +69,7 @@ class ChainState(Comparable):
     values: list[np.ndarray] = field(default_factory=list)
     next_refresh: int = 0
     rejected: int = 0
+    tamed: int = 0
     stuck: int = 0
     batches_left: list[np.ndarray] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)

@@ -481,6 +481,7 @@ class SGMCMCStep(BlockedStep):
             runner.set_origin([np.asarray(x) for x in state.psi])
         if state.draw > state.tuning_draws:
             state.rejected += draw.rejected
+            state.tamed += draw.tamed
             on_line = runner.engine.posterior.on_line
             state.monitor.add(
                 on_line(runner.away()), on_line(draw.gradient), draw.statistics["noise_ratio"]
@@ -507,6 +508,7 @@ class SGMCMCStep(BlockedStep):
             runner.settings.warnings,
             state.monitor if policy.second_moments else None,
             state.rejected,
+            state.tamed if policy.second_moments else 0,
             updates,
             absorbed=policy.absorbs_noise,
         )

@@ -87,14 +87,10 @@ def gaussian_of_many(
     held = max(2 * _FIRST, 2 * memory) if known is None and surface.unbounded.any() else 0
     for k in range(steps):
         if k in _EARLY or k % max(_FIRST, memory) == 0:
-            highest = min(_RATE, _STABLE / largest_curvature_of_batches(surface, x, sd, pairs, rng))
-            fluctuating = np.quantile(noise * sd**2, _MOST_OF_MANY) * blocks / pairs
-            highest = min(highest, 2 * (1 - _MOMENTUM) * _FLUCTUATION / max(fluctuating, 1e-300))
-        rate = (
-            (1.0 if known is None else _NEAR)
-            * highest
-            / (1 + _FALL * max(0, k - full_rate) / full_rate)
-        )
+            stiff = largest_curvature_of_batches(surface, x, sd, pairs, rng)
+            highest = _highest_rate(stiff, noise * sd**2 * blocks / pairs)
+        falling = 1 + _FALL * max(0, k - full_rate) / full_rate
+        rate = (1.0 if known is None else _NEAR) * highest / falling
         signs = (2 * rng.integers(0, 2, (pairs, d), dtype=np.int8) - 1).astype(np.int8)
         found = surface.pair_sums(x, sd, signs, surface.draw_rows(rng, pairs))
         n = found.count
@@ -126,21 +122,31 @@ def gaussian_of_many(
             continue
         most = _MOST_MOVES * sd
         v = _MOMENTUM * v - rate * np.clip(mean * sd**2, -most, most)
-        if k < held:
-            v = v * surface.unbounded
+        v = v * (surface.unbounded | (k >= held))
         x = x + v
         # The noise of batches keeps x moving: the later half is averaged
         if k >= steps // 2:
             total, count = total + x, count + 1
+    _refuse(failed, steps, (curvature == 0) & (noise == 0))
+    # Gradients that are noisier than their curvature says would ask for many batches
+    return (total / count if count else x), np.minimum(sd, np.maximum(noise, 1e-300) ** -0.5)
+
+
+def _highest_rate(stiff: float, noise: np.ndarray) -> float:
+    """Return the rate that curvature and noise of a step allow, both in units of the sds."""
+    fluctuating = max(float(np.quantile(noise, _MOST_OF_MANY)), 1e-300)
+    return min(_RATE, _STABLE / stiff, 2 * (1 - _MOMENTUM) * _FLUCTUATION / fluctuating)
+
+
+def _refuse(failed: int, steps: int, flat: np.ndarray) -> None:
+    """Raise where too many steps failed, or where coordinates are without curvature."""
     if failed > steps // 2:
         raise TuningError(
             "the fit of independent normals met gradients that are not finite in "
             f"{failed} of its {steps} steps. {NEARER}"
         )
-    if np.any((curvature == 0) & (noise == 0)):
+    if np.any(flat):
         raise TuningError(
             "the fit of independent normals met a density without curvature along some "
             f"coordinate: no proper prior. Give every variable a proper prior. {NEARER}"
         )
-    # Gradients that are noisier than their curvature says would ask for many batches
-    return (total / count if count else x), np.minimum(sd, np.maximum(noise, 1e-300) ** -0.5)

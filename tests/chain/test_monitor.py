@@ -8,7 +8,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.chain.monitor import Monitor, watched
+from pymc_sgmcmc.chain.monitor import Monitor, final_warning, watched
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -137,3 +137,11 @@ def test_monitor_sees_one_wrong_temperature_among_many_right_ones():
         seen += bool(monitor.warnings())
     # Of four chains in five, and three standard errors of as many chains
     assert seen / chains > 0.8 - 3 * np.sqrt(0.8 * 0.2 / chains)
+
+
+def test_updates_that_were_scaled_down_are_warned_of_where_they_are_many():
+    assert final_warning([], None, rejected=0, tamed=40, updates=1000, absorbed=True) is None
+    found = final_warning([], None, rejected=0, tamed=200, updates=1000, absorbed=True)
+    assert found is not None
+    assert "In 20% of the updates" in found.message
+    assert "initvals" in found.message
