@@ -84,7 +84,7 @@ def ratings(method: str) -> dict[str, float]:
     held_out = np.random.default_rng(0).random(len(rating)) < 0.1
     rows = [x[~held_out] for x in (user, item, rating.astype(float))]
     u, i, r = (x[held_out] for x in (user, item, rating.astype(float)))
-    users, items = user.max() + 1, item.max() + 1
+    users, items = int(user.max()) + 1, int(item.max()) + 1
     if method == "Gibbs":
         start = time.perf_counter()
         draws = gibbs(*rows, users, items)
@@ -311,7 +311,7 @@ def main() -> None:
                 continue
             found = json.loads(run.stdout.splitlines()[-1])
             seconds = digits(found.pop("seconds"))
-            figures = ", ".join(f"{name} {digits(value)}" for name, value in found.items())
+            figures = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
             print(f"{model}  {method}  {figures}  {seconds} s", flush=True)
             table.add([model, method, figures, seconds])
 
