@@ -39,10 +39,10 @@ def has_permutable_units(
         here = gradient(flat) if here is None else here
         if not np.all(np.isfinite(here)):
             return False
-        swapped = _swapped(position, axes)
+        swapped = _swapped(position, axes, _unlike(position, axes, here))
         moved = here[swapped]
         there = gradient(flat[swapped])
-        if np.linalg.norm(there - moved) <= _SAME * np.linalg.norm(moved - here):
+        if np.linalg.norm(there - moved) < _SAME * np.linalg.norm(moved - here):
             return True
     return False
 
@@ -62,14 +62,33 @@ def _units(position: Sequence[np.ndarray]) -> Iterator[tuple[tuple[int, int], ..
                     yield some
 
 
-def _swapped(position: Sequence[np.ndarray], axes: Sequence[tuple[int, int]]) -> np.ndarray:
-    """Return flat indices with the first two elements along each axis exchanged."""
+def _unlike(
+    position: Sequence[np.ndarray], axes: Sequence[tuple[int, int]], gradient: np.ndarray
+) -> tuple[int, int]:
+    """Return the units of the largest and the least gradient.
+
+    Of thousands of groups a batch touches few, and any two of the others could be exchanged.
+    """
+    ends = np.cumsum([x.size for x in position])[:-1]
+    parts = np.split(gradient, ends)
+    k, axis = axes[0]
+    size = np.zeros(position[k].shape[axis])
+    for k, axis in axes:
+        square = parts[k].reshape(position[k].shape) ** 2
+        size += np.sum(np.moveaxis(square, axis, 0).reshape(len(size), -1), axis=1)
+    return int(np.argmax(size)), int(np.argmin(size))
+
+
+def _swapped(
+    position: Sequence[np.ndarray], axes: Sequence[tuple[int, int]], pair: tuple[int, int]
+) -> np.ndarray:
+    """Return flat indices with two elements along each axis exchanged."""
     parts, start, of = [], 0, dict(axes)
     for k, x in enumerate(position):
         index = np.arange(start, start + x.size).reshape(x.shape)
         if k in of:
             order = np.arange(x.shape[of[k]])
-            order[:2] = 1, 0
+            order[list(pair)] = pair[::-1]
             index = np.take(index, order, axis=of[k])
         parts.append(index.reshape(-1))
         start += x.size

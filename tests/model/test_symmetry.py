@@ -37,6 +37,12 @@ def varying_slopes():
     pm.Normal("y", ((mu + slopes)[group] * X).sum(axis=1), observed=y)
 
 
+def groups_of_which_few_have_rows():
+    group = rng.integers(50, 60, 40)
+    intercept, slopes = pm.Normal("intercept", shape=500), pm.Normal("slopes", shape=(500, 3))
+    pm.Normal("y", intercept[group] + (slopes[group] * X).sum(axis=1), observed=y)
+
+
 def net_with_fixed_units():
     W, V = pm.Normal("W", shape=(3, 5)), pm.Normal("V", shape=5)
     slopes = np.linspace(1, 2, 5)
@@ -50,6 +56,7 @@ def net_with_fixed_units():
         (deep_net, True),
         (factors, True),
         (varying_slopes, False),
+        (groups_of_which_few_have_rows, False),
         (net_with_fixed_units, False),
     ],
 )
