@@ -6,13 +6,14 @@ import math
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from scipy.special import stdtrit
 
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.effective import effective_draws
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
@@ -205,39 +206,27 @@ def _off_temperature(trial: Trial) -> bool:
     return bool(np.mean(~near) > (0.0 if trial.variables is None else _FEW))
 
 
-def effective_draws(psi: np.ndarray) -> float:
-    """Return the least effective number of draws of any coordinate, for its mean."""
-    ess = _effective_draws_of_each(psi)
+def _least_effective_draws(psi: np.ndarray) -> float:
+    ess = effective_draws(psi)
     return float(np.nanmin(ess)) if np.any(np.isfinite(ess)) else 0.0
 
 
 def _effective_draws_of(trial: Trial) -> float:
     """Return the least number of any coordinate, or of many the least of a low quantile."""
     if trial.variables is None:
-        return effective_draws(trial.psi)
+        return _least_effective_draws(trial.psi)
     return min(quantile for _, _, quantile in _slow_variables(trial))
 
 
 def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
     """Return of each variable its name, the share of slow coordinates and their low quantile."""
     assert trial.variables is not None
-    ess = np.nan_to_num(_effective_draws_of_each(trial.psi))
+    ess = np.nan_to_num(effective_draws(trial.psi))
     found = []
     for name in dict.fromkeys(trial.variables.tolist()):
         own = ess[trial.variables == name]
         found.append((name, float(np.mean(own < _SLOW)), float(np.quantile(own, _FEW))))
     return found
-
-
-def _effective_draws_of_each(psi: np.ndarray) -> np.ndarray:
-    # Imported here: ArviZ imports JAX, and a process that only constructs a step must not
-    from arviz_stats.base.array import array_stats
-
-    with np.errstate(all="ignore"):
-        ess: Any = array_stats.ess(  # type: ignore[no-untyped-call]
-            psi[None], chain_axis=0, draw_axis=1, method="bulk"
-        )
-    return np.atleast_1d(np.asarray(ess, dtype=float))
 
 
 def _enough(dimension: int) -> float:
@@ -297,6 +286,6 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             "the model non-centred, or use NUTS"
         )
     return (
-        f"the chain mixes slowly: {effective_draws(trial.psi):.0f} effective draws in "
+        f"the chain mixes slowly: {_least_effective_draws(trial.psi):.0f} effective draws in "
         f"{_TRIAL_DRAWS}. Raise thin, or write the model non-centred"
     )
