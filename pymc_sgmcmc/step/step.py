@@ -40,6 +40,7 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
+from pymc_sgmcmc.step.compilation import tell_compilation
 from pymc_sgmcmc.step.memory import tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
@@ -204,6 +205,7 @@ class SGMCMCStep(BlockedStep):
         self.blocked = blocked
         arguments.check_batches(self.options.batches, check_minibatches(self.model))
         tell_memory(self.model, self.vars)
+        tell_compilation(self.model)
 
         self.rng = get_random_generator(rng)
         self.tune = True

@@ -214,7 +214,22 @@ def large() -> None:
     print(f"{cost:.1f} ms an update", flush=True)
 
 
-def first_draw(backend: str) -> None:
+def readme_model() -> Any:
+    """Return the model of the README's example."""
+    import pymc as pm
+
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(100_000, 3))
+    y = x @ [1.0, 2.0, 3.0] + rng.normal(size=100_000)
+    with pm.Model() as model:
+        xb, yb = pm.Minibatch(x, y, batch_size=500)
+        beta = pm.Normal("beta", 0, 10, shape=x.shape[1])
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", xb @ beta, sigma, observed=yb, total_size=len(x))
+    return model
+
+
+def first_draw(what: str, backend: str) -> None:
     """Print seconds from the call of ``pm.sample`` to the first draw, as JSON."""
     import pymc as pm
 
@@ -222,15 +237,18 @@ def first_draw(backend: str) -> None:
 
     from pymc_sgmcmc.testing import UNTUNED
 
-    model = logistic_model(500, "float64")
+    model = readme_model() if what == "README" else logistic_model(500, "float64")
     times: list[float] = []
 
     def callback(trace: Any, draw: Any) -> None:
         times.append(time.perf_counter())
 
     with model:
-        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
         start = time.perf_counter()
+        if what == "README":
+            step = sg.CoRVSGLD(backend=backend)
+        else:
+            step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
         pm.sample(
             draws=2, tune=0, step=step, cores=1, chains=1, progressbar=False, quiet=True,
             callback=callback, compute_convergence_checks=False,
@@ -241,17 +259,23 @@ def first_draw(backend: str) -> None:
 def first() -> None:
     """Print first-draw times of fresh processes, cold and warm."""
     print("\nseconds from the call of pm.sample to the first draw, in a fresh process,")
-    print("best of three (numba cold: of one)")
-    for backend, rounds in (("jax", FRESH), ("numba", 1)):
+    print("best of three (numba cold: of one). README: its example, tuned; by hand: a logistic")
+    print("regression of which nothing is tuned")
+    for what, backend, rounds in (
+        ("README", "jax", FRESH),
+        ("by hand", "jax", FRESH),
+        ("by hand", "numba", 1),
+    ):
         cold, warm = [], []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as cache:
-                cold.append(fresh_process(backend, cache))
-                warm += [fresh_process(backend, cache) for _ in range(FRESH // rounds)]
-        print(f"{backend:>6} cold {min(cold):6.1f}, warm {min(warm):6.1f}", flush=True)
+                cold.append(fresh_process(what, backend, cache))
+                warm += [fresh_process(what, backend, cache) for _ in range(FRESH // rounds)]
+        line = f"cold {min(cold):6.1f}, warm {min(warm):6.1f}"
+        print(f"{what:>8} {backend:>6} {line}", flush=True)
 
 
-def fresh_process(backend: str, cache: str) -> float:
+def fresh_process(what: str, backend: str, cache: str) -> float:
     """Return the seconds to the first draw in a new process with a compilation cache."""
     flags = os.environ.get("PYTENSOR_FLAGS", "")
     env = {
@@ -260,7 +284,7 @@ def fresh_process(backend: str, cache: str) -> float:
         "NUMBA_CACHE_DIR": str(Path(cache) / "numba"),
     }
     out = subprocess.run(
-        [sys.executable, __file__, "first-draw", backend],
+        [sys.executable, __file__, "first-draw", what, backend],
         env=env, capture_output=True, text=True, check=True,
     )  # fmt: skip
     return float(out.stdout.splitlines()[-1])
@@ -269,7 +293,7 @@ def fresh_process(backend: str, cache: str) -> float:
 def main(parts: list[str]) -> None:
     """Run the parts, each dtype in a process of its own."""
     if parts[:1] == ["first-draw"]:
-        first_draw(parts[1])
+        first_draw(*parts[1:])
         return
     if parts[:1] == ["updates-of"]:
         updates(parts[1])
