@@ -16,9 +16,9 @@ from scipy.special import ndtri
 
 from pymc_sgmcmc.checks import positive, positive_int
 from pymc_sgmcmc.diagnostics.labels import element_labels
-from pymc_sgmcmc.diagnostics.model_density import initial_point
 from pymc_sgmcmc.diagnostics.over_draws import constrained
 from pymc_sgmcmc.diagnostics.result import checked_model
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import find_minibatches
 from pymc_sgmcmc.schedules import constant
 from pymc_sgmcmc.step.step import SGMCMCStep
@@ -204,7 +204,7 @@ def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
 def _is_second_order(step: SGMCMCStep) -> bool:
     model = step.model
     graphs = [*model.observed_RVs, *model.rvs_to_values.values(), *model.potentials]
-    exact = not find_minibatches(graphs)
+    exact = step.options.batch_dim is None and not find_minibatches(graphs)
     return exact and step.policy().order == 2
 
 

@@ -13,16 +13,16 @@ from pymc.distributions.transforms import CircularTransform
 from pymc.model import Model
 from pymc.vartypes import continuous_types
 
-from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.over_draws import unconstrained
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import check_minibatches
 from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
-__all__ = ["ModelDensity", "density_of", "initial_point"]
+__all__ = ["ModelDensity", "density_of"]
 
 _latest: ModelDensity | None = None
 
@@ -211,13 +211,6 @@ class ModelDensity:
                 "that was sampled."
             )
         return gradients
-
-
-def initial_point(model: Model) -> dict[str, np.ndarray]:
-    """Return PyMC's initial point, interpreted: it is needed once."""
-    with interpreted():
-        point: Any = model.initial_point()
-    return dict(point)
 
 
 def _contents(model: Model) -> tuple[Any, ...]:

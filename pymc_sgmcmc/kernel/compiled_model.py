@@ -22,6 +22,7 @@ from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import (
     Coordinate,
     at_scales,
@@ -66,7 +67,7 @@ class CompiledModel:
         options: Options,
         point: Mapping[str, np.ndarray],
     ) -> None:
-        self.model = model
+        self.model = model = in_batches(model, options.batch_dim, options.batch_size)
         self.values = values
         self.options = options
         self.scheme = BATCH_SCHEMES[options.batch]

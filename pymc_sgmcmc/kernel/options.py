@@ -34,6 +34,10 @@ class Options:
         "auto" or K.
     batch : str
         Name of the batch scheme.
+    batch_size : int or None
+        Rows in a batch, B, where batches are of the rows of a dim.
+    batch_dim : str or None
+        That dim.
     transforms : str or dict
         Choice of coordinates.
     centring : bool
@@ -51,6 +55,8 @@ class Options:
     gradient: str | GradientChoice = "auto"
     batches: int | str = "auto"
     batch: str = "shuffled"
+    batch_size: int | None = None
+    batch_dim: str | None = None
     transforms: str | Mapping[str, Transform | None] = "lipschitz"
     centring: bool = False
     temperature: float = 1.0

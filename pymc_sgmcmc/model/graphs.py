@@ -9,6 +9,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
+from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
@@ -22,13 +23,34 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["gradient_of", "lengthened", "masks_as_numbers", "substitute"]
+__all__ = [
+    "gradient_of",
+    "lengthened",
+    "lengths_as_numbers",
+    "masks_as_numbers",
+    "rebuilt",
+    "substitute",
+]
 
 
 def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[TensorVariable]:
     """Return ``graphs`` with variables replaced, those that do not occur in them ignored."""
     replaced: list[Any] = graph_replace(list(graphs), dict(replacements), strict=False)
     return replaced
+
+
+def rebuilt(
+    graphs: Sequence[Any], replacements: Mapping[Any, Any], keep: Sequence[Any] = ()
+) -> list[Any]:
+    """Return clones of ``graphs`` with inputs of other lengths, the shapes inferred anew.
+
+    The variables to keep stay the objects that they are, with all that they depend on.
+    """
+    stand_ins: dict[Any, Any] = {variable: variable.type(name=variable.name) for variable in keep}
+    found: Any = clone_replace(
+        substitute(graphs, stand_ins), dict(replacements), rebuild_strict=False
+    )
+    return substitute(found, {stand_in: variable for variable, stand_in in stand_ins.items()})
 
 
 def lengthened(
@@ -84,6 +106,23 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
         list(graphs), include=(), custom_rewrite=in2out(_numbered), clone=True
     )
     return list(rewritten)
+
+
+def lengths_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with numbers in place of the lengths of shared variables.
+
+    A graph that needs no more of an array than its length does not read the array then.
+    """
+    known = {
+        variable: pt.constant(
+            np.shape(variable.owner.inputs[0].get_value(borrow=True)), dtype=variable.type.dtype
+        )
+        for variable in ancestors(list(graphs))
+        if variable.owner is not None
+        and isinstance(variable.owner.op, Shape)
+        and isinstance(variable.owner.inputs[0], SharedVariable)
+    }
+    return substitute(graphs, known) if known else list(graphs)
 
 
 def _is_mask(index: Any) -> bool:

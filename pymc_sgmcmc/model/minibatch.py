@@ -121,7 +121,11 @@ def check_minibatches(model: Model) -> list[Minibatch]:
     for minibatch in minibatches:
         _check_rows(minibatch)
     for potential in model.potentials:
-        known = getattr(potential.owner and potential.owner.op, "scales_with_data", False)
+        # A term that is known by its gradient says so by its operation, one of batch_dim by a tag
+        known = any(
+            getattr(of, "scales_with_data", False)
+            for of in (potential.owner and potential.owner.op, potential.tag)
+        )
         found = find_minibatches([potential])
         if len(found) > 1:
             raise ValueError(
@@ -150,11 +154,19 @@ def check_minibatches(model: Model) -> list[Minibatch]:
     return minibatches
 
 
+def axis_of_rows(rv: TensorVariable) -> int | None:
+    """Return the axis along which an observed variable counts for more rows than it has."""
+    if not isinstance(rv.owner.op, MinibatchRandomVariable):
+        return None
+    sizes = rv.owner.inputs[1:]
+    return next((k for k, size in enumerate(sizes) if not NoneConst.equals(size)), None)
+
+
 def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
     if not found:
         return
-    scaled = isinstance(rv.owner.op, MinibatchRandomVariable)
-    if not scaled or NoneConst.equals(rv.owner.inputs[1]):
+    axis = axis_of_rows(rv)
+    if axis is None:
         raise ValueError(
             f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
             "full data, so that its likelihood would count one batch only. Pass "
@@ -166,7 +178,7 @@ def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
             "calls, whose rows are not aligned. Draw all its arrays in one call: "
             "x, y = pm.Minibatch(x, y, batch_size=...)."
         )
-    total_size, rows = rv.owner.inputs[1], len(evaluate(found[0].sources[0]))
+    total_size, rows = rv.owner.inputs[1 + axis], len(evaluate(found[0].sources[0]))
     if isinstance(total_size, Constant) and int(total_size.data) != rows:
         warnings.warn(
             f"The observed variable '{rv.name}' has total_size={int(total_size.data)}, but its "

@@ -23,8 +23,20 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.graphs import gradient_of, lengthened, masks_as_numbers, substitute
-from pymc_sgmcmc.model.minibatch import Minibatch, evaluate, find_minibatches, replace_minibatches
+from pymc_sgmcmc.model.graphs import (
+    gradient_of,
+    lengthened,
+    lengths_as_numbers,
+    masks_as_numbers,
+    substitute,
+)
+from pymc_sgmcmc.model.minibatch import (
+    Minibatch,
+    axis_of_rows,
+    evaluate,
+    find_minibatches,
+    replace_minibatches,
+)
 from pymc_sgmcmc.model.own_gradient import has_own_gradient, own_gradients
 from pymc_sgmcmc.model.solves import products_for_solves
 
@@ -134,7 +146,7 @@ class Posterior:
         self.has_value = not has_own_gradient(logps)
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
-        outputs, self.data = _lift_data(masks_as_numbers(outputs))
+        outputs, self.data = _lift_data(lengths_as_numbers(masks_as_numbers(outputs)))
         outputs = products_for_solves(outputs)
         self._summands = [
             _Term(term.name, logp, batch)
@@ -305,6 +317,7 @@ class Posterior:
         logps = transformed_conditional_logp(
             rvs, rvs_to_values={**model.rvs_to_values, **theta}, rvs_to_transforms={}
         )
+        logps = [_rows_first(rv, logp) for rv, logp in zip(rvs, logps, strict=True)]
         names = [rv.name for rv in [*rvs, *model.potentials]]
         logps += replace_rvs_by_values(model.potentials, rvs_to_values=theta)
 
@@ -385,6 +398,15 @@ def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[Tens
 def _only(found: list[Minibatch], minibatches: list[Minibatch]) -> int | None:
     streams = [minibatch.stream for minibatch in minibatches]
     return streams.index(found[0].stream) if found else None
+
+
+def _rows_first(rv: TensorVariable, logp: TensorVariable) -> TensorVariable:
+    """Bring the axis of rows of a minibatch to the front."""
+    axis = axis_of_rows(rv)
+    if axis is None or not 0 < axis < logp.ndim:
+        return logp
+    moved: TensorVariable = pt.moveaxis(logp, axis, 0)
+    return moved
 
 
 def _lift_data(

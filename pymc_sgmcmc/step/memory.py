@@ -11,9 +11,14 @@ import numpy as np
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["tell_memory"]
+from pymc_sgmcmc.model.batch_dim import depends_on, rows_of
+
+__all__ = ["tell_full_deterministics", "tell_memory"]
 
 _log = logging.getLogger("pymc.sgmcmc")
+
+# Batches in the data, of which a draw's 20 updates take a fifth
+_MANY_BATCHES = 100
 
 _DRAWS = 1000
 _LARGE = 2**30
@@ -37,6 +42,25 @@ def tell_memory(model: Model, values: Sequence[TensorVariable]) -> None:
         gigabytes,
         _COPIES,
     )
+
+
+def tell_full_deterministics(model: Model, dim: str, batch_size: int) -> None:
+    """Say in the log which deterministics cost a draw far more than its updates."""
+    rows = rows_of(model, dim)
+    if rows.count < _MANY_BATCHES * batch_size:
+        return
+    length = model.dim_lengths[dim]
+    names = [f"'{d.name}'" for d in model.deterministics if depends_on(d, rows.axes, length)]
+    if names:
+        _log.warning(
+            "PyMC computes %s for all %s rows of '%s' in each draw, and keeps what it computes, "
+            "while an update reads %s of them. Pass var_names= of the other variables to "
+            "pm.sample, and compute it from the result: pm.compute_deterministics(dt.posterior).",
+            ", ".join(names),
+            f"{rows.count:,}",
+            dim,
+            f"{batch_size:,}",
+        )
 
 
 def _bytes(model: Model, value: TensorVariable) -> int:

@@ -21,10 +21,16 @@ _OPTIONS = """\
     batches : "auto" or int, default "auto"
         How many batches are averaged for an update; "auto" measures how many it takes.
     batch : {"shuffled", "random", "sweep", "symmetric"}, default "shuffled"
-        How ``pm.Minibatch`` rows are drawn: contiguous blocks of once-permuted rows at random
+        How the rows of a batch are drawn: contiguous blocks of once-permuted rows at random
         offsets; indices with replacement; sweeps that visit each block once, in random order;
-        sweeps each followed by the same one backwards. Models without ``pm.Minibatch`` use the
-        full gradient.
+        sweeps each followed by the same one backwards. Without ``pm.Minibatch`` or
+        ``batch_dim`` the gradient is that of the full data.
+    batch_size : int, optional
+        Rows in a batch of a model without ``pm.Minibatch``; needs ``batch_dim``.
+    batch_dim : str, optional
+        The dim of the rows: of each ``pm.Data`` and observed variable that has it, an update reads
+        ``batch_size`` rows, the same of all, and the likelihood counts as that of the full data.
+        The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of the variables' names to transforms.

@@ -37,11 +37,13 @@ from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
-from pymc_sgmcmc.step.memory import tell_memory
+from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
@@ -148,6 +150,8 @@ class SGMCMCStep(BlockedStep):
         gradient: str | Plain | ControlVariates | SVRG = "auto",
         batches: str | int = "auto",
         batch: str = "shuffled",
+        batch_size: int | None = None,
+        batch_dim: str | None = None,
         transforms: str | Mapping[str, Transform | None] | None = None,
         centring: str | None = "auto",
         scale: str | Mapping[str, Any] | None = "auto",
@@ -191,6 +195,7 @@ class SGMCMCStep(BlockedStep):
             gradient=arguments.checked_gradient(gradient, (Plain, ControlVariates, SVRG)),
             batches=positive_int_or_auto("batches", batches, usual=1) or "auto",
             batch=one_of("batch", batch, BATCH_SCHEMES),
+            **arguments.checked_batch_dim(self.model, batch_size, batch_dim),
             transforms=arguments.checked_transforms(transforms, names, policy.coordinates),
             centring=False,
             temperature=positive("temperature", temperature, usual=1.0),
@@ -203,7 +208,10 @@ class SGMCMCStep(BlockedStep):
         if centring is not None and isinstance(self.options.scale, str):
             self.options = replace(self.options, centring=not self.options.is_complete())
         self.blocked = blocked
-        arguments.check_batches(self.options.batches, check_minibatches(self.model))
+        self._check_batches()
+        if self.options.batch_dim is not None and self.options.batch_size is not None:
+            check_independent_rows(self.model, self.options.batch_dim)
+            tell_full_deterministics(self.model, self.options.batch_dim, self.options.batch_size)
         tell_memory(self.model, self.vars)
         tell_compilation(self.model)
 
@@ -314,7 +322,7 @@ class SGMCMCStep(BlockedStep):
         if self.options.backend != "numba":
             jax_backend.refuse_inherited(self._pid)
         if self._engine is not None and self._engine.is_stale():
-            arguments.check_batches(self.options.batches, check_minibatches(self.model))
+            self._check_batches()
             self._engine = None
         self._new_chain(tune, draws)
 
@@ -425,6 +433,11 @@ class SGMCMCStep(BlockedStep):
 
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws)
+
+    def _check_batches(self) -> None:
+        options = self.options
+        batched = in_batches(self.model, options.batch_dim, options.batch_size)
+        arguments.check_batches(options.batches, check_minibatches(batched))
 
     # ------------------------------------------------------------------ one draw
 

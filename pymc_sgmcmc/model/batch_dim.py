@@ -1,0 +1,354 @@
+"""A model with batches of the rows of one dim in place of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc.distributions.shape_utils import change_dist_size
+from pymc.model import Model
+from pymc.variational.minibatch_rv import create_minibatch_rv
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.model.graphs import rebuilt
+from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
+from pymc_sgmcmc.model.own_gradient import has_own_gradient
+
+__all__ = ["Rows", "depends_on", "in_batches", "resized", "rows_of", "taken"]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a model holds along one dim.
+
+    Attributes
+    ----------
+    dim : str
+        The dim.
+    count : int
+        Its length, N.
+    axes : dict
+        Each array along the dim on which the density depends, a constant or a shared variable of
+        the model, with the axis.
+    terms : dict
+        Each term that is a sum over rows, an observed variable or a potential, with the axis.
+    """
+
+    dim: str
+    count: int
+    axes: Mapping[TensorVariable, int]
+    terms: Mapping[TensorVariable, int]
+
+
+def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
+    """Return the model with one ``pm.Minibatch`` of all its rows along a dim.
+
+    It has the free variables, the value variables and the data of ``model`` itself. It serves for
+    reading the density only.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    dim : str or None
+        Without one the model itself is returned.
+    batch_size : int or None
+        Rows in a batch, B.
+
+    Raises
+    ------
+    ValueError, NotImplementedError
+        As :func:`rows_of`; or if a batch is larger than the data.
+    """
+    if dim is None or batch_size is None:
+        return model
+    rows = rows_of(model, dim)
+    if batch_size > rows.count:
+        raise ValueError(
+            f"batch_size={batch_size} is larger than the dim '{dim}' of {rows.count} rows. Pass a "
+            "smaller batch_size, or leave batch_size and batch_dim out to sample with the full "
+            "gradient."
+        )
+    sources = [pt.moveaxis(array, axis, 0) if axis else array for array, axis in rows.axes.items()]
+    batches: Any = pm.Minibatch(*sources, batch_size=batch_size)
+    batches = batches if len(sources) > 1 else [batches]
+    terms, values = taken(model, rows, batches, pt.constant(batch_size, dtype="int64"))
+    return _view(model, rows, terms, values)
+
+
+def rows_of(model: Model, dim: str) -> Rows:
+    """Find what a model holds along a dim, and refuse what cannot be taken in batches.
+
+    Raises
+    ------
+    ValueError
+        If no observed variable has the dim, if arrays along it differ in length, or if the model
+        draws its batches itself.
+    NotImplementedError
+        If a free variable has a value for each row, or if a potential depends on rows of which it
+        is no sum.
+    """
+    if dim not in model.dim_lengths:
+        raise ValueError(_unknown(model, dim))
+    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    if find_minibatches([*model.observed_RVs, *values, *model.potentials]):
+        raise ValueError(
+            f"The model draws batches by pm.Minibatch, and batch_dim='{dim}' asks for batches of "
+            "its rows. Leave batch_size and batch_dim out, or give the full arrays to the model."
+        )
+    axes: dict[TensorVariable, int] = {}
+    for array in model.data_vars:
+        if (axis := _axis(model, array.name, dim)) is not None:
+            axes[array] = axis
+    terms: dict[TensorVariable, int] = {}
+    for rv, value in zip(model.observed_RVs, values, strict=True):
+        leaf = _leaf(value)
+        axis = _axis(model, rv.name, dim)
+        axis = axes.get(leaf) if axis is None else axis
+        if axis is None:
+            continue
+        # An expression of several arrays takes its rows from theirs
+        if leaf.owner is None and axes.setdefault(leaf, axis) != axis:
+            raise ValueError(
+                f"The observed variable '{rv.name}' has the dim '{dim}' on axis {axis}, and its "
+                f"data '{leaf.name}' on axis {axes[leaf]}. Give both the same dims."
+            )
+        terms[rv] = axis
+    _check_free(model, dim, axes)
+    if not terms:
+        raise ValueError(
+            f"No observed variable has the dim '{dim}'. Give it to the observed variable, as in "
+            f'pm.Normal(..., observed=y, dims="{dim}"), or to the pm.Data that it observes.'
+        )
+    for potential in model.potentials:
+        if (axis := _axis(model, potential.name, dim)) is not None:
+            terms[potential] = axis
+    _check_others(model, dim, axes, terms)
+    used = set(ancestors([*terms, *values]))
+    axes = {array: axis for array, axis in axes.items() if array in used}
+    return Rows(dim, _count(dim, axes), axes, terms)
+
+
+def taken(
+    model: Model,
+    rows: Rows,
+    batches: Iterable[Any],
+    length: Any,
+) -> tuple[dict[TensorVariable, TensorVariable], dict[TensorVariable, TensorVariable]]:
+    """Return the terms along the dim for some of its rows.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    rows : Rows
+        Of the model.
+    batches : sequence of TensorVariable
+        For each array the rows that are taken, as its first axis.
+    length : TensorVariable
+        How many there are.
+
+    Returns
+    -------
+    terms, values : dict
+        Each term, and each observed variable's value, as they are for these rows.
+    """
+    replacements: dict[Variable, Variable] = {}
+    for (array, axis), batch in zip(rows.axes.items(), batches, strict=True):
+        replacements[array] = pt.moveaxis(batch, 0, axis) if axis else batch
+    full = model.dim_lengths[rows.dim]
+    if isinstance(full, SharedVariable):
+        replacements[full] = length.astype(full.type.dtype)
+    observed = [rv for rv in model.observed_RVs if rv in rows.terms]
+    graphs = [*rows.terms, *(model.rvs_to_values[rv] for rv in observed)]
+    found = rebuilt(graphs, replacements, keep=model.free_RVs)
+    of_terms = dict(zip(rows.terms, found[: len(rows.terms)], strict=True))
+    for rv in observed:
+        axis = rows.terms[rv]
+        if of_terms[rv].type.shape[axis] == rows.count:
+            of_terms[rv] = resized(of_terms[rv], axis, length)
+        of_terms[rv].name = rv.name
+    return of_terms, dict(zip(observed, found[len(rows.terms) :], strict=True))
+
+
+def _view(
+    model: Model,
+    rows: Rows,
+    terms: Mapping[TensorVariable, TensorVariable],
+    values: Mapping[TensorVariable, TensorVariable],
+) -> Model:
+    """Return the model with other terms; the likelihood of a batch counts for that of all rows."""
+    scaled: dict[TensorVariable, TensorVariable] = {}
+    for term, axis in rows.terms.items():
+        new = terms[term]
+        if term in values:
+            total_size: list[int | None] = [None] * new.ndim
+            total_size[axis] = rows.count
+            scaled[term] = create_minibatch_rv(new, total_size)
+        else:
+            new = pt.moveaxis(new, axis, 0)
+            scaled[term] = new * (rows.count / new.shape[0]).astype(new.dtype)
+            scaled[term].tag.scales_with_data = True
+        scaled[term].name = term.name
+    view: Model = object.__new__(type(model))
+    view.__dict__.update(model.__dict__)
+    of_values = {rv: values.get(rv, value) for rv, value in model.rvs_to_values.items()}
+    view.observed_RVs = [scaled.get(rv, rv) for rv in model.observed_RVs]
+    view.potentials = [scaled.get(potential, potential) for potential in model.potentials]
+    view.rvs_to_values = {scaled.get(rv, rv): value for rv, value in of_values.items()}
+    view.values_to_rvs = {value: rv for rv, value in view.rvs_to_values.items()}
+    view.rvs_to_transforms = {
+        scaled.get(rv, rv): transform for rv, transform in model.rvs_to_transforms.items()
+    }
+    return view
+
+
+def resized(rv: Any, axis: int, length: Any) -> TensorVariable:
+    """Return an observed variable whose shape was written as a number, with other rows."""
+    lengths = [rv.shape[k] for k in range(rv.ndim - rv.owner.op.ndim_supp)]
+    if axis < len(lengths):
+        lengths[axis] = length
+        resized: TensorVariable = change_dist_size(rv, tuple(lengths))
+        return resized
+    found: TensorVariable = rv
+    return found
+
+
+def _axis(model: Model, name: str, dim: str) -> int | None:
+    dims = list(model.named_vars_to_dims.get(name) or ())
+    if dims.count(dim) > 1:
+        raise ValueError(
+            f"The variable '{name}' has the dim '{dim}' twice: its entries belong to pairs of "
+            "rows, which cannot be drawn in batches of rows."
+        )
+    return dims.index(dim) if dim in dims else None
+
+
+def _leaf(value: Any) -> TensorVariable:
+    """Return the array that is observed; PyMC may have cast it to the variable's dtype."""
+    while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
+        value = value.owner.inputs[0]
+    leaf: TensorVariable = value
+    return leaf
+
+
+def _check_free(model: Model, dim: str, axes: Mapping[TensorVariable, int]) -> None:
+    """Refuse free variables with a value for each row."""
+    length = model.dim_lengths[dim]
+    for rv in model.free_RVs:
+        imputed = rv.name.endswith("_unobserved") and rv.name.removesuffix("_unobserved")
+        if imputed and _axis(model, imputed, dim) is not None:
+            raise NotImplementedError(
+                f"The observed variable '{imputed}' has missing values, which PyMC samples, for "
+                f"rows of the dim '{dim}': what is sampled cannot be drawn in batches. Leave these "
+                "rows out, or leave batch_size and batch_dim out."
+            )
+        if depends_on(rv, axes, length):
+            raise NotImplementedError(
+                f"The unobserved variable '{rv.name}' depends on the rows of the dim '{dim}': it "
+                "has a value for each of them, which a batch cannot tell. Sum it out of the model, "
+                "give it a value for each group of rows, or leave batch_size and batch_dim out."
+            )
+
+
+def _check_others(
+    model: Model,
+    dim: str,
+    axes: Mapping[TensorVariable, int],
+    known: Mapping[TensorVariable, int],
+) -> None:
+    """Refuse terms that depend on rows and lack the dim."""
+    length = model.dim_lengths[dim]
+    for term in [*model.observed_RVs, *model.potentials]:
+        graphs = [term, model.rvs_to_values.get(term, term)]
+        if term in known or not any(depends_on(graph, axes, length) for graph in graphs):
+            continue
+        if term in model.observed_RVs:
+            raise ValueError(
+                f"The observed variable '{term.name}' depends on rows of the dim '{dim}' and has "
+                f'not the dim itself. Give it dims="{dim}", with further dims or None for its '
+                "other axes."
+            )
+        if has_own_gradient([term]):
+            raise NotImplementedError(
+                f"The GradientPotential '{term.name}' depends on rows of the dim '{dim}', of which "
+                "it has no value for each. Draw them by pm.Minibatch, with total_size=, and leave "
+                "batch_size and batch_dim out."
+            )
+        raise NotImplementedError(
+            f"The potential '{term.name}' depends on rows of the dim '{dim}'. How it scales with "
+            "the data cannot be known: write it as a vector with one entry for each row and give "
+            f'it dims="{dim}", or write an observed pm.CustomDist.'
+        )
+
+
+def depends_on(term: Variable, axes: Mapping[Any, int], length: Variable) -> bool:
+    """Whether a graph depends on rows, or on their number; lengths of other axes do not."""
+    if isinstance(length, SharedVariable) and length in ancestors([term]):
+        return True
+    seen: set[Variable] = set()
+    left = [term]
+    while left:
+        variable = left.pop()
+        if variable in seen:
+            continue
+        seen.add(variable)
+        if variable in axes:
+            return True
+        node = variable.owner
+        if node is not None and not _is_other_length(variable, axes):
+            left += node.inputs
+    return False
+
+
+def _is_other_length(variable: Any, axes: Mapping[Any, int]) -> bool:
+    """Whether a variable is the length of an array along an axis without the dim."""
+    node = variable.owner
+    if isinstance(node.op, Shape_i):
+        array, axis = node.inputs[0], node.op.i
+    elif isinstance(node.op, Subtensor) and len(node.inputs) == 2 and node.op.idx_list == (0,):
+        of, index = node.inputs
+        if of.owner is None or not isinstance(of.owner.op, Shape):
+            return False
+        array, axis = of.owner.inputs[0], _number(index)
+    else:
+        return False
+    return array in axes and axis is not None and axis % array.ndim != axes[array]
+
+
+def _number(index: Any) -> int | None:
+    return int(index.data) if isinstance(index, Constant) else None
+
+
+def _count(dim: str, axes: Mapping[TensorVariable, int]) -> int:
+    lengths = {array: evaluate(array).shape[axis] for array, axis in axes.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(
+            f"{f"'{array.name}'" if array.name else 'an observed array'} {length}"
+            for array, length in lengths.items()
+        )
+        raise ValueError(
+            f"The arrays along the dim '{dim}' differ in length: {listed}. Set all of them, by "
+            "pm.set_data, to the same number of rows."
+        )
+    return int(next(iter(lengths.values())))
+
+
+def _unknown(model: Model, dim: str) -> str:
+    close = get_close_matches(str(dim), list(model.dim_lengths), n=1)
+    listed = ", ".join(f"'{name}'" for name in model.dim_lengths) or "none"
+    return (
+        f"batch_dim={dim!r} is no dim of the model."
+        + (f" Did you mean '{close[0]}'?" if close else "")
+        + f" Its dims: {listed}. Name that of the rows, which pm.Data and the observed variables "
+        'have as dims=("obs", ...).'
+    )

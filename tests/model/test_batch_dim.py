@@ -1,0 +1,273 @@
+"""Batches of the rows of a dim: the density of the full model, and what cannot be batched."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.models_with_rows import COUNTS, MODELS, G, N, X, Y, regression
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.model.initial_point import initial_point
+from pymc_sgmcmc.testing import UNTUNED
+
+
+def step_of(model, **options):
+    return sg.SGLD(
+        model=model,
+        **{"step_size": 1e-3, "batch_size": 7, "batch_dim": "obs", **UNTUNED, **options},
+    )
+
+
+CASES = [(build, 7, "jax") for build in MODELS]
+CASES += [(regression, 60, "jax"), (regression, 7, "numba")]
+
+
+@pytest.mark.parametrize(("build", "batch_size", "backend"), CASES)
+def test_batches_make_up_the_density_of_the_model(build, batch_size, backend):
+    """Sums over blocks are PyMC's density and gradient; estimates from blocks average to them."""
+    model = build()
+    step_of(model, batch_size=batch_size)
+    options = Options(batch_size=batch_size, batch_dim="obs", transforms="model", backend=backend)
+    start = initial_point(model)
+    compiled = CompiledModel(model, model.value_vars, options, start)
+    rng = np.random.default_rng(1)
+    point = [start[v.name] + rng.normal(0, 0.3, np.shape(start[v.name])) for v in model.value_vars]
+    outputs = [model.logp(), model.dlogp()]
+    logp, gradient = pm.compile(model.value_vars, outputs, mode=INTERPRETER)(*point)
+
+    potential = compiled.potential_at(5, [], [])
+    flat = potential.join(point)[None]
+    full = potential.full(flat)
+    np.testing.assert_allclose(full[0], -logp, rtol=1e-12)
+    np.testing.assert_allclose(full[1][0], -gradient, rtol=1e-10, atol=1e-10)
+    # Every offset, each row equally often
+    every = np.arange(N, dtype=np.int32)[:, None]
+    estimates = potential.batch_gradient(np.repeat(flat, N, axis=0), every)
+    np.testing.assert_allclose(estimates.mean(axis=0), -gradient, rtol=1e-9, atol=1e-9)
+
+
+def with_minibatches():
+    with pm.Model(coords={"group": list("abcd")}) as model:
+        x, g, y = pm.Minibatch(X, G.astype(np.int32), Y, batch_size=7)
+        effects = pm.Normal("effects", dims="group")
+        slopes, more = pm.Normal("slopes", shape=3), pm.Normal("more", shape=3)
+        mu = effects[g] + x @ (slopes + more)
+        pm.Normal("y", mu, pm.HalfNormal("sd"), observed=y, total_size=N)
+    return model
+
+
+def test_draws_are_those_of_the_model_with_minibatches(backend):
+    """To the last bit, untuned and tuned by the same steps."""
+    found = []
+    for model, options in [
+        (regression(), {"batch_size": 7, "batch_dim": "obs"}),
+        (with_minibatches(), {}),
+    ]:
+        step = sg.SGLD(model=model, step_size=1e-3, backend=backend, **UNTUNED, **options)
+        step.setup_chain(np.random.default_rng(3), 0, 3)
+        point = initial_point(model)
+        for _ in range(3):
+            point, _ = step.step(point)
+        found.append(point)
+    for name in ("effects", "slopes", "more", "sd_log__"):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+
+
+def test_new_data_are_read_at_the_next_chain():
+    model = regression()
+    step = step_of(model, backend="jax")
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    step.step(initial_point(model))
+    before = step._engine
+    with model:
+        pm.set_data({"x": 2 * X})
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    step.step(initial_point(model))
+    assert step._engine is not before
+    np.testing.assert_array_equal(step._engine.posterior.arrays[0][0], 2 * X)
+
+
+def test_a_dim_has_one_length():
+    model = regression()
+    with model:
+        pm.set_data({"x": X[:50]}, coords={"obs": range(50)})
+    with pytest.raises(ValueError, match=r"along the dim 'obs' differ in length: 'x' 50, 'g' 60"):
+        step_of(model)
+
+
+def test_what_is_not_finite_is_named():
+    bad = X.copy()
+    bad[17, 1] = np.inf
+    with pm.Model() as model:
+        x = pm.Data("x", bad.T, dims=(None, "obs"))
+        pm.Normal("y", x.T @ pm.Normal("b", shape=3), observed=Y, dims="obs")
+    step = step_of(model, backend="jax")
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    with pytest.raises(pm.exceptions.SamplingError, match=r"pm.Data 'x' has inf in 1 of"):
+        step.step(initial_point(model))
+
+
+def test_single_precision():
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        x = pm.Data("x", X, dims=("obs", None))
+        b = pm.Normal("b", shape=3)
+        pm.Normal("y", x @ b, observed=Y, dims="obs")
+        pm.Bernoulli("z", logit_p=x @ b, observed=G > 1, dims="obs")
+        step = step_of(model, backend="jax")
+        step.setup_chain(np.random.default_rng(0), 0, 1)
+        point, _ = step.step(initial_point(model))
+    assert point["b"].dtype == np.float32
+
+
+def test_deterministics_of_many_rows_are_told(caplog):
+    with pm.Model() as model:
+        x = pm.Data("x", np.zeros(1000), dims="obs")
+        mean = pm.Deterministic("mean", pm.Normal("a") + x, dims="obs")
+        pm.Deterministic("other", model["a"] + 1)
+        pm.Normal("y", mean, observed=np.zeros(1000), dims="obs")
+    with caplog.at_level(logging.WARNING, "pymc.sgmcmc"):
+        step_of(model, batch_size=20)
+        assert not caplog.records
+        step_of(model, batch_size=5)
+    assert "computes 'mean' for all 1,000 rows of 'obs'" in caplog.text
+
+
+# ------------------------------------------------------------------ what cannot be batched
+
+
+def latent():
+    z = pm.Normal("z", dims="obs")
+    pm.Normal("y", z, observed=Y, dims="obs")
+
+
+def missing():
+    with pytest.warns(pm.exceptions.ImputationWarning):
+        pm.Normal("y", pm.Normal("a"), observed=np.where(G == 0, np.nan, Y), dims="obs")
+
+
+def bare_array():
+    pm.Normal("y", X @ pm.Normal("b", shape=3), observed=Y, dims="obs")
+
+
+def bare_index():
+    pm.Normal("y", pm.Normal("b", shape=4)[G], observed=pm.Data("y_data", Y, dims="obs"))
+
+
+def bare_observed():
+    x = pm.Data("x", X, dims=("obs", None))
+    pm.Normal("y", x @ pm.Normal("b", shape=3), observed=Y)
+    pm.Normal("z", 0, observed=Y, dims="obs")
+
+
+def potential():
+    pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs")
+    pm.Potential("p", pt.sum(pm.Data("x", Y, dims="obs") * pm.modelcontext(None)["a"]))
+
+
+def own_gradient():
+    x = pm.Data("x", Y, dims="obs")
+    a = pm.Normal("a")
+    pm.Normal("y", a, observed=Y, dims="obs")
+    sg.GradientPotential("g", lambda a, x, noise: pt.sum(x - a), [a], [x])
+
+
+def pairs():
+    pm.MvNormal("y", cov=pm.Data("k", np.eye(N), dims=("obs", "obs")), observed=Y, dims="obs")
+    pm.Normal("a")
+
+
+def matrix():
+    pm.MvNormal("y", pm.Normal("a"), np.eye(N), observed=Y, dims="obs")
+
+
+def autoregression():
+    pm.AR("y", pm.Normal("a"), observed=Y, dims="obs", init_dist=pm.Normal.dist())
+
+
+def walk():
+    pm.GaussianRandomWalk(
+        "y", pm.Normal("a"), init_dist=pm.Normal.dist(), observed=Y, dims="obs", steps=N - 1
+    )
+
+
+def centred():
+    x = pm.Data("x", X[:, 0], dims="obs")
+    pm.Normal("y", pm.Normal("a") * (x - x.mean()), observed=Y, dims="obs")
+
+
+def cumulated():
+    x = pm.Data("x", X[:, 0], dims="obs")
+    pm.Normal("y", pm.Normal("a") * pt.cumsum(x), observed=Y, dims="obs")
+
+
+def time_trend():
+    x = pm.Data("x", X[:, 0], dims="obs")
+    pm.Normal("y", pm.Normal("a") * pt.arange(x.shape[0]), observed=Y, dims="obs")
+
+
+def shares():
+    pm.Multinomial("y", N * 2, pm.Dirichlet("p", np.ones(N)), observed=COUNTS, dims="obs")
+
+
+def minibatch():
+    y = pm.Minibatch(Y, batch_size=7)
+    pm.Normal("y", pm.Normal("a"), observed=y, total_size=N)
+    pm.Normal("z", 0, observed=Y, dims="obs")
+
+
+def another_dim():
+    pm.Normal("y", pm.Normal("a"), observed=Y, dims="rows")
+    pm.Data("x", Y, dims="obs")
+
+
+REFUSED = [
+    (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*Sum it out"),
+    (missing, NotImplementedError, r"'y' has missing values.*Leave these rows out"),
+    (bare_array, ValueError, r"depends on an array of shape \(60, 3\).*Wrap arrays of rows"),
+    (bare_index, ValueError, r"depends on an array of shape \(60,\).*Wrap arrays of rows"),
+    (bare_observed, ValueError, r"'y' depends on rows of the dim 'obs' and has not the dim"),
+    (potential, NotImplementedError, r"The potential 'p' depends on rows.*give it dims=\"obs\""),
+    (own_gradient, NotImplementedError, r"The GradientPotential 'g'.*Draw them by pm.Minibatch"),
+    (pairs, ValueError, r"'k' has the dim 'obs' twice"),
+    (matrix, ValueError, r"depends on an array of shape \(60, 60\)"),
+    (autoregression, ValueError, r"'y' is not a sum over the rows.*time series"),
+    (walk, ValueError, r"'y' is not a sum over the rows|cannot be taken in batches"),
+    (centred, ValueError, r"'y' is not a sum over the rows.*Compute such means before"),
+    (cumulated, ValueError, r"'y' is not a sum over the rows"),
+    (time_trend, ValueError, r"'y' is not a sum over the rows"),
+    (shares, ValueError, r"depends on .*'p'.* with as many entries|is not a sum over the rows"),
+    (minibatch, ValueError, r"draws batches by pm.Minibatch, and batch_dim='obs' asks"),
+    (another_dim, ValueError, r"No observed variable has the dim 'obs'"),
+]
+
+
+@pytest.mark.parametrize(("build", "error", "match"), REFUSED)
+def test_what_cannot_be_batched_is_refused(build, error, match):
+    with pm.Model(coords={"obs": range(N), "rows": range(N)}) as model:
+        build()
+    with pytest.raises(error, match=match):
+        step_of(model)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"batch_dim": None}, ValueError, r"batch_size=7 needs batch_dim=.*: one of 'obs'"),
+        ({"batch_size": None}, ValueError, r"batch_dim='obs' needs batch_size="),
+        ({"batch_dim": "obz"}, ValueError, r"batch_dim='obz' is no dim.*Did you mean 'obs'\?"),
+        ({"batch_dim": 0}, TypeError, r"batch_dim must be the name of a dim"),
+        ({"batch_size": 61}, ValueError, r"batch_size=61 is larger than the dim 'obs' of 60 rows"),
+        ({"batch_size": 0}, ValueError, r"batch_size must be an integer of at least 1"),
+        ({"batches": 10}, ValueError, r"the data have only 9 batches: 60 rows"),
+    ],
+)
+def test_arguments(options, error, match):
+    with pytest.raises(error, match=match):
+        step_of(regression(), **options)
