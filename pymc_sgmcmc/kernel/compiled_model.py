@@ -73,9 +73,8 @@ class CompiledModel:
         self.scheme = BATCH_SCHEMES[options.batch]
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
-        coordinates, phi, _ = coordinates_at(
-            model, values, options.transforms, point, centring=options.centring
-        )
+        self._expanded = options.expands(sum(np.size(point[str(v.name)]) for v in values))
+        coordinates, phi, _ = self._coordinates_at(point)
         self.posterior = Posterior(model, coordinates, options.temperature)
         if options.centring and (names := left_as_written(coordinates)):
             listed = ", ".join(names)
@@ -96,14 +95,18 @@ class CompiledModel:
 
     def express(self, point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return φ at a point of PyMC, and the scales that belong to it."""
-        _, phi, scales = coordinates_at(
+        _, phi, scales = self._coordinates_at(point)
+        return phi, scales
+
+    def _coordinates_at(self, point: Mapping[str, np.ndarray]) -> Any:
+        return coordinates_at(
             self.model,
             self.values,
             self.options.transforms,
             point,
             centring=self.options.centring,
+            expanded=self._expanded,
         )
-        return phi, scales
 
     def expressed(
         self, point: Mapping[str, np.ndarray], scales: Sequence[np.ndarray]

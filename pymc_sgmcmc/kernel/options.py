@@ -13,7 +13,10 @@ from pymc.logprob.transforms import Transform
 from pymc_sgmcmc.kernel.estimators import GradientChoice, Plain
 from pymc_sgmcmc.schedules import Schedule
 
-__all__ = ["Options"]
+__all__ = ["LARGEST_DENSE", "Options"]
+
+# Parameters up to which a matrix whitens them
+LARGEST_DENSE = 512
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,15 @@ class Options:
     temperature: float = 1.0
     backend: str = "auto"
     compile_kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def expands(self, dimension: int) -> bool:
+        """Whether simplexes have redundant coordinates: nearly independent where no matrix helps.
+
+        Scales by hand are those of the coordinates as they are written, and nothing else is left
+        to choose where all else is given by hand.
+        """
+        chosen = self.transforms in ("lipschitz", "mirror") and self.scale in ("auto", "diagonal")
+        return chosen and dimension > LARGEST_DENSE and not self.is_complete()
 
     def is_complete(self) -> bool:
         """Whether nothing is left to tuning."""

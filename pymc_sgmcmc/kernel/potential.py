@@ -62,6 +62,8 @@ class Potential:
         Which elements of φ are those of variables without bounds, shape (d,).
     circular : ndarray of bool
         Which of them lie on a circle, shape (d,).
+    widest : ndarray
+        The largest sd that a fit may give to each of them, shape (d,).
 
     Raises
     ------
@@ -93,6 +95,7 @@ class Potential:
             [c.unbounded for c in posterior.coordinates], np.diff(self._ends, prepend=0)
         )
         self.circular = posterior.circular
+        self.widest = posterior.widest
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
         # Only JAX needs to know how many
         self._padded = backend == "jax"

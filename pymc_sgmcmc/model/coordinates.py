@@ -11,13 +11,15 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV
-from pymc.logprob.transforms import Transform
+from pymc.logprob.transforms import SimplexTransform, Transform
 from pymc.model import Model
 from pytensor.graph.basic import Variable
+from pytensor.tensor.random.basic import DirichletRV
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring import Weighted
+from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex, at_total, fitted_total
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.hierarchy import centring_of, depends_on
 from pymc_sgmcmc.model.standardised import Parents, is_standard, standardised
@@ -50,7 +52,7 @@ class Coordinate:
         The position φ.
     scale : TensorVariable or None
         What tuning fits of the map, an input of the compiled function: the scale s of a scaled
-        softplus, shaped as θ, or the weight of a centring.
+        softplus, shaped as θ, the weight of a centring, or the total of an expanded simplex.
     kind : str
         Support of the variable, as :func:`~pymc_sgmcmc.model.support.kind_of_support` names it.
     lower, upper : tensor_like or None
@@ -73,6 +75,11 @@ class Coordinate:
         return self.scale is not None and isinstance(self.transform, Weighted)
 
     @property
+    def expanded(self) -> bool:
+        """Whether ``scale`` is the total of an expanded simplex."""
+        return isinstance(self.transform, ExpandedSimplex)
+
+    @property
     def unbounded(self) -> bool:
         """Whether φ is real because θ is."""
         return self.transform is None or (
@@ -93,6 +100,7 @@ def coordinates_at(
     point: Mapping[str, np.ndarray],
     *,
     centring: bool = False,
+    expanded: bool = False,
 ) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
     """Choose the coordinates of each value variable and express a point in them.
 
@@ -110,6 +118,9 @@ def coordinates_at(
     centring : bool
         Whether variables whose location or scale is sampled get a weight between the centred and
         the non-centred writing.
+    expanded : bool
+        Whether Dirichlet variables have as many coordinates as entries, those of
+        :class:`~pymc_sgmcmc.model.expanded_simplex.ExpandedSimplex`.
 
     Returns
     -------
@@ -118,13 +129,14 @@ def coordinates_at(
         φ at the point.
     scales : list of ndarray
         The scale of each coordinate that has one: ten times the distance of θ from its bound (of
-        a half-Cauchy variable 10,000 times), or the weight that leaves the model as it is written.
+        a half-Cauchy variable 10,000 times), the weight that leaves the model as it is written, or
+        the total that makes masses independent in the prior.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
     non_centred = standardised(model, sampled) if centring else {}
     chosen = [
-        _choose(model, value, choice, point[str(value.name)], sampled, non_centred)
+        _choose(model, value, choice, point[str(value.name)], sampled, non_centred, expanded)
         for value in values
     ]
     outputs = [
@@ -137,6 +149,9 @@ def coordinates_at(
             shape = scale.type.shape[len(transform.numbers) :]
             written = transform.uniform(transform.as_written, shape)
             measured.append(pt.constant(written.astype(scale.dtype)))
+        elif scale is not None and isinstance(transform, ExpandedSimplex):
+            concentration = pt.broadcast_to(rv.owner.inputs[-1], rv.shape)
+            measured.append(pt.sum(concentration, axis=-1, keepdims=True).astype(scale.dtype))
         elif scale is not None:
             unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
@@ -178,7 +193,7 @@ def rescaled(
     scales: Sequence[np.ndarray],
     positions: Sequence[Sequence[np.ndarray]],
 ) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
-    """Fit the scales of the scaled softplus to a position.
+    """Fit the scales of the scaled softplus, and the totals of simplexes, to a position.
 
     Parameters
     ----------
@@ -187,7 +202,8 @@ def rescaled(
     scales : list of ndarray
         The scales of those coordinates that have one.
     positions : list of list of ndarray
-        Positions φ; the scales are fitted to the first.
+        Positions φ; the scales are fitted to the first. Where there are three, the others are one
+        sd above and below it, and totals are fitted too.
 
     Returns
     -------
@@ -197,11 +213,8 @@ def rescaled(
     positions : list of list of ndarray
         The same θ in the new coordinates.
     """
-    scaled = [(c, x) for c, x in zip(coordinates, positions[0], strict=True) if c.scale is not None]
-    new = [
-        scale if c.weighted else (scale * _over_start(c.rv) * _softplus(x)).astype(scale.dtype)
-        for scale, (c, x) in zip(scales, scaled, strict=True)
-    ]
+    scaled = [(c, x) for c, *x in zip(coordinates, *positions, strict=True) if c.scale is not None]
+    new = [_fitted(c, scale, *x) for scale, (c, x) in zip(scales, scaled, strict=True)]
     return new, [at_scales(coordinates, scales, new, position) for position in positions]
 
 
@@ -225,6 +238,9 @@ def at_scales(
             moved.append(x)
             continue
         a, b = next(both)
+        if c.expanded:
+            moved.append(at_total(x, a, b))
+            continue
         if not c.weighted:
             ratio = a.astype(float) / b
             moved.append(_softplus_inverse(_softplus(x) * ratio).astype(x.dtype))
@@ -250,6 +266,14 @@ def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
     ]
 
 
+def _fitted(c: Coordinate, scale: np.ndarray, x: np.ndarray, *around: np.ndarray) -> np.ndarray:
+    if c.expanded and len(around) == len(("above", "below")):
+        return fitted_total(scale, x, *around)
+    if c.weighted or c.expanded:
+        return scale
+    return np.asarray(scale * _over_start(c.rv) * _softplus(x), dtype=scale.dtype)
+
+
 def _over_start(rv: TensorVariable) -> float:
     return _SCALE_OF_LONG_TAILS if isinstance(rv.owner.op, _LONG_TAILED) else _SCALE_OVER_START
 
@@ -269,6 +293,7 @@ def _choose(
     array: np.ndarray,
     sampled: Collection[Variable],
     non_centred: Mapping[TensorVariable, Parents],
+    expanded: bool,
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
@@ -281,6 +306,9 @@ def _choose(
         shape = (*centring.numbers, *np.shape(array))
         weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=shape)
         return centring.with_weight(weight), weight
+    if expanded and type(own) is SimplexTransform and isinstance(rv.owner.op, DirichletRV):
+        total = pt.tensor(f"{rv.name}_total", dtype=value.dtype, shape=(*np.shape(array)[:-1], 1))
+        return ExpandedSimplex(total), total
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[str(choice)], None

@@ -23,6 +23,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.coordinates import Coordinate
+from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex
 from pymc_sgmcmc.model.graphs import (
     gradient_of,
     lengthened,
@@ -290,6 +291,16 @@ class Posterior:
             [isinstance(c.transform, CircularTransform) for c in self.coordinates],
             [int(np.prod(c.phi.type.shape)) for c in self.coordinates],
         )
+
+    @property
+    def widest(self) -> np.ndarray:
+        """The largest sd that a fit may give to each element of φ, over all variables in turn.
+
+        Along a nearly flat circle the curvature says nothing of a width.
+        """
+        widths = [ExpandedSimplex.widest if c.expanded else np.inf for c in self.coordinates]
+        sizes = [int(np.prod(c.phi.type.shape)) for c in self.coordinates]
+        return np.where(self.circular, 1.0, np.repeat(widths, sizes))
 
     def on_line(self, parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """Leave out what lies on a circle, of arrays shaped as φ or of all of them in one."""

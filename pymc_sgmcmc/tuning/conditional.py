@@ -34,6 +34,7 @@ class Conditional:
         self.precision = surface.precision
         self.unbounded = surface.unbounded[free]
         self.circular = surface.circular[free]
+        self.widest = surface.widest[free]
 
     def whole(self, points: np.ndarray) -> np.ndarray:
         """Map positions in the free coordinates to all coordinates, shape (P, D)."""

@@ -115,8 +115,7 @@ def gaussian_of_many(
         precision = np.where(positive, curvature, elsewhere)
         precision = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
         sd = np.minimum(1 / np.sqrt(precision), 3 * sd)
-        # Along a nearly flat circle the curvature says nothing of a width
-        sd = np.where(surface.circular, np.minimum(sd, 1.0), sd)
+        sd = np.minimum(sd, surface.widest)
         if known is None and k < _EARLY[0]:
             # Sds first: how far a move may go is not known yet
             continue

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice, Plain
-from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.conditional import Conditional
@@ -28,8 +28,6 @@ from pymc_sgmcmc.tuning.whiten import (
 )
 
 __all__ = ["Plan", "anchored_bound", "find_bulk", "friction_bound", "make_plan"]
-
-LARGEST_DENSE = 512
 
 # Times the least cost of an effective draw: less than to compile for another K
 _LITTLE = 1.6
@@ -425,7 +423,7 @@ def _fitted(
     """Return mean and sds of a diagonal Gaussian, in coordinates of scales that fit its mean."""
     centre, sd = fit(surface, start, rng)
     centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
-    return centre, np.abs(above - below) / 2
+    return centre, np.minimum(np.abs(above - below) / 2, surface.widest)
 
 
 def _ratios(

@@ -38,6 +38,7 @@ class Remembered:
         self.precision = first.precision
         self.unbounded = first.unbounded
         self.circular = first.circular
+        self.widest = first.widest
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data, averaged over the values."""

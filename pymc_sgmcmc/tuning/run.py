@@ -22,7 +22,7 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
-from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.model.coordinates import rescaled
@@ -34,7 +34,7 @@ from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.noise import met_noise
-from pymc_sgmcmc.tuning.plan import LARGEST_DENSE, Plan, anchored_bound, find_bulk, make_plan
+from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches, largest_curvatures

@@ -36,6 +36,8 @@ class Surface(Protocol):
     """Which coordinates are those of variables without bounds, shape (d,)."""
     circular: np.ndarray
     """Which coordinates lie on a circle, shape (d,)."""
+    widest: np.ndarray
+    """The largest sd that a fit may give to each coordinate, shape (d,)."""
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data."""

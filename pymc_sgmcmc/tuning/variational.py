@@ -74,8 +74,7 @@ def diagonal_gaussian(
         precision = (1 - weight) * precision + weight * np.maximum(curvature, 0)
         bounded = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
         sd = np.minimum(1 / np.sqrt(bounded), 3 * sd)
-        # Along a nearly flat circle the curvature says nothing of a width
-        sd = np.where(surface.circular, np.minimum(sd, 1.0), sd)
+        sd = np.minimum(sd, surface.widest)
         # While sd is still far below the posterior's, steps are short, not wrong
         move, most = mean * sd**2, _FIRST_MOVES * sd if k < _FIRST else np.inf
         v = _MOMENTUM * v - _RATE * rate * np.clip(move, -most, most)

@@ -17,6 +17,7 @@ class Exact:
         self.dimension = dimension
         self.unbounded = np.ones(dimension, dtype=bool)
         self.circular = np.zeros(dimension, dtype=bool)
+        self.widest = np.full(dimension, np.inf)
 
     def full(self, points):
         with np.errstate(all="ignore"):

@@ -38,6 +38,7 @@ class Faulty:
         self.n_blocks = 5 if batch_size else 1
         self.unbounded = np.arange(dimension) > 0
         self.circular = np.zeros(dimension, dtype=bool)
+        self.widest = np.full(dimension, np.inf)
         self.sizes = [(200, 20)]
         self.calls = 0
         self.noise = np.random.default_rng(3).standard_normal((50, dimension))
