@@ -17,7 +17,7 @@ __all__ = ["Monitor", "final_warning"]
 
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
-_PARTS = 40
+_MOST_PARTS = 80
 _LEAST_OF_PART, _LEAST_PARTS = 10, 10
 _MOST_WATCHED = 1024
 # Share of updates whose gradient was scaled down
@@ -33,41 +33,51 @@ class Monitor(Comparable):
     In equilibrium the covariance of ψ_i and ∂_i U is 1 for every coordinate; gradient noise
     does not bias it. R-hat sees nothing of a chain that samples a wider law.
 
+    It does not depend on how many draws are to come: a chain that goes on for longer than was
+    asked for at first is judged as if that had been asked for.
+
     Attributes
     ----------
-    draws : int
-        Draws to come in all.
-    parts : int
-        Consecutive parts of which the errors are found, fewer where there are few draws.
+    most_parts : int
+        Consecutive parts of which the errors are found, at most; an even number. From as many on,
+        each two of them become one.
+    length : int
+        Draws of a part.
     seen : int
         Draws so far.
     counts : ndarray
         Finite draws in each part.
     sums : ndarray or None
-        Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (parts, 3, d), d at most 1024.
+        Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (most_parts, 3, d), d at most 1024.
     noise : float
         Sum of the noise ratios.
     """
 
-    draws: int
-    parts: int = _PARTS
+    most_parts: int = _MOST_PARTS
+    length: int = _LEAST_OF_PART
     seen: int = 0
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     sums: np.ndarray | None = None
     noise: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Take fewer parts of few draws."""
-        if not self.counts.size:
-            self.parts = int(np.clip(self.draws // _LEAST_OF_PART, _LEAST_PARTS, self.parts))
-            self.counts = np.zeros(self.parts, dtype=int)
+    @property
+    def parts(self) -> int:
+        """How many parts have all their draws."""
+        return self.seen // self.length
 
     def add(self, psi: Sequence[Any], gradient: Sequence[Any], noise_ratio: float) -> None:
         """Count a draw."""
         x, g = watched(psi), watched(gradient)
         if self.sums is None:
-            self.sums = np.zeros((self.parts, 3, len(x)))
-        k = min(self.seen * self.parts // max(self.draws, 1), self.parts - 1)
+            self.sums = np.zeros((self.most_parts, 3, len(x)))
+            self.counts = np.zeros(self.most_parts, dtype=int)
+        if self.parts == self.most_parts:
+            half = self.most_parts // 2
+            for sums in (self.sums, self.counts):
+                sums[:half] = sums[::2] + sums[1::2]
+                sums[half:] = 0
+            self.length *= 2
+        k = self.parts
         self.seen += 1
         if not (np.all(np.isfinite(g)) and np.isfinite(noise_ratio)):
             return  # next to a rejected update
@@ -81,7 +91,8 @@ class Monitor(Comparable):
     def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each coordinate's temperature and its standard error."""
         assert self.sums is not None
-        means = self.sums / self.counts[:, None, None]
+        # Draws of a part that has just begun are left out: all parts are of one length
+        means = self.sums[: self.parts] / self.counts[: self.parts, None, None]
         # About the overall mean: far from the origin the parts' own means are noise
         centre = means[:, 1].mean(axis=0)
         parts = means[:, 0] - centre * means[:, 2]
@@ -97,9 +108,7 @@ class Monitor(Comparable):
             no widening.
         """
         found: list[str] = []
-        if self.sums is None or self.seen < max(self.draws, _LEAST_OF_PART * _LEAST_PARTS):
-            return found
-        if self.counts.min() < 5:
+        if self.parts < _LEAST_PARTS or self.counts[: self.parts].min() < 5:
             return found
         mean, error = self.temperatures()
         if not mean.size:

@@ -97,5 +97,5 @@ class ChainState(Comparable):
             row_order=int(seeds[8]),
             tuning_draws=tune,
             last_draw=tune + draws,
-            monitor=Monitor(draws),
+            monitor=Monitor(),
         )

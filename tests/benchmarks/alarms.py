@@ -27,7 +27,7 @@ QUICK = (
     "weibull_survival", "student_t_regression", "dirichlet_multinomial",
     "negative_binomial_regression",
 )  # fmt: skip
-PARTS = (10, 20, 40, 100)
+PARTS = (20, 40, 80, 200)
 
 # The wrong temperature, its standard error, dimensions, draws
 WRONG, ERROR, DIMENSION, DRAWS = 1.74, 0.14, 13, 1000
@@ -66,7 +66,7 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     for parts in PARTS:
         count = 0
         for original, draws in seen.values():
-            monitor = Monitor(original.draws, parts=parts)
+            monitor = Monitor(most_parts=parts)
             for draw in draws:
                 monitor.add(*draw)
             count += bool(monitor.warnings(absorbed=absorbed))
@@ -85,7 +85,7 @@ def power(parts: int, chains: int = 300) -> float:
     sd[0] = WRONG**0.5
     count = 0
     for _ in range(chains):
-        monitor = Monitor(DRAWS, parts=parts)
+        monitor = Monitor(most_parts=parts)
         x = np.repeat(rng.normal(size=(-(-DRAWS // repeats), DIMENSION)) * sd, repeats, axis=0)
         for draw in x[:DRAWS]:
             monitor.add([draw], [draw], 0.0)

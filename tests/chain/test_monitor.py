@@ -15,7 +15,7 @@ from pymc_sgmcmc.testing import UNTUNED
 def watch(draws, dimension, *, variance=1.0, noise_ratio=0.0, seed=0, offset=0.0, slope=1.0):
     """Return a monitor that has seen independent draws of N(offset, variance)."""
     rng = np.random.default_rng(seed)
-    monitor = Monitor(draws)
+    monitor = Monitor()
     for _ in range(draws):
         e = np.sqrt(variance) * rng.normal(size=dimension)
         monitor.add([offset + e], [slope * e], noise_ratio)
@@ -41,7 +41,7 @@ def test_monitor_is_as_often_wrong_as_it_says():
 @pytest.mark.parametrize("variance", [0.65, 1.4])
 def test_monitor_flags_a_wrong_spread_of_one_coordinate(variance):
     rng = np.random.default_rng(1)
-    monitor = Monitor(2000)
+    monitor = Monitor()
     for _ in range(2000):
         e = rng.normal(size=5) * [1, 1, np.sqrt(variance), 1, 1]
         monitor.add([e], [e], 0.0)
@@ -75,18 +75,29 @@ def test_monitor_far_from_the_origin():
     np.testing.assert_allclose(mean, 1.0, atol=4 * np.sqrt(2 / 2000))
 
 
-def test_monitor_says_nothing_of_few_or_unfinished_draws():
+def test_monitor_says_nothing_of_few_draws():
+    assert Monitor().warnings() == []
     assert watch(99, 2, variance=4.0).warnings() == []
-    monitor = watch(200, 2, variance=4.0)
-    assert len(monitor.warnings()) == 1
-    monitor.draws = 201
-    assert monitor.warnings() == []
-    assert Monitor(1000).warnings() == []
+    assert len(watch(200, 2, variance=4.0).warnings()) == 1
+
+
+def test_monitor_does_not_hang_on_how_many_draws_are_to_come():
+    # Parts are joined in pairs when there are too many: their sums and number stay right
+    rng = np.random.default_rng(3)
+    draws = rng.normal(size=(3217, 2))
+    monitor = Monitor()
+    for e in draws:
+        monitor.add([e], [e], 0.0)
+    assert (monitor.length, monitor.parts, monitor.seen) == (80, 40, 3217)
+    assert monitor.counts.sum() == 3217
+    assert monitor.counts[41:].sum() == 0
+    np.testing.assert_allclose(monitor.sums[:41].sum(axis=0)[1], draws.sum(axis=0))
+    np.testing.assert_allclose(monitor.sums[39, 0], (draws[3120:3200] ** 2).sum(axis=0))
 
 
 def test_monitor_leaves_out_draws_that_are_not_finite():
     rng = np.random.default_rng(2)
-    monitor = Monitor(1000)
+    monitor = Monitor()
     for k in range(1000):
         e = rng.normal(size=2)
         bad = k % 4 == 0
@@ -130,7 +141,7 @@ def test_monitor_sees_one_wrong_temperature_among_many_right_ones():
     # 1.74 in 13 dimensions, the mean of as many squares as give it an error of 0.14
     sd, seen, chains = np.sqrt([1.74] + [1.0] * 12), 0, 60
     for seed in range(chains):
-        monitor = Monitor(310)
+        monitor = Monitor()
         for e in np.random.default_rng(seed).normal(size=(310, 13)) * sd:
             monitor.add([e], [e], 0.0)
         assert monitor.temperatures()[1][0] == pytest.approx(0.14, abs=0.08)
