@@ -19,6 +19,7 @@ from pymc_sgmcmc.samplers.smld import SMLD
 from pymc_sgmcmc.schedules import constant, cyclical, polynomial
 from pymc_sgmcmc.step.registry import register
 from pymc_sgmcmc.step.step import SGMCMCStep
+from pymc_sgmcmc.store.checkpoint import checkpoint
 
 __all__ = [
     "FLA",
@@ -39,6 +40,7 @@ __all__ = [
     "Policy",
     "SGMCMCStep",
     "__version__",
+    "checkpoint",
     "constant",
     "cyclical",
     "diagnostics",

@@ -14,6 +14,7 @@ ROOMS = [
     "testing",
     "samplers",
     "diagnostics",
+    "store",
     "step",
     "tuning",
     "chain",

@@ -1,0 +1,1 @@
+"""Chains on disk: what a killed run goes on from."""

@@ -1,0 +1,227 @@
+"""What a store is of: model, data, samplers and versions, each as a line that can be compared.
+
+A line is a digest of a graph or of an array, or a short text. Where two runs differ, the names of
+the lines that differ say in what.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import pytensor
+
+from pymc.model import Model
+from pymc.step_methods.compound import BlockedStep
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import Op
+from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.graph.type import Type
+from pytensor.tensor.type import TensorType
+
+from pymc_sgmcmc._version import __version__
+
+__all__ = ["differences", "fingerprint", "model_arrays"]
+
+_OF_THE_STEP = {
+    "model", "vars", "rng", "tune", "names", "kinds", "blocked", "options", "stats_dtypes",
+    "stats_dtypes_shapes",
+}  # fmt: skip
+
+
+def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
+    """Return what a run is of, as lines by name.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model; its data are read once.
+    steps : list of BlockedStep
+        The step methods; what was asked of those of this package counts, too.
+    """
+    found = {
+        "version of pymc_sgmcmc": __version__,
+        "floatX": str(pytensor.config.floatX),
+    }
+    for k, step in enumerate(steps):
+        names = ", ".join(model.values_to_rvs[value].name for value in step.vars)
+        found[f"step method {k}"] = f"{type(step).__name__} of {names}"
+        options = getattr(step, "options", None)
+        if options is None:
+            continue
+        asked = {f.name: getattr(options, f.name) for f in fields(options)}
+        asked |= {
+            key: value
+            for key, value in vars(step).items()
+            if key not in _OF_THE_STEP and not key.startswith("_")
+        }
+        for name, value in asked.items():
+            found[f"{name}= of step method {k}"] = _told(value)
+    graphs = _graphs(model)
+    for name, graph in graphs.items():
+        others = {rv for rv in model.basic_RVs if rv is not graph[0]}
+        found[f"the model's '{name}'"] = _of_graph(graph, others)
+    for rv in model.free_RVs:
+        found[f"the transform of '{rv.name}'"] = _told(model.rvs_to_transforms[rv])
+    for name, arrays in _arrays(graphs).items():
+        found[f"the data of '{name}'"] = _digest(*map(_of_array, arrays))
+    return found
+
+
+def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return in what two runs differ, in words."""
+    found = []
+    for name in [*was, *(name for name in now if name not in was)]:
+        old, new = was.get(name), now.get(name)
+        if old == new:
+            continue
+        if old is None or new is None:
+            found.append(f"{name} is {'new' if old is None else 'gone'}")
+        elif name.startswith("the "):
+            found.append(f"{name} differ" + ("" if "data" in name else "s"))
+        else:
+            found.append(f"{name} was {old} and is {new}")
+    return found
+
+
+def model_arrays(model: Model) -> list[np.ndarray]:
+    """Return all arrays that the model reads; as long as they are the same objects it is unchanged."""
+    return [array for arrays in _arrays(_graphs(model)).values() for array in arrays]
+
+
+# ----------------------------------------------------------------------------- graphs
+
+
+def _graphs(model: Model) -> dict[str, list[Variable]]:
+    found: dict[str, list[Variable]] = {}
+    for rv in model.basic_RVs:
+        observed = [model.rvs_to_values[rv]] if rv in model.observed_RVs else []
+        found[rv.name] = [rv, *observed]
+    for potential in model.potentials:
+        found[potential.name] = [potential]
+    return found
+
+
+def _of_graph(
+    outputs: Sequence[Variable], named: set[Variable], inputs: Sequence[Variable] | None = None
+) -> str:
+    """Return a digest of a graph: its operations, and numbers that are no arrays.
+
+    Parameters
+    ----------
+    outputs : list of Variable
+        The graph.
+    named : set of Variable
+        Those that stand for themselves, by name.
+    inputs : list of Variable, optional
+        Of a graph inside an operation. Its arrays count.
+    """
+    inner = inputs is not None
+    known = {x: _digest("argument", k) for k, x in enumerate(inputs or ())}
+    known |= {x: _digest("variable", x.name) for x in named}
+
+    def of(variable: Variable) -> str:
+        if variable in known:
+            return known[variable]
+        kind = variable.type
+        if not isinstance(kind, TensorType):
+            told = _told(variable.data) if isinstance(variable, Constant) else ""
+            return _digest("input", type(kind).__name__, told)
+        if isinstance(variable, Constant) and (inner or np.ndim(variable.data) == 0):
+            return _digest("number", _of_array(np.asarray(variable.data)))
+        # Arrays are data, and are compared as such
+        return _digest("array", kind.dtype, kind.ndim, variable.name)
+
+    for node in toposort(outputs, blockers=list(known)):
+        op, below = _told(node.op), [of(x) for x in node.inputs]
+        for k, output in enumerate(node.outputs):
+            known[output] = _digest(op, k, *below)
+    return _digest(*[of(output) for output in outputs])
+
+
+def _told(value: Any) -> str:
+    """Return a text that is the same in every process."""
+    if value is None or isinstance(value, bool | int | float | str | bytes | np.dtype | np.generic):
+        return repr(value)
+    if isinstance(value, list | tuple | set | frozenset):
+        parts = [_told(x) for x in value]
+        return f"({', '.join(sorted(parts) if isinstance(value, set | frozenset) else parts)})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{_told(k)}: {_told(x)}" for k, x in value.items()) + "}"
+    if isinstance(value, np.ndarray):
+        return f"array {_of_array(value)[:12]}"
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if isinstance(value, Type):
+        return str(value)
+    if isinstance(value, Variable):
+        return _of_graph([value], set())
+    name = type(value).__qualname__
+    if isinstance(value, Op):
+        inner = getattr(value, "fgraph", None)
+        graph = "" if inner is None else _of_graph(inner.outputs, set(), inner.inputs)
+        properties = {key: getattr(value, key) for key in getattr(value, "__props__", ()) or ()}
+        return f"{name}{_told(properties)}{graph}"
+    if code := getattr(value, "__code__", None):
+        constants = [c for c in code.co_consts if not hasattr(c, "co_code")]
+        digest = _digest(code.co_code, _told(constants), _told(code.co_names))
+        return f"{value.__module__}.{value.__qualname__} {digest[:12]}"
+    if is_dataclass(value):
+        return f"{name}{_told({f.name: getattr(value, f.name) for f in fields(value)})}"
+    own = {key: x for key, x in getattr(value, "__dict__", {}).items() if not key.startswith("_")}
+    simple = {
+        key: x for key, x in own.items() if x is None or isinstance(x, bool | int | float | str)
+    }
+    return f"{name}{_told(simple)}"
+
+
+# ----------------------------------------------------------------------------- data
+
+
+def _arrays(graphs: Mapping[str, Sequence[Variable]]) -> dict[str, list[np.ndarray]]:
+    """Return the arrays that each variable reads, those of an earlier one left out."""
+    seen: set[int] = set()
+    found: dict[str, list[np.ndarray]] = {}
+    for name, graph in graphs.items():
+        arrays = []
+        for source in graph_inputs(graph):
+            array = _array(source)
+            if array is not None and id(source) not in seen:
+                seen.add(id(source))
+                arrays.append(array)
+        if arrays:
+            found[name] = arrays
+    return found
+
+
+def _array(source: Variable) -> np.ndarray | None:
+    if not isinstance(source.type, TensorType):
+        return None
+    if isinstance(source, SharedVariable):
+        return np.asarray(source.get_value(borrow=True))
+    if isinstance(source, Constant) and np.ndim(source.data):
+        return np.asarray(source.data)
+    return None
+
+
+def _of_array(array: np.ndarray) -> str:
+    """Return a digest of the array; of its rows a block at a time, however it is laid out."""
+    digest = hashlib.blake2b(f"{array.dtype} {array.shape}".encode(), digest_size=16)
+    rows = np.atleast_1d(array)
+    each = max(1, 2**24 // max(rows.nbytes // max(len(rows), 1), 1))
+    for start in range(0, len(rows), each):
+        digest.update(np.ascontiguousarray(rows[start : start + each]).data)
+    return digest.hexdigest()
+
+
+def _digest(*parts: Any) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part if isinstance(part, bytes) else str(part).encode()
+        digest.update(f"{len(data)} ".encode() + data)
+    return digest.hexdigest()
