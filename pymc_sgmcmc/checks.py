@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["one_of", "positive", "positive_int", "positive_int_or_auto", "within"]
+__all__ = [
+    "not_negative",
+    "one_of",
+    "positive",
+    "positive_int",
+    "positive_int_or_auto",
+    "within",
+]
 
 
 def positive(name: str, value: Any, usual: float) -> float:
@@ -17,6 +24,15 @@ def positive(name: str, value: Any, usual: float) -> float:
     if not _is_number(value) or not math.isfinite(value) or value <= 0:
         raise ValueError(
             f"{name} must be a positive, finite number such as {usual}, got {value!r}."
+        )
+    return float(value)
+
+
+def not_negative(name: str, value: Any, usual: float) -> float:
+    """Check for a finite number of at least 0."""
+    if not _is_number(value) or not math.isfinite(value) or value < 0:
+        raise ValueError(
+            f"{name} must be a finite number of at least 0, such as {usual}, got {value!r}."
         )
     return float(value)
 

@@ -26,6 +26,10 @@ class ChainState(Comparable):
         Seed of the order in which contiguous batches find the rows.
     tuning_draws, last_draw : int
         Draws of burn-in, and all of them.
+    jitter : float
+        How far the start is moved at most, in each coordinate.
+    backend : str or None
+        Which backend serves the chain; None before the first draw.
     draw, updates : int
         How many were made.
     psi : list of ndarray or None
@@ -59,6 +63,8 @@ class ChainState(Comparable):
     tuning_draws: int
     last_draw: int
     monitor: Monitor
+    jitter: float = 1.0
+    backend: str | None = None
     draw: int = 0
     updates: int = 0
     psi: list[np.ndarray] | None = None

@@ -214,6 +214,11 @@ class CompiledModel:
         variable = self.place([np.asarray(x) for x in [*scales, *others]])
         return [*variable, *self.data(), *self.tables(row_order, "shuffled")]
 
+    def use(self, backend: str) -> None:
+        """Compile for a backend from now on."""
+        if backend != self.backend:
+            self.backend, self._potential = backend, None
+
     @uncollected()
     def attempt(self, first_use: Callable[[], Any]) -> Any:
         """Compile and call; where the choice is ours, numba serves what JAX cannot run.
@@ -232,7 +237,7 @@ class CompiledModel:
             reason = _reason(error)
             if self.backend == "jax" and self.options.backend == "auto":
                 _log.info("JAX cannot run this model (%s): compiling with numba instead.", reason)
-                self.backend, self._potential = "numba", None
+                self.use("numba")
                 return first_use()
             if self.backend == "numba" and not isinstance(
                 error, NotImplementedError | AttributeError

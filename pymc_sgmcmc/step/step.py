@@ -451,7 +451,9 @@ class SGMCMCStep(BlockedStep):
         engine, state = self._engine_at(point), self._chain
         if state.psi is None:
             self._runner = self._started(engine, point, others)
+            state.backend = engine.backend
         elif self._runner is None:
+            engine.use(state.backend or engine.backend)
             self._runner = Runner(engine, state)
         elif state.values and any(
             not np.array_equal(point[value.name], was)

@@ -13,9 +13,9 @@ import logging
 import os
 import zlib
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from pymc_sgmcmc.store.files import (
     read_whole,
     write_whole,
 )
+from pymc_sgmcmc.store.records import Layout, record_type, values_of
 
 __all__ = ["Begin", "ChainStore", "Saved"]
 
@@ -58,6 +59,8 @@ class Begin:
         Draws of burn-in.
     start : dict of ndarray
         Where it began, all of the model's values.
+    after : str or None
+        The run whose end this is, None for a start that is to be jittered.
     layout : list
         Names, types and shapes of the numbers in a record.
     """
@@ -66,11 +69,8 @@ class Begin:
     rng: RandomGeneratorState
     tune: int
     start: dict[str, np.ndarray]
-    layout: list[Any]
-
-    def record(self) -> np.dtype:
-        """Return the type of a record."""
-        return np.dtype([(name, kind, tuple(shape)) for name, kind, shape in self.layout])
+    after: str | None
+    layout: Layout
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Saved:
         Number of the draw, index of the step method, name of the statistic, and the warning's
         kind, message and level, of each that was given.
     state : DataClassState or None
-        The sampling state.
+        The sampling state; None once it is in use.
     """
 
     draws: int = 0
@@ -109,7 +109,7 @@ class ChainStore:
     begun : Begin or None
         None where the chain has not begun.
     saved : Saved
-        The last state that is whole.
+        The last state that is whole, after :meth:`read`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -123,7 +123,10 @@ class ChainStore:
         self._running = 0
         # Which of the two states is written next
         self._next = 0
-        self.read()
+        self._explained(self._read_begin)
+
+    def __del__(self) -> None:
+        self.close()
 
     # ------------------------------------------------------------------ reading
 
@@ -135,9 +138,12 @@ class ChainStore:
         DamagedError
             If nothing can go on from it.
         """
+        self._explained(self._read_begin)
+        self._explained(self._read_saved)
+
+    def _explained(self, read: Callable[[], None]) -> None:
         try:
-            self.begun = self._begin()
-            self.saved = self._last_whole() if self.begun else Saved()
+            read()
         except DamagedError as error:
             raise DamagedError(
                 f"{error} The chain cannot go on. Remove the folder '{self.folder}': with the "
@@ -147,17 +153,29 @@ class ChainStore:
     def records(self) -> Iterator[np.void]:
         """Return the stored draws one after the other."""
         assert self.begun is not None
-        record = self.begun.record()
+        record = record_type(self.begun.layout)
         at_once = max(1, _READ // record.itemsize)
         with open(self.folder / "draws", "rb") as file:
             for start in range(0, self.saved.draws, at_once):
                 count = min(at_once, self.saved.draws - start)
                 yield from np.fromfile(file, dtype=record, count=count)
 
-    def _begin(self) -> Begin | None:
+    def last(self) -> dict[str, np.ndarray]:
+        """Return all values of the last stored draw."""
+        assert self.begun is not None
+        record = record_type(self.begun.layout)
+        data = np.fromfile(
+            self.folder / "draws",
+            dtype=record,
+            count=1,
+            offset=(self.saved.draws - 1) * record.itemsize,
+        )
+        return values_of(data[0])
+
+    def _read_begin(self) -> None:
         data = read_whole(self.folder / "begin")
         if data is None:
-            return None
+            return
         found = unpacked(data)
         if found["schema"] != _SCHEMA:
             raise ValueError(
@@ -165,10 +183,12 @@ class ChainStore:
                 f"({found['version']}), in another format. Go on with that version, or pass "
                 "another path."
             )
-        return Begin(**found["begin"])
+        self.begun = Begin(**found["begin"])
 
-    def _last_whole(self) -> Saved:
-        """Return the newer of the two states, the other one where it is damaged."""
+    def _read_saved(self) -> None:
+        """Read the newer of the two states, the other one where it is damaged."""
+        if self.begun is None:
+            return
         found, faults = [], []
         for k, path in enumerate(self._states()):
             try:
@@ -182,17 +202,16 @@ class ChainStore:
             if self._checksum(saved.draws) == saved.checksum:
                 if faults:
                     _log.warning("%s The chain goes on from draw %d.", faults[0], saved.draws)
-                self._next = 1 - k
-                return saved
+                self.saved, self._next = saved, 1 - k
+                return
             faults.append(DamagedError(f"The file '{self.folder / 'draws'}' is damaged."))
         if faults:
             raise faults[0]
-        return Saved()
 
     def _checksum(self, draws: int) -> int | None:
         """Return the CRC-32 of so many records, None where there are fewer."""
         assert self.begun is not None
-        left, found = draws * self.begun.record().itemsize, 0
+        left, found = draws * record_type(self.begun.layout).itemsize, 0
         if not left:
             return 0
         try:
@@ -248,7 +267,7 @@ class ChainStore:
             os.fsync(self._file)
             write_whole(self._states()[self._next], packed(_fields(saved)))
         self._next = 1 - self._next
-        self.saved = saved
+        self.saved = replace(saved, state=None)
 
     def close(self) -> None:
         """Give the chain free for other processes."""
@@ -257,9 +276,6 @@ class ChainStore:
         if self._lock is not None:
             self._lock.close()
         self._file = self._lock = None
-
-    def __del__(self) -> None:
-        self.close()
 
     def _write_pending(self) -> None:
         with self._on_disk():
@@ -274,7 +290,7 @@ class ChainStore:
         """Open the draws at the end of those that the state knows of, and cut off the others."""
         assert self.begun is not None
         file = os.open(self.folder / "draws", os.O_CREAT | os.O_WRONLY, 0o644)
-        length = self.saved.draws * self.begun.record().itemsize
+        length = self.saved.draws * record_type(self.begun.layout).itemsize
         os.ftruncate(file, length)
         os.lseek(file, length, os.SEEK_SET)
         self._running = self.saved.checksum

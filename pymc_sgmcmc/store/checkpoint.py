@@ -13,7 +13,6 @@ import numpy as np
 
 from pymc.initial_point import PointType
 from pymc.model import Model, modelcontext
-from pymc.stats.convergence import SamplerWarning, WarningType
 from pymc.step_methods.arraystep import PopulationArrayStepShared
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc.util import (
@@ -24,9 +23,11 @@ from pymc.util import (
 )
 
 from pymc_sgmcmc._version import __version__
+from pymc_sgmcmc.checks import not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
+from pymc_sgmcmc.store.records import Records, layout_of
 
 __all__ = ["Checkpoint", "checkpoint"]
 
@@ -35,15 +36,13 @@ _log = logging.getLogger("pymc.sgmcmc")
 # A seed of at least so much was drawn by NumPy, which takes 128 bits where none is given
 _DRAWN = 2**64
 
-# Names of the numbers in a record
-_VALUE = "value "
-
 
 def checkpoint(
     step: BlockedStep | CompoundStep | Sequence[BlockedStep | CompoundStep],
     path: str | Path,
     *,
     every: float = 10.0,
+    after: str | Path | None = None,
     model: Model | None = None,
 ) -> Checkpoint:
     """Keep the chains of a step method on disk, so that a killed run goes on.
@@ -63,6 +62,11 @@ def checkpoint(
     every : float, default 10
         Seconds between two states on disk, and so what is lost at most, beside the draw that is
         being made: the tuning of a chain is its first draw. 0 for a state after each draw.
+    after : str or Path, optional
+        The folder of an earlier run of the same variables, such as one of fewer rows. Each chain
+        begins where one of that run ended, and is tuned from there: coordinates, step size and
+        the anchor of gradients are those of the present data. The draws of that run are not
+        among those of this one.
     model : pymc.Model, optional
         That of the context by default.
 
@@ -105,7 +109,7 @@ def checkpoint(
     >>> longer.posterior.sel(draw=slice(0, 199)).equals(first.posterior)
     True
     """
-    return Checkpoint(step, path, every=every, model=model)
+    return Checkpoint(step, path, every=every, after=after, model=model)
 
 
 class Checkpoint(CompoundStep):
@@ -113,7 +117,7 @@ class Checkpoint(CompoundStep):
 
     Parameters
     ----------
-    step, path, every, model
+    step, path, every, after, model
         As of :func:`checkpoint`.
     """
 
@@ -123,6 +127,7 @@ class Checkpoint(CompoundStep):
         path: str | Path,
         *,
         every: float = 10.0,
+        after: str | Path | None = None,
         model: Model | None = None,
     ) -> None:
         if isinstance(step, Sequence):
@@ -130,22 +135,28 @@ class Checkpoint(CompoundStep):
         if isinstance(step, Checkpoint):
             raise ValueError("step is a checkpoint already. Pass the step methods themselves.")
         self._inner = step
+        self._flat: list[BlockedStep] = flatten_steps(step)
         super().__init__(step.methods if isinstance(step, CompoundStep) else [step])
-        self.model: Model = modelcontext(model or getattr(flatten_steps(step)[0], "model", None))
+        if model is None:
+            model = getattr(self._flat[0], "model", None)
+        self.model: Model = modelcontext(model)
         self.path = Path(path).absolute()
-        if isinstance(every, bool) or not isinstance(every, int | float) or not every >= 0:
-            raise ValueError(f"every must be a number of seconds, such as 10, got {every!r}.")
-        self.every = float(every)
+        self.every = not_negative("every", every, usual=10)
+        self.after = None if after is None else Path(after).absolute()
         self._require_all_variables()
-        self._forget_data()
-        self._begin_chain(None)
-        for folder in sorted(self.path.glob("chain-*")):
-            begun = ChainStore(folder).begun
-            if begun is not None:
-                self._require_same(begun)
+        self._lines: dict[str, str] = {}
+        self._arrays: list[np.ndarray] = []
+        self._store: ChainStore | None = None
+        self._stored: Iterator[np.void] = iter(())
+        begun = [store.begun for store in _chains(self.path)]
+        for chain in begun:
+            assert chain is not None
+            self._require_same(chain)
+        if self.after is not None and not begun:
+            self._earlier()
 
     def _require_all_variables(self) -> None:
-        sampled = {value for method in flatten_steps(self._inner) for value in method.vars}
+        sampled = {value for method in self._flat for value in method.vars}
         left = [v for v in self.model.value_vars if v not in sampled]
         if left:
             names = ", ".join(f"'{self.model.values_to_rvs[value].name}'" for value in left)
@@ -154,14 +165,10 @@ class Checkpoint(CompoundStep):
                 "the whole chain. Pass all of them in a list: sg.checkpoint([sg.CoRVSGLD([x]), "
                 "pm.Metropolis([y])], path)."
             )
-        if any(isinstance(m, PopulationArrayStepShared) for m in flatten_steps(self._inner)):
+        if any(isinstance(m, PopulationArrayStepShared) for m in self._flat):
             raise NotImplementedError("Step methods of a population of chains cannot be kept.")
 
     # ------------------------------------------------------------------ what the store is of
-
-    def _forget_data(self) -> None:
-        self._lines: dict[str, str] = {}
-        self._arrays: list[np.ndarray] = []
 
     def _fingerprint(self) -> dict[str, str]:
         """Return what the run is of; data are read again only where they were set anew."""
@@ -170,7 +177,7 @@ class Checkpoint(CompoundStep):
             a is b for a, b in zip(arrays, self._arrays, strict=True)
         )
         if not (same and self._lines):
-            self._lines = fingerprint(self.model, flatten_steps(self._inner))
+            self._lines = fingerprint(self.model, self._flat)
             self._arrays = arrays
         return self._lines
 
@@ -196,6 +203,31 @@ class Checkpoint(CompoundStep):
             f"The store '{self.path}' {given}. Pass none to go on with its own, or another path."
         )
 
+    def _end_of_earlier(self, point: PointType) -> PointType:
+        """Return where a chain of the earlier run ended."""
+        stores = self._earlier()
+        number = int(self._number.split("-")[-1])
+        same = [store for store in stores if store.folder.name == f"chain-{self._number}"]
+        found = (same or [stores[number % len(stores)]])[0].last()
+        was, now = ({f"{name}{np.shape(x)}" for name, x in p.items()} for p in (found, point))
+        if was != now:
+            raise ValueError(
+                f"after='{self.after}' is a run of other variables: {', '.join(sorted(was ^ now))}."
+            )
+        return {name: found[name].astype(np.asarray(x).dtype) for name, x in point.items()}
+
+    def _earlier(self) -> list[ChainStore]:
+        assert self.after is not None
+        stores = _chains(self.after)
+        for store in stores:
+            store.read()
+        stores = [store for store in stores if store.saved.draws]
+        if not stores or self.after == self.path:
+            raise ValueError(
+                f"after='{self.after}' must be the folder of another run that has draws."
+            )
+        return stores
+
     # ------------------------------------------------------------------ PyMC's hooks
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
@@ -203,20 +235,26 @@ class Checkpoint(CompoundStep):
         self._rng = get_state_from_generator(rng)
         # Of all generators that are spawned from one seed each has a key of its own
         self._number = "-".join(map(str, self._rng.seed_seq_state["spawn_key"])) or "0"
-        store = ChainStore(self.path / f"chain-{self._number}")
-        if store.saved.draws < tune + draws:
+        if self._store is not None:
+            self._store.close()
+        store = self._store = ChainStore(self.path / f"chain-{self._number}")
+        store.read()
+        self._last, self._tune, self._made = tune + draws, tune, 0
+        self._due = time.monotonic() + self.every
+        if store.saved.draws < self._last:
             store.open()
-        self._begin_chain(store)
-        self._last, self._tune = tune + draws, tune
-        if store.begun is not None:
-            self._require_same(store.begun)
-            if store.begun.tune != tune:
+        self._stored = iter(())
+        begun = store.begun
+        if begun is not None:
+            self._require_same(begun)
+            if begun.tune != tune:
                 raise ValueError(
-                    f"The store '{self.path}' was begun with tune={store.begun.tune}, not {tune}. "
-                    f"Pass tune={store.begun.tune}, or another path."
+                    f"The store '{self.path}' was begun with tune={begun.tune}, not {tune}. Pass "
+                    f"tune={begun.tune}, or another path."
                 )
-            self._require_seed(store.begun.rng)
-            rng = random_generator_from_state(store.begun.rng)
+            self._require_seed(begun.rng)
+            rng = random_generator_from_state(begun.rng)
+            self._records = Records(self._flat, begun.layout, store.saved.warnings)
         if store.saved.draws:
             _log.info(
                 "Chain %s: %d of its %d draws are in the store.",
@@ -224,118 +262,90 @@ class Checkpoint(CompoundStep):
                 min(store.saved.draws, self._last),
                 self._last,
             )
-            self._stored = self._read(store)
+            self._stored = store.records()
         if store.saved.draws < self._last:
             self._inner.setup_chain(rng, tune, draws)
+            if (self.after if begun is None else begun.after) is not None:
+                for method in self._ours():
+                    method.chain.jitter = 0.0
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the next draw that is stored, or make one and store it."""
-        if self._stored is not None:
-            found = next(self._stored, None)
-            if found is not None:
-                values, stats = found
-                return {name: values[name] for name in point}, stats
-            self._stored = None
-        store = self._store
-        assert store is not None
-        if store.begun is None:
-            store.begin(self._beginning(point), __version__)
+        record = next(self._stored, None)
+        if record is not None:
+            return self._read(point, record)
+        assert self._store is not None
+        try:
+            return self._step(self._store, point)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def _read(self, point: PointType, record: np.void) -> tuple[PointType, list[dict[str, Any]]]:
+        assert self._store is not None
+        self._made += 1
+        values, stats = self._records.read(self._made, record)
+        if self._made < self._last:
+            for method, of_method in zip(self._flat, stats, strict=True):
+                # What is said of a whole chain is said at its end
+                if isinstance(method, SGMCMCStep):
+                    of_method["warning"] = None
+            if self._made == self._store.saved.draws:
+                # Before PyMC calls any other hook
+                self._go_on()
+        return {name: values[name] for name in point}, stats
+
+    def _go_on(self) -> None:
+        """Set the step methods to what they were after the last stored draw."""
+        assert self._store is not None
+        self.sampling_state, self._store.saved.state = self._store.saved.state, None
+        for method in self._ours():
+            method.chain.last_draw = self._last
+
+    def _step(self, store: ChainStore, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        begun = store.begun
+        if begun is None:
+            if self.after is not None:
+                point = self._end_of_earlier(point)
+            begun = self._beginning(point)
+            store.begin(begun, __version__)
+            self._records = Records(self._flat, begun.layout, [])
         if not self._made:
             # A chain that was killed before its first state begins where it did then
-            assert store.begun is not None
-            point = {name: store.begun.start[name] for name in point}
+            point = {name: np.array(begun.start[name]) for name in point}
         point, stats = self._inner.step(point)
         self._made += 1
-        store.add(self._recorded(store, point, stats))
+        store.add(self._records.write(self._made, point, stats))
         if self._made == self._last or time.monotonic() >= self._due:
-            store.save(self._made, self._warnings, self.sampling_state)
+            store.save(self._made, self._records.warnings, self.sampling_state)
             self._due = time.monotonic() + self.every
         if self._made == self._last:
             store.close()
         return point, stats
 
+    def _beginning(self, point: PointType) -> Begin:
+        return Begin(
+            fingerprint=self._fingerprint(),
+            rng=self._rng,
+            tune=self._tune,
+            start={name: np.array(value) for name, value in point.items()},
+            after=None if self.after is None else str(self.after),
+            layout=layout_of(self._flat, point),
+        )
+
+    def _ours(self) -> list[SGMCMCStep]:
+        return [method for method in self._flat if isinstance(method, SGMCMCStep)]
+
     def __getstate__(self) -> dict[str, Any]:
-        unsent = {"_store": None, "_stored": None, "_lines": {}, "_arrays": []}
+        # Open files, and what is read again where the step is sampled
+        unsent: dict[str, Any] = {"_store": None, "_stored": iter(()), "_lines": {}, "_arrays": []}
         return {**self.__dict__, **unsent}
 
-    # ------------------------------------------------------------------ records of draws
 
-    def _begin_chain(self, store: ChainStore | None) -> None:
-        self._store = store
-        self._stored: Iterator[tuple[dict[str, np.ndarray], list[dict[str, Any]]]] | None = None
-        self._made = 0
-        self._warnings: list[Any] = [] if store is None else list(store.saved.warnings)
-        self._due = time.monotonic() + self.every
-
-    def _beginning(self, point: PointType) -> Begin:
-        start = {name: np.array(value) for name, value in point.items()}
-        layout = [[_VALUE + name, x.dtype.str, list(x.shape)] for name, x in start.items()]
-        for k, method in enumerate(flatten_steps(self._inner)):
-            for name, (kind, shape) in method.stats_dtypes_shapes.items():
-                if np.dtype(kind) == object:
-                    continue
-                if shape is None or None in shape:
-                    raise NotImplementedError(
-                        f"{type(method).__name__} has a statistic, '{name}', whose shape is not "
-                        "known beforehand: it cannot be kept."
-                    )
-                layout.append([_statistic(k, name), np.dtype(kind).str, list(shape)])
-        return Begin(self._fingerprint(), self._rng, self._tune, start, layout)
-
-    def _recorded(
-        self, store: ChainStore, point: PointType, stats: Sequence[dict[str, Any]]
-    ) -> bytes:
-        """Return the record of a draw, and note its warnings."""
-        assert store.begun is not None
-        record = np.zeros((), dtype=store.begun.record())
-        for name in store.begun.start:
-            record[_VALUE + name] = point[name]
-        for k, of_method in enumerate(stats):
-            for name, value in of_method.items():
-                if isinstance(value, SamplerWarning):
-                    told = [value.kind.name, value.message, value.level]
-                    self._warnings.append([self._made, k, name, *told])
-                elif value is not None:
-                    record[_statistic(k, name)] = value
-        return record.tobytes()
-
-    def _read(
-        self, store: ChainStore
-    ) -> Iterator[tuple[dict[str, np.ndarray], list[dict[str, Any]]]]:
-        """Return the stored draws, and with the last of them set the chain to what follows."""
-        methods = flatten_steps(self._inner)
-        assert store.begun is not None
-        names = list(store.begun.start)
-        warned = {(draw, k, name): told for draw, k, name, *told in store.saved.warnings}
-        for record in store.records():
-            self._made += 1
-            values = {name: np.array(record[_VALUE + name]) for name in names}
-            stats: list[dict[str, Any]] = []
-            for k, method in enumerate(methods):
-                of_method: dict[str, Any] = {}
-                for name, (kind, _) in method.stats_dtypes_shapes.items():
-                    if np.dtype(kind) != object:
-                        of_method[name] = record[_statistic(k, name)]
-                        continue
-                    told = warned.get((self._made, k, name))
-                    # What is said of a whole chain is said at its end
-                    if isinstance(method, SGMCMCStep) and self._made < self._last:
-                        told = None
-                    of_method[name] = told and SamplerWarning(WarningType[told[0]], *told[1:])
-                stats.append(of_method)
-            if self._made == store.saved.draws < self._last:
-                self._go_on(store.saved.state)
-            yield values, stats
-
-    def _go_on(self, state: Any) -> None:
-        self.sampling_state = state
-        for method in flatten_steps(self._inner):
-            if isinstance(method, SGMCMCStep):
-                method.chain.last_draw = self._last
-
-
-def _statistic(k: int, name: str) -> str:
-    return f"statistic {k} {name}"
+def _chains(path: Path) -> list[ChainStore]:
+    """Return the chains in a folder that have begun."""
+    stores = [ChainStore(folder) for folder in sorted(path.glob("chain-*"))]
+    return [store for store in stores if store.begun is not None]
 
 
 def _words(entropy: Any) -> list[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -63,52 +63,54 @@ def _encoded(value: Any, arrays: list[np.ndarray]) -> Any:
         arrays.append(x)
         return len(arrays) - 1
 
+    found: Any
     if isinstance(value, np.generic):
-        return {"scalar": array(np.asarray(value))}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list):
-        return [inside(x) for x in value]
-    if isinstance(value, RandomGeneratorState):
-        return {"generator state": [inside(x) for x in value]}
-    if isinstance(value, np.random.Generator):
-        return {"generator": [inside(x) for x in get_state_from_generator(value)]}
-    if type(value) is tuple:
-        return {"tuple": [inside(x) for x in value]}
-    if isinstance(value, dict):
-        return {"dict": [[inside(k), inside(x)] for k, x in value.items()]}
-    if is_dataclass(value) and (name := _name(type(value))) in _known():
-        found = {f.name: inside(getattr(value, f.name)) for f in fields(value)}
-        return {"of": name, "fields": found}
-    if hasattr(value, "__array__"):
-        return {"array": array(np.asarray(value))}
-    raise TypeError(f"A value of type {type(value).__name__} cannot be stored.")
+        found = {"scalar": array(np.asarray(value))}
+    elif value is None or isinstance(value, bool | int | float | str):
+        found = value
+    elif isinstance(value, list):
+        found = [inside(x) for x in value]
+    elif isinstance(value, RandomGeneratorState):
+        found = {"generator state": [inside(x) for x in value]}
+    elif isinstance(value, np.random.Generator):
+        found = {"generator": [inside(x) for x in get_state_from_generator(value)]}
+    elif type(value) is tuple:
+        found = {"tuple": [inside(x) for x in value]}
+    elif isinstance(value, dict):
+        found = {"dict": [[inside(k), inside(x)] for k, x in value.items()]}
+    elif is_dataclass(value) and (name := _name(type(value))) in _known():
+        own = {f.name: inside(getattr(value, f.name)) for f in fields(value)}
+        found = {"of": name, "fields": own}
+    elif hasattr(value, "__array__"):
+        found = {"array": array(np.asarray(value))}
+    else:
+        raise TypeError(f"A value of type {type(value).__name__} cannot be stored.")
+    return found
 
 
-def _decoded(tree: Any, array: Any) -> Any:
+def _decoded(tree: Any, array: Callable[[int], np.ndarray]) -> Any:
     def inside(x: Any) -> Any:
         return _decoded(x, array)
 
-    if isinstance(tree, list):
-        return [inside(x) for x in tree]
-    if not isinstance(tree, dict):
-        return tree
+    found: Any = tree
     match tree:
+        case list():
+            found = [inside(x) for x in tree]
         case {"scalar": k}:
-            return array(k)[()]
+            found = array(k)[()]
         case {"array": k}:
-            return array(k)
+            found = array(k)
         case {"tuple": parts}:
-            return tuple(inside(x) for x in parts)
+            found = tuple(inside(x) for x in parts)
         case {"dict": pairs}:
-            return {inside(k): inside(x) for k, x in pairs}
+            found = {inside(k): inside(x) for k, x in pairs}
         case {"generator state": parts}:
-            return _generator_state(inside(parts))
+            found = _generator_state(inside(parts))
         case {"generator": parts}:
-            return random_generator_from_state(_generator_state(inside(parts)))
-        case {"of": name, "fields": found}:
-            return _known()[name](**{key: inside(x) for key, x in found.items()})
-    raise ValueError(f"The store has an entry that is not known: {sorted(tree)}.")
+            found = random_generator_from_state(_generator_state(inside(parts)))
+        case {"of": name, "fields": own}:
+            found = _known()[name](**{key: inside(x) for key, x in own.items()})
+    return found
 
 
 def _generator_state(parts: list[Any]) -> RandomGeneratorState:
@@ -123,7 +125,8 @@ def _known() -> dict[str, type]:
 
     def below(cls: type) -> Iterator[type]:
         yield cls
-        for further in cls.__subclasses__():
+        subclasses: list[type] = cls.__subclasses__()
+        for further in subclasses:
             yield from below(further)
 
     return {_name(cls): cls for cls in (*_OURS, *below(DataClassState))}

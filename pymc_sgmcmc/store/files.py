@@ -69,7 +69,7 @@ def read_whole(path: Path) -> bytes | None:
 def append(descriptor: int, data: bytes) -> None:
     """Write all of the data; the system may take them in parts."""
     view = memoryview(data)
-    while len(view):
+    while view:
         view = view[os.write(descriptor, view) :]
 
 
@@ -100,7 +100,7 @@ def locked(path: Path) -> IO[str]:
     SamplingError
         If another process keeps it.
     """
-    file = open(path, "a+", encoding="utf-8")  # noqa: SIM115
+    file = open(path, "a+", encoding="utf-8")
     try:
         import fcntl
     except ImportError:

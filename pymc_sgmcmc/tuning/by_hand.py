@@ -78,7 +78,7 @@ def start_by_hand(
     if options.transforms == "identity":
         start = _jittered_in_values(engine, state, place, point, potential)
     else:
-        start = jittered(Potential.join(place.phi), state.tuning_rng, potential)
+        start = jittered(Potential.join(place.phi), state.tuning_rng, potential, state.jitter)
     if start is None:
         raise SamplingError(engine.why_not_finite(place.phi, place.scales, place.others))
     if engine.sampler.policy().reflects:
@@ -109,5 +109,6 @@ def _jittered_in_values(
         Potential.join(parts).astype(float),
         state.tuning_rng,
         lambda flat: potential(np.stack([in_theta(x) for x in flat])),
+        state.jitter,
     )
     return None if start is None else in_theta(start)

@@ -251,7 +251,7 @@ class Tuning:
             finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
             return np.where(finite, values, np.inf)
 
-        start = jittered(Potential.join(phi), self._rng, potential)
+        start = jittered(Potential.join(phi), self._rng, potential, self._state.jitter)
         if start is None:
             raise SamplingError(self._engine.why_not_finite(phi, self._scales, self._others))
         return start

@@ -13,9 +13,12 @@ _MOST_HALVINGS = 10
 
 
 def jittered(
-    start: np.ndarray, rng: np.random.Generator, potential: Callable[[np.ndarray], np.ndarray]
+    start: np.ndarray,
+    rng: np.random.Generator,
+    potential: Callable[[np.ndarray], np.ndarray],
+    width: float = 1.0,
 ) -> np.ndarray | None:
-    """Move a start by up to one in each coordinate.
+    """Move a start by up to ``width`` in each coordinate.
 
     The jitter is halved until the potential and its gradient are finite and the potential is
     not absurdly higher than at the start itself.
@@ -28,13 +31,15 @@ def jittered(
         The chain's.
     potential : callable
         Maps positions (P, d) to potentials (P,), infinite where a gradient is not finite.
+    width : float
+        0 for a start that shall stay where it is.
 
     Returns
     -------
     ndarray or None
         The moved start, or None if the potential is not finite at the start itself.
     """
-    jitter = rng.uniform(-1, 1, size=start.shape)
+    jitter = width * rng.uniform(-1, 1, size=start.shape)
     at_start = potential(start[None])[0]
     if not np.isfinite(at_start):
         return None

@@ -65,7 +65,7 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
     warned = []
     for parts in PARTS:
         count = 0
-        for original, draws in seen.values():
+        for _, draws in seen.values():
             monitor = Monitor(most_parts=parts)
             for draw in draws:
                 monitor.add(*draw)

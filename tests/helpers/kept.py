@@ -1,0 +1,64 @@
+"""Small runs that are kept on disk, and their bits."""
+
+import hashlib
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+
+import pymc_sgmcmc as sg
+
+from helpers.sampling import QUIET
+from pymc_sgmcmc.testing import UNTUNED
+
+
+@cache
+def location(rows=400, seed=0, width=10.0):
+    """A minibatch, a bounded variable and a deterministic, with little to compile."""
+    Y = np.random.default_rng(seed).normal(1, 0.5, size=rows)
+    with pm.Model() as model:
+        y = pm.Minibatch(Y, batch_size=50)
+        mu = pm.Normal("mu", 0, width)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Deterministic("ratio", mu / sigma)
+        pm.Normal("y", mu, sigma, observed=y, total_size=rows)
+    return model
+
+
+def untuned(model, **options):
+    return sg.CoRVSGLD(
+        model=model, **{**UNTUNED, "step_size": 1e-4, "thin": 5, "backend": "jax", **options}
+    )
+
+
+_COMPILED = {}
+
+
+def run(path, draws=30, *, make=location, step=untuned, every=0.0, after=None, **options):
+    """Sample two chains, kept in a folder; or not, where there is none."""
+    with make() as model:
+        method = step(model)
+        # What is compiled has no state: runs of one model share it
+        key = id(model), step
+        ours = next(m for m in np.atleast_1d(method) if isinstance(m, sg.SGMCMCStep))
+        ours._engine = _COMPILED.get(key)
+        if path is not None:
+            method = sg.checkpoint(method, path, every=every, after=after)
+        try:
+            return pm.sample(
+                draws, step=method,
+                **{"tune": 10, "chains": 2, "cores": 1, "random_seed": 1, **QUIET, **options},
+            )  # fmt: skip
+        finally:
+            _COMPILED[key] = ours._engine
+
+
+def bits(result):
+    """A digest of all draws and statistics, with their names and types."""
+    digest = hashlib.sha256()
+    for group in ("posterior", "sample_stats"):
+        for name, values in sorted(result[group].data_vars.items()):
+            digest.update(f"{group} {name} {values.dtype} {values.shape}".encode())
+            digest.update(np.ascontiguousarray(values.values).tobytes())
+    return digest.hexdigest()

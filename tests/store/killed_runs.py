@@ -1,0 +1,91 @@
+"""Runs that are killed by the system, each in a process of its own; a program for the tests.
+
+``python killed_runs.py BACKEND KILLS FOLDER``: an unbroken run, and as many that are killed at a
+random moment and run again; a line of JSON for each kill. The processes are forks of this one,
+which only imports: JAX runs in none that is forked.
+"""
+
+import json
+import logging
+import multiprocessing
+import os
+import signal
+import sys
+import time
+
+from pathlib import Path
+
+import numpy as np
+
+import pymc_sgmcmc as sg
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from helpers.kept import bits, location, run  # noqa: E402
+
+from pymc_sgmcmc.store import chain_store, files  # noqa: E402
+
+
+def sampled(folder: Path | None, backend: str, answers, write: int | None = None) -> None:
+    """Sample, in a process that may be killed; by itself inside the given write."""
+    logging.disable(logging.CRITICAL)
+    append, left = files.append, write
+
+    def partial(descriptor: int, data: bytes) -> None:
+        nonlocal left
+        assert left is not None
+        left -= 1
+        append(descriptor, data[: len(data) // 2] if left < 0 else data)
+        if left < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if write is not None:
+        files.append = chain_store.append = partial
+    result = run(
+        folder, 100, tune=20, chains=1, every=0.02,
+        make=location, step=lambda model: sg.MSGNHT(model=model, backend=backend),
+    )  # fmt: skip
+    answers.put(bits(result))
+
+
+def lived(folder: Path | None, backend: str, seconds: float | None, write: int | None = None):
+    """Return the bits of a run, None if it was killed, and the seconds that it took."""
+    fork = multiprocessing.get_context("fork")
+    answers, began = fork.Queue(), time.monotonic()
+    process = fork.Process(target=sampled, args=(folder, backend, answers, write))
+    process.start()
+    process.join(seconds)
+    if process.is_alive():
+        process.kill()
+        process.join()
+    took = time.monotonic() - began
+    return (answers.get() if process.exitcode == 0 else None), took
+
+
+def where(folder: Path) -> str:
+    """Say in which part of its life the run was killed."""
+    store = chain_store.ChainStore(folder / "chain-0")
+    store.read()
+    if store.begun is None:
+        return "before the first draw"
+    return f"after {store.saved.draws} draws" if store.saved.draws else "while tuning"
+
+
+def main() -> None:
+    backend, kills, path = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
+    lived(None, backend, None)  # compiled functions that are kept on disk
+    expected, took = lived(None, backend, None)
+    rng = np.random.default_rng(1)
+    for k in range(kills):
+        folder = path / str(k)
+        inside = int(rng.integers(1, 30)) if k % 4 == 3 else None
+        # The first second imports and reads the model
+        moment = None if inside is not None else rng.uniform(0.5, took)
+        survived, _ = lived(folder, backend, moment, inside)
+        told = {"killed": survived is None, "where": where(folder), "inside a write": inside}
+        found, _ = lived(folder, backend, None)
+        print(json.dumps({**told, "same bits": found == expected}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

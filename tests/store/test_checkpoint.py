@@ -1,0 +1,367 @@
+"""Runs that are kept on disk: the bits of the unbroken run, whatever came between."""
+
+import logging
+import re
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc.exceptions import SamplingError
+
+import pymc_sgmcmc as sg
+
+from helpers.kept import bits, location, run, untuned
+from helpers.sampling import QUIET
+from pymc_sgmcmc.store import chain_store, files
+from pymc_sgmcmc.testing import UNTUNED
+
+
+class KilledError(BaseException):
+    """The process ended here."""
+
+
+class Killer:
+    """Ends the process after so many draws of all chains."""
+
+    def __init__(self, draws):
+        self.draws = draws
+
+    def __call__(self, trace, draw):
+        self.draws -= 1
+        if self.draws < 0:
+            raise KilledError
+
+
+@pytest.fixture(scope="module")
+def unbroken():
+    return bits(run(None))
+
+
+def test_a_kept_run_has_the_bits_of_one_that_is_not(tmp_path, unbroken):
+    assert bits(run(tmp_path)) == unbroken
+
+
+@pytest.mark.parametrize("draws", [0, 9, 10, 45])
+def test_a_run_killed_between_draws_goes_on_with_the_same_bits(tmp_path, unbroken, draws):
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(draws))
+    assert bits(run(tmp_path)) == unbroken
+
+
+@pytest.mark.parametrize("every", [0.0, 1e6])
+def test_a_run_killed_again_and_again(tmp_path, unbroken, every):
+    for _ in range(3):
+        with pytest.raises(KilledError):
+            run(tmp_path, every=every, callback=Killer(17))
+    assert bits(run(tmp_path, every=every)) == unbroken
+
+
+@pytest.mark.parametrize("write", [0, 1, 2, 41])
+def test_a_run_killed_inside_a_write(tmp_path, unbroken, monkeypatch, write):
+    left = write
+
+    def partial(descriptor, data):
+        nonlocal left
+        left -= 1
+        append(descriptor, data if left >= 0 else data[: len(data) // 2])
+        if left < 0:
+            raise KilledError
+
+    append = files.append
+    with monkeypatch.context() as patch:
+        for module in (files, chain_store):
+            patch.setattr(module, "append", partial)
+        with pytest.raises(KilledError):
+            run(tmp_path)
+    assert bits(run(tmp_path)) == unbroken
+
+
+def test_a_chain_that_is_complete_is_not_run_again(tmp_path, unbroken, monkeypatch):
+    run(tmp_path)
+    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in tmp_path.rglob("*") if p.is_file()}
+
+    def refuse(self, point):
+        raise AssertionError("a chain was sampled")
+
+    monkeypatch.setattr(sg.SGMCMCStep, "step", refuse)
+    assert bits(run(tmp_path)) == unbroken
+    after = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in tmp_path.rglob("*") if p.is_file()}
+    assert after == before
+
+
+def test_more_draws_and_fewer(tmp_path):
+    run(tmp_path, 20)
+    longer = run(tmp_path, 150)
+    assert bits(longer) == bits(run(None, 150))
+    shorter = run(tmp_path, 30)
+    for name, values in shorter.posterior.data_vars.items():
+        assert np.array_equal(values, longer.posterior[name][:, :30])
+
+
+def test_more_chains(tmp_path, unbroken):
+    run(tmp_path, chains=1)
+    assert bits(run(tmp_path)) == unbroken
+
+
+def test_the_last_warning_is_that_of_the_whole_run(tmp_path, caplog):
+    def too_hot(model):
+        return untuned(model, step_size=5e-4)
+
+    def said(path, draws):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, logger="pymc"):
+            run(path, draws, step=too_hot, chains=1)
+        return [r.message for r in caplog.records if "temperature" in r.message]
+
+    expected, longer = said(None, 150), said(None, 260)
+    assert len(expected) == len(longer) == 1
+    assert expected != longer
+    assert said(tmp_path, 150) == expected
+    assert said(tmp_path, 150) == expected
+    assert said(tmp_path, 260) == longer
+    assert said(tmp_path, 150) == expected
+    assert said(tmp_path, 140) == []
+
+
+def test_a_tuned_run_goes_on(tmp_path):
+    def tuned(model):
+        return sg.MSGNHT(model=model, backend="jax")
+
+    options = {"step": tuned, "chains": 1}
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(25), **options)
+    assert bits(run(tmp_path, **options)) == bits(run(None, **options))
+
+
+def test_a_schedule_and_batches_that_are_planned_ahead(tmp_path):
+    def swept(model):
+        return untuned(model, step_size=sg.polynomial(1e-4), batch="sweep")
+
+    with pytest.raises(KilledError):
+        run(tmp_path, step=swept, callback=Killer(23))
+    assert bits(run(tmp_path, step=swept)) == bits(run(None, step=swept))
+
+
+# ----------------------------------------------------------------------------- other steps
+
+
+@cache
+def mixture():
+    Y = np.concatenate([np.full(15, -1.0), np.full(15, 2.0)])
+    with pm.Model() as model:
+        z = pm.Bernoulli("z", 0.5, shape=30)
+        mu = pm.Normal("mu", 0, 3, shape=2)
+        pm.Poisson("n", 3.0)
+        pm.Normal("y", mu[z], 1, observed=Y)
+    return model
+
+
+@pytest.mark.parametrize("draws", [3, 30])
+def test_a_run_mixed_with_pymcs_steps_goes_on(tmp_path, draws):
+    def mixed(model):
+        return [
+            sg.CoRVSGLD([model["mu"]], step_size=0.02, backend="jax", **UNTUNED),
+            pm.BinaryGibbsMetropolis([model["z"]]),
+            pm.Metropolis([model["n"]]),
+        ]
+
+    options = {"make": mixture, "step": mixed, "chains": 1, "tune": 20}
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(draws), **options)
+    assert bits(run(tmp_path, **options)) == bits(run(None, **options))
+
+
+def test_variables_that_are_left_to_other_steps_are_refused(tmp_path):
+    with mixture() as model:
+        step = sg.CoRVSGLD([model["mu"]], backend="jax")
+        with pytest.raises(ValueError, match=r"'z', 'n': sampled by none .* in a list"):
+            sg.checkpoint(step, tmp_path)
+
+
+# ----------------------------------------------------------------------------- what is refused
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept")
+    run(path, 5)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"make": lambda: location(seed=1)}, "the data of 'y' differ"),
+        ({"make": lambda: location(width=9.0)}, "the model's 'mu' differs"),
+        ({"make": lambda: location(rows=300)}, "the model's 'y' differs; the data of 'y' differ"),
+        ({"step": lambda m: untuned(m, thin=6)}, "thin= of step method 0 was 5 and is 6"),
+        (
+            {"step": lambda m: untuned(m, step_size=2e-4)},
+            "step_size= of step method 0 was constant",
+        ),
+        (
+            {"step": lambda m: sg.SGLD(model=m)},
+            "was CoRVSGLD of mu, sigma and is SGLD of mu, sigma",
+        ),
+        ({"random_seed": 2}, "was begun with random_seed=1"),
+        ({"tune": 11}, "was begun with tune=10, not 11"),
+    ],
+)
+def test_a_store_of_another_run_is_refused_by_name(kept, options, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        run(kept, 5, **options)
+
+
+def test_a_store_of_another_version_is_refused_by_name(kept, monkeypatch):
+    from pymc_sgmcmc.store import fingerprint
+
+    monkeypatch.setattr(fingerprint, "__version__", "7.0")
+    with pytest.raises(ValueError, match=r"version of pymc_sgmcmc was .* and is 7\.0"):
+        run(kept, 5)
+
+
+def test_data_that_are_set_anew_are_seen(tmp_path):
+    with pm.Model() as model:
+        y = pm.Data("data", np.zeros(20))
+        pm.Normal("y", pm.Normal("mu"), observed=y)
+        step = sg.checkpoint(untuned(model), tmp_path)
+        options = {"draws": 5, "tune": 2, "chains": 1, "cores": 1, "random_seed": 1, **QUIET}
+        pm.sample(step=step, **options)
+        pm.sample(step=step, **options)
+        pm.set_data({"data": np.ones(20)})
+        with pytest.raises(ValueError, match="the data of 'y' differ"):
+            pm.sample(step=step, **options)
+
+
+def test_bad_arguments_are_refused(tmp_path):
+    with location() as model:
+        step = untuned(model)
+        with pytest.raises(ValueError, match="every must be a finite number of at least 0"):
+            sg.checkpoint(step, tmp_path, every="10 s")
+        with pytest.raises(ValueError, match="a checkpoint already"):
+            sg.checkpoint(sg.checkpoint(step, tmp_path), tmp_path)
+        with pytest.raises(ValueError, match="must be the folder of another run"):
+            sg.checkpoint(step, tmp_path, after=tmp_path / "none")
+
+
+# ----------------------------------------------------------------------------- seeds
+
+
+def test_without_a_seed_a_chain_goes_on_with_its_own(tmp_path, caplog):
+    with pytest.raises(KilledError):
+        run(tmp_path, chains=1, random_seed=None, callback=Killer(25))
+    with caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
+        first = run(tmp_path, chains=1, random_seed=None)
+    assert "Chain 0 goes on with the seed that it began with." in caplog.messages
+    assert bits(run(tmp_path, chains=1, random_seed=None)) == bits(first)
+    with pytest.raises(ValueError, match="was begun without random_seed"):
+        run(tmp_path, chains=1, random_seed=1)
+    # The draws of a chain that was killed are those of its seed
+    [begun] = [chain_store.ChainStore(f).begun for f in tmp_path.glob("chain-*")]
+    seed = begun.rng.seed_seq_state["entropy"]
+    assert bits(run(None, chains=1, random_seed=seed)) == bits(first)
+
+
+def test_other_kinds_of_seeds(tmp_path):
+    for k, seed in enumerate([[1, 2], np.random.default_rng(5)]):
+        expected = bits(run(tmp_path / str(k), random_seed=seed))
+        assert bits(run(tmp_path / str(k), random_seed=seed)) == expected
+    with pytest.raises(ValueError, match=re.escape("random_seed=[1, 2]")):
+        run(tmp_path / "0", random_seed=[1, 3])
+
+
+# ----------------------------------------------------------------------------- errors
+
+
+def test_a_full_disk_ends_in_its_name_and_what_was_written_is_read(tmp_path, unbroken, monkeypatch):
+    import errno
+
+    left = 100
+
+    def full(descriptor, data):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            append(descriptor, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append(descriptor, data)
+
+    append = files.append
+    with monkeypatch.context() as patch:
+        for module in (files, chain_store):
+            patch.setattr(module, "append", full)
+        with pytest.raises(SamplingError, match="The disk is full") as caught:
+            run(tmp_path)
+        kept = int(re.search(r"keeps the first (\d+) draws", str(caught.value)).group(1))
+        assert kept > 10
+        # As many draws as there are are returned, and nothing is written
+        left = 0
+        few = run(tmp_path, kept - 10, chains=1)
+        assert few.posterior.sizes["draw"] == kept - 10
+    assert bits(run(tmp_path)) == unbroken
+
+
+def test_a_damaged_chain_is_named_with_its_cure(tmp_path, unbroken):
+    run(tmp_path)
+    draws = tmp_path / "chain-1" / "draws"
+    data = bytearray(draws.read_bytes())
+    data[100] ^= 1
+    draws.write_bytes(data)
+    with pytest.raises(SamplingError, match=r"draws' is damaged.* Remove the folder '.*chain-1'"):
+        run(tmp_path)
+    for file in draws.parent.iterdir():
+        file.unlink()
+    draws.parent.rmdir()
+    assert bits(run(tmp_path)) == unbroken
+
+
+# ----------------------------------------------------------------------------- more rows
+
+
+ROWS = np.random.default_rng(3).normal(1, 0.5, size=3000)
+
+
+@cache
+def rows(count):
+    with pm.Model() as model:
+        y = pm.Minibatch(ROWS[:count], batch_size=50)
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.5, observed=y, total_size=count)
+    return model
+
+
+def test_a_run_of_more_rows_begins_where_another_ended(tmp_path):
+    def tuned(model):
+        return sg.CoRVSGLD(model=model, backend="jax")
+
+    options = {"step": tuned, "chains": 1}
+    first = run(tmp_path / "first", 60, make=lambda: rows(1000), **options)
+    options |= {"make": lambda: rows(3000), "after": tmp_path / "first"}
+    second = run(tmp_path / "second", 400, every=10.0, **options)
+    begun = chain_store.ChainStore(tmp_path / "second" / "chain-0").begun
+    assert begun.start["mu"] == first.posterior["mu"][0, -1]
+    # Re-anchored: the law of all rows, and of its own draws alone
+    draws = second.posterior["mu"].values
+    sd = 0.5 / np.sqrt(3000)
+    assert draws.shape == (1, 400)
+    assert draws.mean() == pytest.approx(ROWS.mean(), abs=4 * sd / np.sqrt(100))
+    assert draws.std() == pytest.approx(sd, rel=4 / np.sqrt(2 * 100))
+    with pytest.raises(KilledError):
+        run(tmp_path / "third", 400, callback=Killer(0), **options)
+    # The earlier run is of no more use
+    del options["after"]
+    assert bits(run(tmp_path / "third", 400, every=10.0, **options)) == bits(second)
+
+
+def test_an_earlier_run_of_other_variables_is_refused(tmp_path, kept):
+    def other():
+        with pm.Model() as model:
+            pm.Normal("mu", shape=2)
+        return model
+
+    with pytest.raises(
+        ValueError, match=r"a run of other variables: mu\(\), mu\(2,\), sigma_log__"
+    ):
+        run(tmp_path, make=other, step=untuned, after=kept)
