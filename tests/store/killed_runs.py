@@ -2,7 +2,7 @@
 
 ``python killed_runs.py BACKEND KILLS FOLDER``: an unbroken run, and as many that are killed at a
 random moment and run again; a line of JSON for each kill. The processes are forks of this one,
-which only imports: JAX runs in none that is forked.
+which only imports: JAX runs in none that is forked. ``helpers`` must be on the path.
 """
 
 import json
@@ -19,11 +19,8 @@ import numpy as np
 
 import pymc_sgmcmc as sg
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from helpers.kept import bits, location, run  # noqa: E402
-
-from pymc_sgmcmc.store import chain_store, files  # noqa: E402
+from helpers.kept import bits, location, run
+from pymc_sgmcmc.store import chain_store, files
 
 
 def sampled(folder: Path | None, backend: str, answers, write: int | None = None) -> None:
