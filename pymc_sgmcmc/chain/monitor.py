@@ -48,7 +48,8 @@ class Monitor(Comparable):
     counts : ndarray
         Finite draws in each part.
     sums : ndarray or None
-        Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (most_parts, 3, d), d at most 1024.
+        Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (parts, 3, d), d at most 1024. The last part
+        may be incomplete.
     noise : float
         Sum of the noise ratios.
     """
@@ -69,15 +70,15 @@ class Monitor(Comparable):
         """Count a draw."""
         x, g = watched(psi), watched(gradient)
         if self.sums is None:
-            self.sums = np.zeros((self.most_parts, 3, len(x)))
-            self.counts = np.zeros(self.most_parts, dtype=int)
+            self.sums = np.zeros((0, 3, len(x)))
         if self.parts == self.most_parts:
-            half = self.most_parts // 2
-            for sums in (self.sums, self.counts):
-                sums[:half] = sums[::2] + sums[1::2]
-                sums[half:] = 0
+            self.sums = self.sums[::2] + self.sums[1::2]
+            self.counts = self.counts[::2] + self.counts[1::2]
             self.length *= 2
         k = self.parts
+        if k == len(self.counts):
+            self.sums = np.concatenate([self.sums, np.zeros((1, *self.sums.shape[1:]))])
+            self.counts = np.append(self.counts, 0)
         self.seen += 1
         if not (np.all(np.isfinite(g)) and np.isfinite(noise_ratio)):
             return  # next to a rejected update
