@@ -2,6 +2,8 @@
 
 from pymc_sgmcmc import diagnostics, transforms
 from pymc_sgmcmc._version import __version__
+from pymc_sgmcmc.disk.on_disk import on_disk
+from pymc_sgmcmc.disk.source import DiskError
 from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.noise import Noise
@@ -32,6 +34,7 @@ __all__ = [
     "Blocks",
     "CoRVSGLD",
     "ControlVariates",
+    "DiskError",
     "GradientPotential",
     "ItoSGLD",
     "MirrorSGLD",
@@ -45,6 +48,7 @@ __all__ = [
     "cyclical",
     "diagnostics",
     "exp",
+    "on_disk",
     "polynomial",
     "sqrt",
     "transforms",

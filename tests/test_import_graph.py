@@ -22,6 +22,7 @@ ROOMS = [
     "model",
     "schedules",
     "backends",
+    "disk",
     "transforms",
     "centring",
     "checks",

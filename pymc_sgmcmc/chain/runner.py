@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytensor
 
+from pymc_sgmcmc.chain.feed import Feed
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.transition import Draws, updates_per_call
+from pymc_sgmcmc.kernel.transition import Draws
 from pymc_sgmcmc.schedules import Schedule, step_sizes
 
 __all__ = ["Draw", "Runner"]
@@ -108,7 +109,7 @@ class Runner:
         self._ahead: _Ahead | None = None
         self._constant: tuple[tuple[float, int, int], Any] | None = None
         self.restart(state.psi, state.extra)
-        self._tables = engine.tables(state.row_order)
+        self._feed = Feed(engine, self._transition, state)
         self._data = engine.data()
         if not state.origin:
             state.origin = settings.origin(state.psi)
@@ -143,7 +144,7 @@ class Runner:
         state.batches_left = list(left)
         for _ in range(ahead.taken):
             self._transition.noise.draw(state.noise_rng, ahead.updates)
-            self._draw_batches(ahead.updates)
+            self._feed.draw(ahead.updates)
         assert state.psi is not None
         self.restart(state.psi, state.extra)
 
@@ -219,7 +220,7 @@ class Runner:
             self._refresh_anchor(others)
         each = self._transition.layout.updates
         if self.engine.backend == "numba":
-            each = updates_per_call(updates, self.engine.dimension)
+            each = self.engine.updates_per_call(self.settings, updates)
         rejected, tamed, weight = 0, 0, 0.0
         for _ in range(updates // each):
             draw = self._next(step_size, each, others)
@@ -271,8 +272,7 @@ class Runner:
             list(state.batches_left),
         )
         noise = transition.noise.draw(state.noise_rng, updates, count)
-        rows = [self._draw_batches(updates) for _ in range(count)]
-        drawn = [np.stack(of_one) for of_one in zip(*rows, strict=True)]
+        drawn, tables = self._feed.next(updates, count)
         h, weights, last_steps = self._step_sizes(step_size, count, updates)
         sets = transition.row_sets
         psi, extra, draws = transition(
@@ -281,17 +281,10 @@ class Runner:
             [x[:, transition.fresh + k :: sets] for k in range(sets) for x in drawn],
             [x[:, : transition.fresh] for x in drawn],
             noise,
-            [*self._before, *self._anchor, *self._scales, *others, *self._data, *self._tables],
+            [*self._before, *self._anchor, *self._scales, *others, *self._data, *tables],
         )
         self._placed = psi, extra
         return _Ahead(draws, step_size, updates, count, weights, last_steps, before)
-
-    def _draw_batches(self, updates: int) -> list[np.ndarray]:
-        """Draw what one draw takes for its batches."""
-        state = self.state
-        return self.engine.draw_batches(
-            state.batch_rng, self._transition, updates, state.batches_left
-        )
 
     def _step_sizes(
         self, step_size: float | Schedule, draws: int, updates: int

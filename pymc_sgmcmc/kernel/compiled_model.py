@@ -18,6 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled, uncollected
 from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.disk.fetch import has_source, sampled
 from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
@@ -29,9 +30,10 @@ from pymc_sgmcmc.model.coordinates import (
     coordinates_at,
     left_as_written,
 )
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
 from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
+from pymc_sgmcmc.model.runs import Runs
 
 __all__ = ["CompiledModel"]
 
@@ -39,6 +41,9 @@ _log = logging.getLogger("pymc.sgmcmc")
 
 # Most numbers that are kept of an anchor: they are stored and sent with a chain's state
 _LARGEST_MEMORY = 2**20
+
+# Rows on disk among which those that are not finite are looked for
+_LOOKED_AT = 2**14
 
 # Exceptions that a backend raises at the first call of a graph that it cannot trace
 _UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
@@ -70,12 +75,19 @@ class CompiledModel:
         self.model = model = in_batches(model, options.batch_dim, options.batch_size)
         self.values = values
         self.options = options
-        self.scheme = BATCH_SCHEMES[options.batch]
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
         self._expanded = options.expands(sum(np.size(point[str(v.name)]) for v in values))
         coordinates, phi, _ = self._coordinates_at(point)
         self.posterior = Posterior(model, coordinates, options.temperature)
+        self.on_disk = has_source(self.posterior.arrays)
+        self.scheme: BatchScheme = BATCH_SCHEMES[options.batch]
+        if self.on_disk and options.batch == "shuffled":
+            rows = [source for group in self.posterior.arrays if has_source([group])
+                    for source in group]  # fmt: skip
+            self.scheme = Runs(
+                sum(source.row_bytes for source in rows), max(source.chunk_rows for source in rows)
+            )
         if options.centring and (names := left_as_written(coordinates)):
             listed = ", ".join(names)
             _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
@@ -283,7 +295,7 @@ class CompiledModel:
         return self._data[1]
 
     def tables(self, row_order: int, scheme: str | None = None) -> list[Any]:
-        """Return the rows as a batch scheme lays them out, placed.
+        """Return the rows as a batch scheme lays them out, placed; of rows on disk the sources.
 
         What was laid out last is kept: tuning and sampling read the same copy of the data.
         """
@@ -295,17 +307,17 @@ class CompiledModel:
         return self._laid_out[1]
 
     def _lay_out(self, row_order: int, arrange: Callable[..., np.ndarray]) -> list[Any]:
-        return self.place([
-            arrange(
-                array,
-                np.random.default_rng([row_order, i]),
-                max(batch.batch_size, LARGEST_JOINED),
-            )
-            for i, (batch, arrays) in enumerate(
-                zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
-            )
-            for array in arrays
-        ])  # fmt: skip
+        found: list[Any] = []
+        groups = zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
+        for i, (batch, arrays) in enumerate(groups):
+            if has_source([arrays]):
+                found += arrays
+                continue
+            size = max(batch.batch_size, LARGEST_JOINED)
+            found += self.place([
+                arrange(array, np.random.default_rng([row_order, i]), size) for array in arrays
+            ])  # fmt: skip
+        return found
 
     # ------------------------------------------------------------------ errors
 
@@ -370,9 +382,10 @@ class CompiledModel:
     ) -> Callable[..., Any]:
         posterior = self.posterior
         rows: dict[Any, np.ndarray] = {}
-        for group, arrays, batch in zip(
+        for group, whole, batch in zip(
             posterior.rows, posterior.arrays, posterior.minibatches, strict=True
         ):
+            arrays = sampled(whole, max(batch.batch_size, _LOOKED_AT))
             # Rows with a number that is not finite, filled up with the first of the others
             first = np.argsort(~bad_rows(arrays), kind="stable")[: batch.batch_size]
             rows.update((row, array[first]) for row, array in zip(group, arrays, strict=True))

@@ -9,6 +9,7 @@ import numpy as np
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.joined import blocks_to_join
 from pymc_sgmcmc.kernel.layout import Layout
@@ -16,7 +17,7 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.settings import Settings
-from pymc_sgmcmc.kernel.transition import Transition, updates_per_call
+from pymc_sgmcmc.kernel.transition import LARGEST_READ, Transition, updates_per_call
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Engine"]
@@ -54,7 +55,7 @@ class Engine(CompiledModel):
 
     def transition(self, settings: Settings, psi: Sequence[np.ndarray], thin: int) -> Transition:
         """Return the compiled updates for settings of this kind."""
-        updates = updates_per_call(thin, self.dimension)
+        updates = self.updates_per_call(settings, thin)
         draws = self.draws_per_call(settings, updates) if updates == thin else 1
         posterior, joined = self._joined(settings)
         whitening = settings.whitening()
@@ -97,6 +98,21 @@ class Engine(CompiledModel):
         posterior = self._of_joined[count]
         return (self.posterior, 1) if posterior is None else (posterior, count)
 
+    def updates_per_call(self, settings: Settings, thin: int) -> int:
+        """How many of a draw's updates one call makes."""
+        return updates_per_call(thin, self.dimension, settings.batches * self._read_by_batch)
+
+    @property
+    def _read_by_batch(self) -> int:
+        """Numbers of a batch that are read from disk."""
+        posterior = self.posterior
+        return sum(
+            batch.batch_size * (source.size // len(source))
+            for batch, group in zip(posterior.minibatches, posterior.arrays, strict=True)
+            if has_source([group])
+            for source in group
+        )
+
     def draws_per_call(self, settings: Settings, updates: int) -> int:
         """How many draws a call makes, so that it costs little and does not take long.
 
@@ -118,6 +134,7 @@ class Engine(CompiledModel):
         fit = min(
             _LARGEST_CALL // max(updates * elements, 1),
             _LARGEST_NOISE // (updates * self.dimension),
+            LARGEST_READ // max(updates * settings.batches * self._read_by_batch, 1),
         )
         return int(np.clip(fit, 1, _MOST_DRAWS))
 
@@ -152,12 +169,13 @@ class Engine(CompiledModel):
         ]
         if layout.groups:
             # As batches of one row of a table of blocks
-            sizes = [(layout.groups, 1)]
+            [(_, size)] = sizes
+            sizes, scheme = [(layout.groups, 1)], scheme.of_blocks(layout.joined * size)
         if len(left) != len(sizes):
             left[:] = [np.zeros(0, dtype=np.int32) for _ in sizes]
         found = []
         for k, (rows, size) in enumerate(sizes):
-            measured = scheme.draw(rng, rows, size, fresh, averaged)
+            measured, left[k] = scheme.aside(rng, rows, size, fresh, averaged, left[k])
             followed, left[k] = scheme.follow(rng, rows, size, updates, averaged, left[k])
             if sets > 1:
                 others = [scheme.draw(rng, rows, size, updates, averaged) for _ in range(sets - 1)]

@@ -14,7 +14,8 @@ from pytensor.conditional import ifelse
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
-from pymc_sgmcmc.kernel.pair_sums import PairSums
+from pymc_sgmcmc.disk.fetch import fetched, has_source
+from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.model.batch_density import BatchDensity, canonical
 from pymc_sgmcmc.model.graphs import gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
@@ -104,6 +105,7 @@ class Potential:
         # Compiled when they are first needed, and shared as the count is
         self._sums: dict[str, Any] = {}
         self._fixed: list[Any] = []
+        self._on_disk = has_source(posterior.arrays)
 
     def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
         """Compile what evaluates a list of pairs."""
@@ -269,6 +271,8 @@ class Potential:
         gradient : ndarray
             ∇U, shape (P, d).
         """
+        if self._on_disk:
+            return self._streamed(points)
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
         if self.n_blocks > 1 and self.n_blocks * self.dimension > _LARGEST_OUTPUT:
             # The blocks' gradients would not fit into memory
@@ -288,6 +292,32 @@ class Potential:
                 total[start : start + portion] = u.reshape(blocks).sum(axis=1)
                 gradient[start : start + portion] = g.reshape(*blocks, -1).sum(axis=1)
         return total, gradient
+
+    def _streamed(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return U and ∇U of the full data, each of whose rows is read once for all positions."""
+        total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        each = max(1, self._length // max(len(points), 1))
+        for first in range(0, self.n_blocks, each):
+            blocks = np.arange(first, min(first + each, self.n_blocks))
+            u, g = self._block(
+                np.repeat(points, len(blocks), axis=0), np.tile(blocks, len(points)), potential=True
+            )
+            shape = len(points), len(blocks)
+            with np.errstate(invalid="ignore", over="ignore"):
+                total += u.reshape(shape).sum(axis=1)
+                gradient += g.reshape(*shape, -1).sum(axis=1)
+        return total, gradient
+
+    def _read(self, rows: list[np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
+        """Return where batches begin in the tables, and all that is fixed; rows on disk are read."""
+        if not self._on_disk:
+            return rows, self._fixed
+        arrays = self.posterior.arrays
+        before = len(self._fixed) - sum(map(len, arrays))
+        tables = iter(self._fixed[before:])
+        groups = [[next(tables) for _ in group] for group in arrays]
+        rows, found = fetched(groups, rows, self.sizes)
+        return rows, [*self._fixed[:before], *found]
 
     def _summed(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """Return U and ∇U of the full data at one position."""
@@ -373,6 +403,8 @@ class Potential:
         rows : ndarray
             Offsets, shape (P, minibatches).
         """
+        if self._on_disk:
+            return summed_pairs(self.batch_gradient, point, width, signs, rows)
         count = len(signs)
         self._count[0] += 2 * count
         if (key := f"{count} pairs") not in self._sums:
@@ -448,14 +480,15 @@ class Potential:
         wanted = np.zeros(len(index), dtype=np.int8)
         wanted[:count] = _VALUE_TOO if potential else _GRADIENT
         floatX = pytensor.config.floatX
+        places, fixed = self._read([x[index].astype(np.int32) for x in rows])
         values, gradient = self._function(
             wanted,
             points[index].astype(self._dtype),
             base[index].astype(floatX),
-            *(x[index].astype(np.int32) for x in rows),
+            *places,
             *(x[index].astype(np.int32) for x in counted),
             *(np.full(len(index), w, dtype=floatX) for w in weights),
-            *self._fixed,
+            *fixed,
         )
         return (
             np.asarray(values, dtype=float)[:count],

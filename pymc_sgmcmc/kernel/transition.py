@@ -24,20 +24,33 @@ from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Draws", "Transition"]
+__all__ = ["LARGEST_READ", "Draws", "Transition", "updates_per_call"]
 
 # Noise of the updates of one compiled call, in numbers: models with millions of parameters
 # take several calls for a draw, and lose nothing by it
 _LARGEST_NOISE = 20_000_000
+
+# Numbers that a call reads of rows on disk: they are held in memory twice or three times
+LARGEST_READ = 2**22
 
 # Batches beside those of the updates: what is measured of a draw must not depend on how the
 # chain got there
 _FRESH = 2
 
 
-def updates_per_call(thin: int, dimension: int) -> int:
-    """Largest divisor of ``thin`` for which the noise of a call stays of moderate size."""
-    most = max(1, _LARGEST_NOISE // max(dimension, 1))
+def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
+    """Largest divisor of ``thin`` for which what a call is given stays of moderate size.
+
+    Parameters
+    ----------
+    thin : int
+        Updates of a draw.
+    dimension : int
+        Numbers of a position.
+    read : int
+        Numbers that an update reads from disk.
+    """
+    most = max(1, min(_LARGEST_NOISE // max(dimension, 1), LARGEST_READ // max(read, 1)))
     return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
 
 
@@ -93,6 +106,8 @@ class Transition:
 
     Attributes
     ----------
+    posterior : Posterior
+        The density.
     noise : Noise
         Draws the noise of a call.
     row_sets : int
@@ -117,6 +132,7 @@ class Transition:
         compile_kwargs: Mapping[str, Any],
     ) -> None:
         self.layout = layout
+        self.posterior = posterior
         self._state = State(position, extra)
         density = BatchDensity(
             posterior,

@@ -15,6 +15,7 @@ from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.row_block import RowBlock
+from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.model.graphs import gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
@@ -35,6 +36,7 @@ class BatchDensity:
     in_blocks : bool
         Whether a batch is one of the blocks of B rows into which the data are cut, given by its
         number. The last block has the rows that are left; each counts as often as in the others.
+        Of rows on disk the tables hold only blocks that are needed, at offsets that are given too.
 
     Attributes
     ----------
@@ -53,6 +55,7 @@ class BatchDensity:
         self.posterior = posterior
         self.contiguous = contiguous
         self._in_blocks = in_blocks
+        self._elsewhere = in_blocks and has_source(posterior.arrays)
         self._backend = backend
         self.tables = [
             [
@@ -83,8 +86,8 @@ class BatchDensity:
     def rows(self, name: str = "rows") -> list[TensorVariable]:
         """Return new symbols for what is drawn for a batch.
 
-        For each minibatch its offset, number or row indices; then the random numbers that the
-        likelihood itself asks for.
+        For each minibatch its offset, number or row indices; of blocks on disk also the offsets
+        in the tables; then the random numbers that the likelihood itself asks for.
         """
         of_minibatches = [
             pt.tensor(
@@ -92,6 +95,8 @@ class BatchDensity:
             )
             for i, b in enumerate(self.posterior.minibatches)
         ]
+        if self._elsewhere:
+            of_minibatches += [x.clone(name=f"{x.name}_place") for x in of_minibatches]
         return of_minibatches + [
             pt.tensor(f"{name}_{x.name}", dtype=x.dtype, shape=x.type.shape)
             for x in self.posterior.noise
@@ -107,7 +112,8 @@ class BatchDensity:
         posterior = self.posterior
         replacements = dict(zip(posterior.phi, phi, strict=True))
         count = len(posterior.minibatches)
-        replacements.update(zip(posterior.noise, rows[count:], strict=True))
+        given = 2 * count if self._elsewhere else count
+        replacements.update(zip(posterior.noise, rows[given:], strict=True))
         for k, (minibatch, targets, tables, batch) in enumerate(
             zip(posterior.minibatches, posterior.rows, self.tables, rows[:count], strict=True)
         ):
@@ -119,6 +125,8 @@ class BatchDensity:
                 replacements[self._weights[k]] = pt.switch(counted, weight, 0.0).astype(
                     self._weights[k].dtype
                 )
+                if self._elsewhere:
+                    start = rows[count + k]
             else:
                 start = batch
             for target, table in zip(targets, tables, strict=True):

@@ -24,6 +24,9 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
+from pymc_sgmcmc.disk.source import Source, aligned
+
 __all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
 
 # Warnings name the user's line
@@ -49,6 +52,10 @@ class Minibatch:
     sources: tuple[TensorVariable, ...]
     batch_size: int
 
+    def arrays(self) -> list[Any]:
+        """Return the full arrays; where one is on disk, sources of all of them."""
+        return aligned([evaluate(source) for source in self.sources])
+
 
 def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
     nodes: dict[Any, None] = {}
@@ -59,14 +66,36 @@ def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
     return list(nodes)
 
 
-def evaluate(source: Variable) -> np.ndarray:
-    """Value of a graph without free inputs, without compiling anything."""
+def evaluate(source: Variable) -> Any:
+    """Value of a graph without free inputs, without compiling anything.
+
+    Of rows on disk the source, which is an array but for its numbers.
+
+    Raises
+    ------
+    ValueError
+        If something is computed from rows on disk.
+    """
     if isinstance(source, Constant):
         return np.asarray(source.data)
     if isinstance(source, SharedVariable):
         return np.asarray(source.get_value(borrow=True))
+    rows = source_of(source)
+    if rows is not None:
+        return rows
+    _refuse_computed(source)
     # The interpreter: no compiler is started in the process that only reads the model
     return np.asarray(pytensor.function([], source, mode=Mode("py", "fast_compile"))())
+
+
+def _refuse_computed(source: Variable) -> None:
+    for variable in ancestors([source]):
+        if isinstance(of_disk := source_of(variable), Source):
+            raise ValueError(
+                f"The rows of {of_disk.name} are changed before pm.Minibatch draws from them, for "
+                "which all of them would be read. Pass sg.on_disk(...) to pm.Minibatch as it is, "
+                "and compute with the batch."
+            )
 
 
 def find_minibatches(graphs: Iterable[Variable]) -> list[Minibatch]:
@@ -120,6 +149,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
     minibatches = find_minibatches([*model.observed_RVs, *values, *model.potentials])
     for minibatch in minibatches:
         _check_rows(minibatch)
+    _refuse_whole_rows(model)
     for potential in model.potentials:
         # A term that is known by its gradient says so by its operation, one of batch_dim by a tag
         known = any(
@@ -190,6 +220,22 @@ def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
         )
 
 
+def _refuse_whole_rows(model: Model) -> None:
+    """Refuse rows on disk that are used without a minibatch."""
+    drawn = {output for node in _minibatch_nodes(_graphs(model)) for output in node.outputs}
+    for variable in ancestors(_graphs(model), blockers=drawn):
+        if variable not in drawn and variable.owner and isinstance(variable.owner.op, RowsOnDisk):
+            raise ValueError(
+                f"The rows of {variable.owner.op.source.name} are used as a whole, for which all "
+                "of them would be read. Draw batches of them: x, y = pm.Minibatch("
+                "sg.on_disk(...), sg.on_disk(...), batch_size=...)."
+            )
+
+
+def _graphs(model: Model) -> list[Variable]:
+    return [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials]
+
+
 def _check_rows(minibatch: Minibatch) -> None:
     rows = [len(evaluate(source)) for source in minibatch.sources]
     if len(set(rows)) > 1:
@@ -244,6 +290,20 @@ class BatchScheme(Protocol):
         schemes without one; it is returned anew beside the batches.
         """
 
+    def aside(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        count: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw batches that no update uses, for what is measured; as :meth:`follow`."""
+
+    def of_blocks(self, size: int) -> BatchScheme:
+        """Return the scheme for the same rows in blocks of ``size`` as rows."""
+
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
         """Return the variance of the mean of ``batches`` batches over that of one batch."""
 
@@ -270,6 +330,22 @@ class _Independent(ABC):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw the batches of the next updates, independent of those before."""
         return self.draw(rng, rows, batch_size, updates, batches), left
+
+    def aside(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        count: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw batches for what is measured, independent of all others."""
+        return self.draw(rng, rows, batch_size, count, batches), left
+
+    def of_blocks(self, size: int) -> BatchScheme:
+        """Return the scheme itself, which takes blocks as it takes rows."""
+        return self
 
 
 class Shuffled(_Independent):

@@ -130,7 +130,7 @@ class Posterior:
         logps = [term.log_density for term in terms]
         self.minibatches = find_minibatches(logps)
         term_batches = [_only(find_minibatches([logp]), self.minibatches) for logp in logps]
-        self.arrays = [[evaluate(s) for s in batch.sources] for batch in self.minibatches]
+        self.arrays = [batch.arrays() for batch in self.minibatches]
         self.rows = [
             [
                 pt.tensor(

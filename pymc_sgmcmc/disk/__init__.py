@@ -1,0 +1,1 @@
+"""Rows of data that stay on disk."""

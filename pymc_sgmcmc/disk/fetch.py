@@ -1,0 +1,90 @@
+"""Batches at offsets of sources, gathered into tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pymc_sgmcmc.disk.source import Source
+
+__all__ = ["fetched", "gather", "has_source", "sampled"]
+
+# Places of a file from which a sample of its rows is taken
+_SAMPLED_BLOCKS = 64
+
+New = Callable[[tuple[int, ...], Any], np.ndarray]
+
+
+def has_source(tables: Sequence[Sequence[Any]]) -> bool:
+    """Whether there are rows on disk among the tables of all minibatches."""
+    return any(isinstance(array, Source) for group in tables for array in group)
+
+
+def fetched(
+    tables: Sequence[Sequence[Any]],
+    offsets: Sequence[np.ndarray],
+    sizes: Sequence[tuple[int, int]],
+    new: New = np.empty,
+) -> tuple[list[np.ndarray], list[Any]]:
+    """Read batches into tables that hold nothing else.
+
+    Parameters
+    ----------
+    tables : list of list
+        For each minibatch its arrays, or the sources of its rows.
+    offsets : list of ndarray
+        For each minibatch where its batches begin.
+    sizes : list of tuple of int
+        For each minibatch the rows of the data and of a batch.
+    new : callable
+        Makes an empty array, as :func:`numpy.empty`.
+
+    Returns
+    -------
+    offsets : list of ndarray
+        Where the batches begin in the new tables.
+    tables : list
+        The tables of all minibatches, one after the other.
+    """
+    places, found = [], []
+    for group, begins, (rows, size) in zip(tables, offsets, sizes, strict=True):
+        if not has_source([group]):
+            places.append(begins)
+            found += group
+            continue
+        unique, which = np.unique(begins, return_inverse=True)
+        for source in group:
+            out = new((begins.size * size, *source.shape[1:]), source.dtype)
+            gather(source, unique, rows, size, out)
+            found.append(out)
+        places.append((which * size).astype(begins.dtype).reshape(begins.shape))
+    return places, found
+
+
+def gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.ndarray) -> None:
+    """Put the blocks of ``size`` rows at sorted offsets one after the other.
+
+    Neighbouring blocks are read at once. The first row follows the last.
+    """
+    apart = np.flatnonzero(np.diff(offsets) != size) + 1
+    for part in np.split(np.arange(len(offsets)), apart):
+        first, count = int(offsets[part[0]]), len(part) * size
+        begin = int(part[0]) * size
+        before = min(count, rows - first)
+        source.read(first, out[begin : begin + before])
+        if before < count:
+            source.read(0, out[begin + before : begin + count])
+
+
+def sampled(group: Sequence[Any], count: int) -> list[np.ndarray]:
+    """Return about ``count`` rows of arrays that are drawn together, from all over the data."""
+    rows = len(group[0])
+    if not has_source([group]):
+        return list(group)
+    if rows <= count:
+        return [source.rows(0, rows) for source in group]
+    size = -(-count // _SAMPLED_BLOCKS)
+    firsts = np.linspace(0, rows - size, _SAMPLED_BLOCKS).astype(int).tolist()
+    return [np.concatenate([s.rows(first, first + size) for first in firsts]) for s in group]

@@ -1,0 +1,118 @@
+"""Rows of a ``.npy`` file."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pymc_sgmcmc.disk.dtypes import dtype_read
+from pymc_sgmcmc.disk.source import DiskError, Source, state_of
+
+__all__ = ["NpySource"]
+
+# Blocks of a file that its fingerprint is taken of, and their bytes
+_PRINTED, _PRINTED_BYTES = 16, 4096
+
+
+class NpySource(Source):
+    """Rows of a ``.npy`` file, read with ``pread``.
+
+    The file is not mapped into memory, so that nothing of it counts as the process's own; what
+    was read lately stays in the system's page cache, which all processes share.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    dtype : dtype, optional
+        Of the numbers that are read.
+    """
+
+    def __init__(self, path: Path, dtype: Any = None) -> None:
+        self._file: int | None = None
+        self.path = path.resolve()
+        self._state = state_of(self.path)
+        try:
+            mapped = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        except (ValueError, OSError, EOFError) as error:
+            raise ValueError(
+                f"'{path}' is no .npy file of numbers, or not a whole one: {error}. Write it with "
+                "numpy.save or numpy.lib.format.open_memmap."
+            ) from error
+        if mapped.ndim > 1 and not mapped.flags.c_contiguous:
+            raise ValueError(
+                f"'{path}' is stored column by column (Fortran order), so that a row is not in one "
+                "piece. Save numpy.ascontiguousarray(x), or pass the file to sg.shuffle_to_disk."
+            )
+        stored = mapped.dtype
+        super().__init__(f"'{path}'", mapped.shape, stored, dtype_read(str(path), stored, dtype))
+        self._offset = int(mapped.offset)
+
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Fill ``out`` with the rows from ``start`` on."""
+        direct = self.stored == self.dtype and out.flags.c_contiguous
+        raw = out if direct else np.empty(out.shape, dtype=self.stored)
+        view = memoryview(raw.reshape(-1)).cast("B")
+        place, file = self._offset + start * self.row_bytes, self._opened()
+        done = 0
+        while done < len(view):
+            try:
+                count = os.preadv(file, [view[done:]], place + done)
+            except OSError as error:
+                raise DiskError(f"{self.name} cannot be read: {error.strerror}.") from error
+            if not count:
+                raise DiskError(
+                    f"{self.name} ends before row {start + len(out)} of {len(self)}: it was cut "
+                    "off while it was sampled from."
+                )
+            done += count
+        if raw is not out:
+            self.assign(out, raw)
+
+    def check(self) -> None:
+        """Raise where the file was written to since the model was made."""
+        found = os.fstat(self._opened())
+        if (found.st_size, found.st_mtime_ns) != self._state:
+            cut = "cut off" if found.st_size < self._state[0] else "written to"
+            raise DiskError(
+                f"{self.name} was {cut} since the model was made: chains would see other data "
+                "than before. Make the model anew."
+            )
+
+    def whole(self) -> np.ndarray:
+        """Return all rows, mapped into memory."""
+        mapped: np.ndarray = np.load(self.path, mmap_mode="r")
+        return mapped if self.dtype == self.stored else mapped.astype(self.dtype)
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Return shape, type, and a hash of some blocks of the file."""
+        found, file = hashlib.blake2b(digest_size=16), self._opened()
+        last = max(self._state[0] - _PRINTED_BYTES, 0)
+        for place in np.linspace(0, last, _PRINTED).astype(int).tolist():
+            found.update(os.pread(file, _PRINTED_BYTES, place))
+        return self.shape, str(self.stored), found.hexdigest()
+
+    def _opened(self) -> int:
+        # Processes that are forked may share the descriptor: pread moves no position
+        if self._file is None:
+            try:
+                self._file = os.open(self.path, os.O_RDONLY)
+            except OSError as error:
+                raise DiskError(
+                    f"{self.name} cannot be opened: {error.strerror}. It was there when the model "
+                    "was made."
+                ) from error
+            self.check()
+        return self._file
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_file": None}
+
+    def __del__(self) -> None:
+        if self._file is not None:
+            os.close(self._file)

@@ -1,0 +1,156 @@
+"""Rows on disk as a variable of a model."""
+
+from __future__ import annotations
+
+import os
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.op import Op
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.disk.npy import NpySource
+from pymc_sgmcmc.disk.parquet import ParquetSource, is_parquet
+from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.disk.zarr import ZarrSource, is_zarr
+
+__all__ = ["RowsOnDisk", "on_disk", "opened", "source_of"]
+
+# Batches are given by offsets of this type
+_MOST_ROWS = 2**31 - 1
+
+
+class RowsOnDisk(Op):
+    """Stands for all rows of a source in a graph, without reading them.
+
+    Samplers of this package read the source. Where a graph is compiled as it stands, a ``.npy``
+    file is mapped into memory and all else is read whole.
+    """
+
+    __props__ = ("source",)
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def __str__(self) -> str:
+        return f"RowsOnDisk({self.source.name})"
+
+    def make_node(self) -> Apply:
+        """Return a node without inputs, whose shape is known."""
+        return Apply(self, [], [pt.tensor(dtype=str(self.source.dtype), shape=self.source.shape)])
+
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Refuse to become a constant of the graph, which would be read and hashed."""
+        return False
+
+    def infer_shape(self, fgraph: Any, node: Apply, input_shapes: Any) -> list[Any]:
+        """Return the shape, for which nothing is read."""
+        return [tuple(pt.constant(n, dtype="int64") for n in self.source.shape)]
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Read all rows."""
+        output_storage[0][0] = self.source.whole()
+
+
+def on_disk(
+    path: str | os.PathLike[str],
+    *,
+    columns: str | Sequence[str] | None = None,
+    dtype: Any = None,
+) -> TensorVariable:
+    """Rows of a file that is larger than memory, for ``pm.Minibatch``.
+
+    Nothing is read but the shape. While the model is sampled a thread reads the batches of the
+    coming updates; resident memory does not grow with the number of rows. Rows must be in
+    random order: :func:`shuffle_to_disk` brings them into one.
+
+    Parameters
+    ----------
+    path : str or path
+        A ``.npy`` file, a zarr array (the folder of the array, inside a store or alone), a parquet
+        file, or a folder of parquet files. ``.npy`` is read fastest: of the others whole chunks
+        or row groups are decoded.
+    columns : str or sequence of str, optional
+        Of parquet: one name for an array of one dimension, several for one of two. By default all
+        columns, in their order.
+    dtype : str or dtype, optional
+        As which numbers are read. By default floats are kept up to ``floatX`` and whole numbers
+        become ``int32``, which PyMC asks for.
+
+    Returns
+    -------
+    TensorVariable
+        Of the shape of the array, rows first.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is nothing at ``path``.
+    ValueError
+        If what is there is of another kind, holds no numbers or no rows, or has more rows than
+        2³¹ − 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_sgmcmc as sg
+    >>> folder = getfixture("tmp_path")
+    >>> rng = np.random.default_rng(1)
+    >>> np.save(folder / "x.npy", rng.normal(size=(1000, 3)).astype("float32"))
+    >>> np.save(folder / "y.npy", rng.normal(size=1000).astype("float32"))
+    >>> with pm.Model() as model:
+    ...     x, y = pm.Minibatch(
+    ...         sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"), batch_size=100
+    ...     )
+    ...     beta = pm.Normal("beta", shape=3)
+    ...     pm.Normal("y", x @ beta, observed=y, total_size=1000)
+    ...     step = sg.MSGNHT()
+    y
+    """
+    source = opened(path, columns=columns, dtype=dtype)
+    variable: TensorVariable = RowsOnDisk(source)()
+    variable.name = Path(path).stem
+    return variable
+
+
+def opened(
+    path: str | os.PathLike[str],
+    *,
+    columns: str | Sequence[str] | None = None,
+    dtype: Any = None,
+) -> Source:
+    """Return the source of a path, whatever it holds; arguments as of :func:`on_disk`."""
+    place = Path(path)
+    if not place.exists():
+        raise FileNotFoundError(f"There is no file or folder '{path}'.")
+    source: Source
+    if place.suffix == ".npy":
+        source = NpySource(place, dtype)
+    elif place.is_dir() and is_zarr(place):
+        source = ZarrSource(place, dtype)
+    elif is_parquet(place):
+        source = ParquetSource(place, columns, dtype)
+    else:
+        raise ValueError(
+            f"'{path}' is neither a .npy file, nor the folder of a zarr array, nor parquet. "
+            "Write the rows as one of these."
+        )
+    if columns is not None and not isinstance(source, ParquetSource):
+        raise ValueError(f"columns={columns!r} are of parquet only, and '{path}' is none.")
+    if not source.shape or not len(source):
+        raise ValueError(f"'{path}' has no rows: its shape is {source.shape}.")
+    if len(source) > _MOST_ROWS:
+        raise ValueError(f"'{path}' has {len(source)} rows, more than 2^31 - 1. Divide it.")
+    return source
+
+
+def source_of(variable: Variable) -> Source | None:
+    """Return the source that a variable stands for, if it does."""
+    node = variable.owner
+    return node.op.source if node is not None and isinstance(node.op, RowsOnDisk) else None

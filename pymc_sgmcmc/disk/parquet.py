@@ -1,0 +1,127 @@
+"""Rows of a parquet file, or of a folder of them."""
+
+from __future__ import annotations
+
+import hashlib
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pymc_sgmcmc.disk.dtypes import dtype_read
+from pymc_sgmcmc.disk.source import ChunkedSource, DiskError, state_of
+
+__all__ = ["ParquetSource", "is_parquet"]
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether it is a parquet file, or a folder that has some."""
+    return path.suffix in (".parquet", ".pq") or (path.is_dir() and bool(_files(path)))
+
+
+class ParquetSource(ChunkedSource):
+    """Columns of a parquet file, or of all files of a folder in the order of their names.
+
+    A row group is decoded at a time.
+
+    Parameters
+    ----------
+    path : Path
+        The file or folder.
+    columns : str or sequence of str, optional
+        A name for an array of one dimension, names for one of two; all columns if left out.
+    dtype : dtype, optional
+        Of the numbers that are read.
+    """
+
+    def __init__(
+        self, path: Path, columns: str | Sequence[str] | None = None, dtype: Any = None
+    ) -> None:
+        self.path = path.resolve()
+        files = _files(self.path) if self.path.is_dir() else [self.path]
+        self._states = {file: state_of(file) for file in files}
+        self._open: dict[Path, Any] = {}
+        schema = self._opened(files[0]).schema_arrow
+        known = list(schema.names)
+        self._columns = [columns] if isinstance(columns, str) else list(columns or known)
+        for column in self._columns:
+            if column not in known:
+                listed = ", ".join(f"'{name}'" for name in known)
+                raise ValueError(f"'{path}' has no column '{column}': it has {listed}.")
+        groups = []
+        types = []
+        for file in files:
+            opened = self._opened(file)
+            types += [opened.schema_arrow.field(c).type.to_pandas_dtype() for c in self._columns]
+            metadata = opened.metadata
+            groups += [
+                (file, k, metadata.row_group(k).num_rows) for k in range(metadata.num_row_groups)
+            ]
+        self._groups = [group for group in groups if group[2]]
+        starts = np.cumsum([0, *(count for *_, count in self._groups)])
+        if len(starts) == 1:
+            raise ValueError(f"'{path}' has no rows.")
+        numbers = [np.dtype(t) for t in types]
+        bad = [c for c, t in zip(self._columns, numbers, strict=False) if t.kind not in "biuf"]
+        if bad:
+            raise ValueError(
+                f"The column '{bad[0]}' of '{path}' holds no numbers. Choose others with columns=, "
+                "or write its categories as whole numbers."
+            )
+        stored = np.result_type(*numbers)
+        shape = (starts[-1],) if isinstance(columns, str) else (starts[-1], len(self._columns))
+        super().__init__(f"'{path}'", shape, stored, dtype_read(str(path), stored, dtype), starts)
+
+    def _opened(self, file: Path) -> Any:
+        if file not in self._open:
+            try:
+                import pyarrow.parquet as parquet
+            except ImportError as error:
+                raise ImportError(
+                    "Reading parquet needs the package pyarrow: pip install 'pymc-sgmcmc[disk]'."
+                ) from error
+            if state_of(file) != self._states[file]:
+                raise DiskError(
+                    f"'{file}' was written to since the model was made. Make the model anew."
+                )
+            try:
+                self._open[file] = parquet.ParquetFile(file)
+            except (OSError, ValueError) as error:
+                raise DiskError(f"'{file}' cannot be read as parquet: {error}") from error
+        return self._open[file]
+
+    def decode(self, k: int) -> np.ndarray:
+        """Return the rows of a row group."""
+        file, group, _ = self._groups[k]
+        try:
+            table = self._opened(file).read_row_group(
+                group, columns=self._columns, use_threads=False
+            )
+        except (OSError, ValueError) as error:
+            raise DiskError(f"Row group {group} of '{file}' cannot be read: {error}") from error
+        arrays = []
+        for column in self._columns:
+            values = table.column(column)
+            if values.null_count and self.stored.kind != "f":
+                raise DiskError(
+                    f"The column '{column}' of '{file}' has {values.null_count} missing values in "
+                    f"row group {group}. Fill them in, or leave these rows out."
+                )
+            arrays.append(np.asarray(values.to_numpy(zero_copy_only=False), dtype=self.stored))
+        return arrays[0] if len(self.shape) == 1 else np.stack(arrays, axis=1)
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Return shape, type, columns, and a hash of the first and the last rows."""
+        found = hashlib.blake2b(digest_size=16)
+        for k in (0, len(self._groups) - 1):
+            found.update(np.ascontiguousarray(self.decode(k)[:64]).tobytes())
+        return self.shape, str(self.stored), *self._columns, found.hexdigest()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_open": {}}
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.parquet"), *folder.glob("*.pq")])

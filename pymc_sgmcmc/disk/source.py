@@ -1,0 +1,206 @@
+"""What holds rows that are read when they are needed."""
+
+from __future__ import annotations
+
+import math
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+
+__all__ = ["ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of"]
+
+# Bytes of decoded chunks that a source keeps
+_LARGEST_CACHE = 2**26
+
+
+class DiskError(RuntimeError):
+    """Rows on disk cannot be read, or are not those that the model was written with."""
+
+
+class Source(ABC):
+    """Rows of an array that are read on demand.
+
+    Parameters
+    ----------
+    name : str
+        Under which errors name it.
+    shape : tuple of int
+        Rows first.
+    stored : dtype
+        Of the numbers where they are.
+    dtype : dtype
+        Of the numbers that are read.
+
+    Attributes
+    ----------
+    chunk_rows : int
+        Rows that cannot be read one without the other; 1 where any can.
+    """
+
+    chunk_rows = 1
+
+    def __init__(self, name: str, shape: Sequence[int], stored: Any, dtype: Any) -> None:
+        self.name = name
+        self.shape = tuple(int(n) for n in shape)
+        self.stored = np.dtype(stored)
+        self.dtype = np.dtype(dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def size(self) -> int:
+        """Numbers in all rows."""
+        return math.prod(self.shape)
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row where it is stored."""
+        return math.prod(self.shape[1:]) * self.stored.itemsize
+
+    @abstractmethod
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Fill ``out`` with the rows from ``start`` on.
+
+        Raises
+        ------
+        DiskError
+            If they cannot be read.
+        """
+
+    @abstractmethod
+    def whole(self) -> np.ndarray:
+        """Return all rows as an array, mapped into memory where that can be done."""
+
+    @abstractmethod
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Return what tells these rows from others, at the cost of reading a few of them."""
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return rows as a new array."""
+        out = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
+        self.read(start, out)
+        return out
+
+    def assign(self, out: np.ndarray, values: np.ndarray) -> None:
+        """Convert what was read; whole numbers that the new type cannot hold are refused."""
+        out[...] = values
+        if self.dtype.kind == "i" and self.stored.kind in "iu" and values.size:
+            info = np.iinfo(self.dtype)
+            if not np.can_cast(self.stored, self.dtype) and (
+                values.max() > info.max or values.min() < info.min
+            ):
+                raise DiskError(
+                    f"{self.name} has numbers beyond the range of {self.dtype}, as which PyMC "
+                    "takes whole numbers. Write it as floats."
+                )
+
+
+class ArraySource(Source):
+    """An array in memory that is drawn together with rows on disk."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        super().__init__("an array in memory", array.shape, array.dtype, array.dtype)
+        self._array = array
+
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Fill ``out`` with the rows from ``start`` on."""
+        out[...] = self._array[start : start + len(out)]
+
+    def whole(self) -> np.ndarray:
+        """Return the array."""
+        return self._array
+
+    def fingerprint(self) -> tuple[Any, ...]:
+        """Return shape and type: what a model holds in memory is told apart elsewhere."""
+        return self.shape, str(self.dtype)
+
+
+class ChunkedSource(Source):
+    """Rows that are stored in chunks which are decoded as a whole.
+
+    Those decoded last are kept. The chunks' boundaries are rows, ``starts[k]`` the first of
+    chunk k and ``starts[-1]`` the number of all.
+    """
+
+    def __init__(
+        self, name: str, shape: Sequence[int], stored: Any, dtype: Any, starts: np.ndarray
+    ) -> None:
+        super().__init__(name, shape, stored, dtype)
+        self._starts = starts
+        self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._lock = Lock()
+        self.chunk_rows = int(np.diff(starts).max())
+
+    @abstractmethod
+    def decode(self, k: int) -> np.ndarray:
+        """Return the rows of a chunk as they are stored."""
+
+    def read(self, start: int, out: np.ndarray) -> None:
+        """Fill ``out`` with the rows from ``start`` on."""
+        done = 0
+        while done < len(out):
+            k = int(np.searchsorted(self._starts, start + done, side="right")) - 1
+            first = start + done - int(self._starts[k])
+            with self._lock:
+                chunk = self._chunk(k)
+            part = chunk[first : first + len(out) - done]
+            out[done : done + len(part)] = part
+            done += len(part)
+
+    def _chunk(self, k: int) -> np.ndarray:
+        if k in self._kept:
+            self._kept.move_to_end(k)
+            return self._kept[k]
+        values = self.decode(k)
+        rows = int(self._starts[k + 1] - self._starts[k])
+        if values.shape != (rows, *self.shape[1:]):
+            raise DiskError(
+                f"{self.name} has changed: rows {self._starts[k]} to {self._starts[k + 1]} now "
+                f"have shape {values.shape}. Leave data alone while they are sampled from."
+            )
+        found = np.empty(values.shape, dtype=self.dtype)
+        self.assign(found, values)
+        self._kept[k] = found
+        while len(self._kept) > 1 and sum(x.nbytes for x in self._kept.values()) > _LARGEST_CACHE:
+            self._kept.popitem(last=False)
+        return found
+
+    def whole(self) -> np.ndarray:
+        """Return all rows, decoded."""
+        return self.rows(0, len(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_kept": OrderedDict(), "_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = Lock()
+
+
+def aligned(arrays: Sequence[Any]) -> list[Any]:
+    """Return arrays that are drawn together, all as sources where one of them is on disk."""
+    if not any(isinstance(array, Source) for array in arrays):
+        return list(arrays)
+    return [a if isinstance(a, Source) else ArraySource(np.asarray(a)) for a in arrays]
+
+
+def state_of(path: Path) -> tuple[int, int]:
+    """Return size and time of the last change of a file.
+
+    Raises
+    ------
+    DiskError
+        If there is none.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise DiskError(f"'{path}' cannot be read: {error.strerror}.") from error
+    return found.st_size, found.st_mtime_ns

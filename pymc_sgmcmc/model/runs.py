@@ -1,0 +1,68 @@
+"""Batches of rows on disk: one after the other in runs, each of which is read at once."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_sgmcmc.model.minibatch import Shuffled
+
+__all__ = ["Runs"]
+
+# Bytes that are read at once: as many as a disk moves in the time in which it finds them
+_BYTES = 2**20
+
+# Runs into which the data are divided at least. The batches of one run share no rows, which takes
+# less than this part of their variance away
+_LEAST_RUNS = 50
+
+
+class Runs(Shuffled):
+    """Neighbouring blocks of rows in random order, from a random offset on, wrapping round.
+
+    Of rows in random order they are as good a sample as blocks at random offsets, and a run
+    of them is read at once.
+
+    Parameters
+    ----------
+    row_bytes : int
+        Of a row, in all arrays.
+    chunk_rows : int
+        Rows that are decoded at once.
+    """
+
+    def __init__(self, row_bytes: int, chunk_rows: int = 1) -> None:
+        self._rows = max(_BYTES // max(row_bytes, 1), chunk_rows)
+
+    def follow(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        updates: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the batches of the next updates: those ``left`` of the last run, then new runs."""
+        blocks = max(1, min(self._rows, rows // _LEAST_RUNS) // batch_size)
+        needed = max(updates * batches - len(left), 0)
+        first = (rng.random(-(-needed // blocks)) * rows).astype(np.int64)
+        runs = (first[:, None] + batch_size * np.arange(blocks)) % rows
+        starts = np.concatenate([left, runs.reshape(-1).astype(np.int32)])
+        drawn, left = np.split(starts, [updates * batches])
+        return (drawn if batches == 1 else drawn.reshape(updates, batches)), left
+
+    def of_blocks(self, size: int) -> Runs:
+        """Return the scheme for blocks of rows, of which a run has so many fewer."""
+        return Runs(_BYTES, max(1, self._rows // size))
+
+    def aside(
+        self,
+        rng: np.random.Generator,
+        rows: int,
+        batch_size: int,
+        count: int,
+        batches: int,
+        left: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw what is measured as the next of the run: no update uses it."""
+        return self.follow(rng, rows, batch_size, count, batches, left)
