@@ -3,6 +3,7 @@
 from pymc_sgmcmc import diagnostics, transforms
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.disk.on_disk import on_disk
+from pymc_sgmcmc.disk.shuffle import shuffle_to_disk
 from pymc_sgmcmc.disk.source import DiskError
 from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
@@ -50,6 +51,7 @@ __all__ = [
     "exp",
     "on_disk",
     "polynomial",
+    "shuffle_to_disk",
     "sqrt",
     "transforms",
 ]

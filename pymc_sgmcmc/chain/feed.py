@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ class _Taken:
 
     drawn: list[np.ndarray]
     tables: list[Any]
-    generator: dict[str, Any]
+    generator: Mapping[str, Any]
     left: list[np.ndarray]
 
 
@@ -79,7 +79,7 @@ class Feed:
         state = self._state
         if not self._engine.on_disk:
             return self._stacked(state.batch_rng, updates, count, state.batches_left), self._tables
-        now = _copied(state.batch_rng)
+        now = state.batch_rng.bit_generator.state
         coming, self._coming = self._coming, None
         taken = None
         if coming is not None:
@@ -88,7 +88,7 @@ class Feed:
             if _same(before, (now, state.batches_left, updates, count)):
                 taken = found
         if taken is None:
-            taken = self._take(now, list(state.batches_left), updates, count)
+            taken = self._take(_at(state.batch_rng, now), state.batches_left, updates, count)
         state.batch_rng.bit_generator.state = taken.generator
         state.batches_left = list(taken.left)
         self._read_ahead(updates, count)
@@ -96,16 +96,18 @@ class Feed:
 
     def _read_ahead(self, updates: int, count: int) -> None:
         state = self._state
-        rng, left = _copied(state.batch_rng), list(state.batches_left)
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "read-ahead")
-        before = _copied(rng), list(left), updates, count
-        self._coming = before, self._thread.submit(self._take, rng, left, updates, count)
+        now, left = state.batch_rng.bit_generator.state, list(state.batches_left)
+        rng = _at(state.batch_rng, now)
+        reading = self._thread.submit(self._take, rng, left, updates, count)
+        self._coming = (now, left, updates, count), reading
 
     def _take(
         self, rng: np.random.Generator, left: list[np.ndarray], updates: int, count: int
     ) -> _Taken:
         """Draw and read what a call takes, with a generator that is its own."""
+        left = list(left)
         posterior, place = self._transition.posterior, self._transition.place
         drawn = self._stacked(rng, updates, count, left)
         n = len(posterior.minibatches)
@@ -169,17 +171,17 @@ class _Buffers:
         return new
 
 
-def _copied(rng: np.random.Generator) -> np.random.Generator:
+def _at(rng: np.random.Generator, state: Mapping[str, Any]) -> np.random.Generator:
+    """Return a generator of the same kind in a state of its own."""
     bits = type(rng.bit_generator)(0)
-    bits.state = rng.bit_generator.state
+    bits.state = state
     return np.random.Generator(bits)
 
 
 def _same(a: Any, b: Any) -> bool:
-    (rng, left, *numbers), (other, other_left, *others) = a, b
-    return (
-        numbers == others
-        and len(left) == len(other_left)
-        and all(map(np.array_equal, left, other_left))
-        and str(rng.bit_generator.state) == str(other.bit_generator.state)
-    )
+    """Whether nested dicts, lists and arrays are equal."""
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)

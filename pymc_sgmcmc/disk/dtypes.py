@@ -1,4 +1,4 @@
-"""As which type numbers on disk are read."""
+"""As which types numbers on disk are read and held."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 import pytensor
 
-__all__ = ["dtype_read"]
+__all__ = ["dtype_held", "dtype_read"]
+
+# Shorter ones than those of a model, that both backends compute with
+_SHORT = "float32", "int16", "int8", "uint16", "uint8"
 
 
 def dtype_read(name: str, stored: Any, wished: Any = None) -> np.dtype[Any]:
     """Return the type as which numbers are read.
 
-    As ``pm.Data`` does, floats are no longer than ``floatX`` and whole numbers are ``int32``:
-    PyMC takes no others as what is observed. Short floats stay short.
+    As of ``pm.Data`` floats become ``floatX`` and whole numbers ``int32``: PyMC takes no others as
+    what is observed.
 
     Raises
     ------
@@ -24,7 +27,8 @@ def dtype_read(name: str, stored: Any, wished: Any = None) -> np.dtype[Any]:
     stored = np.dtype(stored)
     if stored.kind not in "biuf":
         raise ValueError(
-            f"'{name}' holds {stored}, which are no numbers. Save floats, whole numbers or booleans."
+            f"'{name}' holds {stored}, which are no numbers. Save floats, whole numbers or "
+            "booleans."
         )
     if wished is not None:
         found = np.dtype(wished)
@@ -34,11 +38,12 @@ def dtype_read(name: str, stored: Any, wished: Any = None) -> np.dtype[Any]:
     if stored.kind in "iu":
         return np.dtype("int32")
     if stored.kind == "f":
-        longest = np.dtype(pytensor.config.floatX)
-        shortest = np.dtype("float32")
-        return min(longest, max(shortest, stored.newbyteorder("="), key=_size), key=_size)
+        return np.dtype(pytensor.config.floatX)
     return stored
 
 
-def _size(dtype: np.dtype[Any]) -> int:
-    return dtype.itemsize
+def dtype_held(stored: Any, read: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type in which rows are held in memory: short numbers are converted when used."""
+    stored = np.dtype(stored).newbyteorder("=")
+    short = stored.name in _SHORT and stored.itemsize < read.itemsize
+    return stored if short and np.can_cast(stored, read) else read

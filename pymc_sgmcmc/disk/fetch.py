@@ -48,7 +48,8 @@ def fetched(
     tables : list
         The tables of all minibatches, one after the other.
     """
-    places, found = [], []
+    places: list[np.ndarray] = []
+    found: list[Any] = []
     for group, begins, (rows, size) in zip(tables, offsets, sizes, strict=True):
         if not has_source([group]):
             places.append(begins)
@@ -56,7 +57,8 @@ def fetched(
             continue
         unique, which = np.unique(begins, return_inverse=True)
         for source in group:
-            out = new((begins.size * size, *source.shape[1:]), source.dtype)
+            source.check()
+            out = new((begins.size * size, *source.shape[1:]), source.held)
             gather(source, unique, rows, size, out)
             found.append(out)
         places.append((which * size).astype(begins.dtype).reshape(begins.shape))

@@ -47,7 +47,8 @@ class NpySource(Source):
         if mapped.ndim > 1 and not mapped.flags.c_contiguous:
             raise ValueError(
                 f"'{path}' is stored column by column (Fortran order), so that a row is not in one "
-                "piece. Save numpy.ascontiguousarray(x), or pass the file to sg.shuffle_to_disk."
+                "piece. Save numpy.ascontiguousarray(x), or pass numpy.load(path, mmap_mode='r') to "
+                "sg.shuffle_to_disk."
             )
         stored = mapped.dtype
         super().__init__(f"'{path}'", mapped.shape, stored, dtype_read(str(path), stored, dtype))
@@ -55,7 +56,7 @@ class NpySource(Source):
 
     def read(self, start: int, out: np.ndarray) -> None:
         """Fill ``out`` with the rows from ``start`` on."""
-        direct = self.stored == self.dtype and out.flags.c_contiguous
+        direct = self.stored == out.dtype and out.flags.c_contiguous
         raw = out if direct else np.empty(out.shape, dtype=self.stored)
         view = memoryview(raw.reshape(-1)).cast("B")
         place, file = self._offset + start * self.row_bytes, self._opened()

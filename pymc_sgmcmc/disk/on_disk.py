@@ -40,7 +40,7 @@ class RowsOnDisk(Op):
     def __str__(self) -> str:
         return f"RowsOnDisk({self.source.name})"
 
-    def make_node(self) -> Apply:
+    def make_node(self, *inputs: Variable) -> Apply:
         """Return a node without inputs, whose shape is known."""
         return Apply(self, [], [pt.tensor(dtype=str(self.source.dtype), shape=self.source.shape)])
 
@@ -48,7 +48,7 @@ class RowsOnDisk(Op):
         """Refuse to become a constant of the graph, which would be read and hashed."""
         return False
 
-    def infer_shape(self, fgraph: Any, node: Apply, input_shapes: Any) -> list[Any]:
+    def infer_shape(self, node: Apply, input_shapes: Any) -> list[Any]:
         """Return the shape, for which nothing is read."""
         return [tuple(pt.constant(n, dtype="int64") for n in self.source.shape)]
 
@@ -79,8 +79,8 @@ def on_disk(
         Of parquet: one name for an array of one dimension, several for one of two. By default all
         columns, in their order.
     dtype : str or dtype, optional
-        As which numbers are read. By default floats are kept up to ``floatX`` and whole numbers
-        become ``int32``, which PyMC asks for.
+        As which numbers are read. By default floats become ``floatX`` and whole numbers
+        ``int32``, as of ``pm.Data``.
 
     Returns
     -------
@@ -114,7 +114,7 @@ def on_disk(
     y
     """
     source = opened(path, columns=columns, dtype=dtype)
-    variable: TensorVariable = RowsOnDisk(source)()
+    variable: Any = RowsOnDisk(source).make_node().outputs[0]
     variable.name = Path(path).stem
     return variable
 

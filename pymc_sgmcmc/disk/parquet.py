@@ -77,20 +77,24 @@ class ParquetSource(ChunkedSource):
     def _opened(self, file: Path) -> Any:
         if file not in self._open:
             try:
-                import pyarrow.parquet as parquet
+                from pyarrow import parquet
             except ImportError as error:
                 raise ImportError(
                     "Reading parquet needs the package pyarrow: pip install 'pymc-sgmcmc[disk]'."
                 ) from error
-            if state_of(file) != self._states[file]:
-                raise DiskError(
-                    f"'{file}' was written to since the model was made. Make the model anew."
-                )
             try:
                 self._open[file] = parquet.ParquetFile(file)
             except (OSError, ValueError) as error:
                 raise DiskError(f"'{file}' cannot be read as parquet: {error}") from error
         return self._open[file]
+
+    def check(self) -> None:
+        """Raise where a file was written to since the model was made."""
+        for file, state in self._states.items():
+            if state_of(file) != state:
+                raise DiskError(
+                    f"'{file}' was written to since the model was made. Make the model anew."
+                )
 
     def decode(self, k: int) -> np.ndarray:
         """Return the rows of a row group."""

@@ -6,17 +6,22 @@ import math
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
+from pymc_sgmcmc.disk.dtypes import dtype_held
+
 __all__ = ["ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of"]
 
 # Bytes of decoded chunks that a source keeps
 _LARGEST_CACHE = 2**26
+
+# Bytes of a part of the rows
+_PART = 2**22
 
 
 class DiskError(RuntimeError):
@@ -35,10 +40,12 @@ class Source(ABC):
     stored : dtype
         Of the numbers where they are.
     dtype : dtype
-        Of the numbers that are read.
+        Of the numbers in the model.
 
     Attributes
     ----------
+    held : dtype
+        Of the numbers that are read, no longer than those in the model.
     chunk_rows : int
         Rows that cannot be read one without the other; 1 where any can.
     """
@@ -50,6 +57,7 @@ class Source(ABC):
         self.shape = tuple(int(n) for n in shape)
         self.stored = np.dtype(stored)
         self.dtype = np.dtype(dtype)
+        self.held = dtype_held(self.stored, self.dtype)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -82,18 +90,34 @@ class Source(ABC):
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what tells these rows from others, at the cost of reading a few of them."""
 
+    @abstractmethod
+    def check(self) -> None:
+        """Raise where what is stored was changed since the model was made.
+
+        Raises
+        ------
+        DiskError
+            Then.
+        """
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """Return all rows, some at a time."""
+        each = max(1, _PART // max(self.row_bytes, 1))
+        for start in range(0, len(self), each):
+            yield self.rows(start, min(start + each, len(self)))
+
     def rows(self, start: int, stop: int) -> np.ndarray:
-        """Return rows as a new array."""
-        out = np.empty((stop - start, *self.shape[1:]), dtype=self.dtype)
+        """Return rows as a new array, as the model takes them."""
+        out = np.empty((stop - start, *self.shape[1:]), dtype=self.held)
         self.read(start, out)
-        return out
+        return out.astype(self.dtype, copy=False)
 
     def assign(self, out: np.ndarray, values: np.ndarray) -> None:
         """Convert what was read; whole numbers that the new type cannot hold are refused."""
         out[...] = values
-        if self.dtype.kind == "i" and self.stored.kind in "iu" and values.size:
-            info = np.iinfo(self.dtype)
-            if not np.can_cast(self.stored, self.dtype) and (
+        if self.held.kind == "i" and self.stored.kind in "iu" and values.size:
+            info = np.iinfo(self.held)
+            if not np.can_cast(self.stored, self.held) and (
                 values.max() > info.max or values.min() < info.min
             ):
                 raise DiskError(
@@ -112,6 +136,9 @@ class ArraySource(Source):
     def read(self, start: int, out: np.ndarray) -> None:
         """Fill ``out`` with the rows from ``start`` on."""
         out[...] = self._array[start : start + len(out)]
+
+    def check(self) -> None:
+        """Do nothing: the array is the model's own."""
 
     def whole(self) -> np.ndarray:
         """Return the array."""
@@ -165,7 +192,7 @@ class ChunkedSource(Source):
                 f"{self.name} has changed: rows {self._starts[k]} to {self._starts[k + 1]} now "
                 f"have shape {values.shape}. Leave data alone while they are sampled from."
             )
-        found = np.empty(values.shape, dtype=self.dtype)
+        found = np.empty(values.shape, dtype=self.held)
         self.assign(found, values)
         self._kept[k] = found
         while len(self._kept) > 1 and sum(x.nbytes for x in self._kept.values()) > _LARGEST_CACHE:

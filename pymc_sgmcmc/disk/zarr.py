@@ -14,10 +14,13 @@ from pymc_sgmcmc.disk.source import ChunkedSource, DiskError
 
 __all__ = ["ZarrSource", "is_zarr"]
 
+# Files of which one is in the folder of an array, of format 3 and 2
+_ARRAY = "zarr.json", ".zarray"
+
 
 def is_zarr(path: Path) -> bool:
     """Whether a folder holds a zarr array or group."""
-    return any((path / name).exists() for name in ("zarr.json", ".zarray", ".zgroup"))
+    return any((path / name).exists() for name in (*_ARRAY, ".zgroup"))
 
 
 class ZarrSource(ChunkedSource):
@@ -65,12 +68,14 @@ class ZarrSource(ChunkedSource):
             self._array = found
         return self._array
 
+    def check(self) -> None:
+        """Raise where the array is no longer there: its rows would be read as fill values."""
+        if not any((self.path / name).exists() for name in _ARRAY):
+            raise DiskError(f"{self.name} is no longer there: it was moved or deleted.")
+
     def decode(self, k: int) -> np.ndarray:
         """Return the rows of a chunk."""
         first, last = int(self._starts[k]), int(self._starts[k + 1])
-        if not (self.path / "zarr.json").exists() and not (self.path / ".zarray").exists():
-            # What is not there would be read as fill values
-            raise DiskError(f"{self.name} is no longer there: it was moved or deleted.")
         try:
             return np.asarray(self._opened()[first:last])
         except Exception as error:

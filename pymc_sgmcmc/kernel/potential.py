@@ -309,7 +309,7 @@ class Potential:
         return total, gradient
 
     def _read(self, rows: list[np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
-        """Return where batches begin in the tables, and all that is fixed; rows on disk are read."""
+        """Read rows on disk; return where batches begin in the tables, and all that is fixed."""
         if not self._on_disk:
             return rows, self._fixed
         arrays = self.posterior.arrays

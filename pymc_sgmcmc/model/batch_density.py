@@ -59,7 +59,11 @@ class BatchDensity:
         self._backend = backend
         self.tables = [
             [
-                pt.tensor(f"table_{i}_{j}", dtype=str(a.dtype), shape=(None, *a.shape[1:]))
+                pt.tensor(
+                    f"table_{i}_{j}",
+                    dtype=str(getattr(a, "held", a.dtype)),
+                    shape=(None, *a.shape[1:]),
+                )
                 for j, a in enumerate(arrays)
             ]
             for i, arrays in enumerate(posterior.arrays)
@@ -130,7 +134,8 @@ class BatchDensity:
             else:
                 start = batch
             for target, table in zip(targets, tables, strict=True):
-                replacements[target] = self._take(table, start, minibatch.batch_size)
+                block = self._take(table, start, minibatch.batch_size)
+                replacements[target] = block.astype(target.dtype)
         return substitute(graphs, replacements)
 
     def gradient(

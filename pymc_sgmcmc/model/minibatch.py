@@ -25,6 +25,7 @@ from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
+from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
 __all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
@@ -150,6 +151,8 @@ def check_minibatches(model: Model) -> list[Minibatch]:
     for minibatch in minibatches:
         _check_rows(minibatch)
     _refuse_whole_rows(model)
+    for minibatch in minibatches:
+        warn_of_order(minibatch.arrays(), minibatch.batch_size, _PACKAGE)
     for potential in model.potentials:
         # A term that is known by its gradient says so by its operation, one of batch_dim by a tag
         known = any(
@@ -343,7 +346,7 @@ class _Independent(ABC):
         """Draw batches for what is measured, independent of all others."""
         return self.draw(rng, rows, batch_size, count, batches), left
 
-    def of_blocks(self, size: int) -> BatchScheme:
+    def of_blocks(self, size: int) -> Any:
         """Return the scheme itself, which takes blocks as it takes rows."""
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,8 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
+from pymc_sgmcmc.disk.on_disk import source_of
+from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.minibatch import evaluate
 
 __all__ = ["bad_rows", "faults_of_data"]
@@ -43,14 +46,14 @@ def faults_of_data(model: Model, names: Collection[str]) -> str:
         Sentences, empty if all arrays are finite.
     """
     told: dict[str, bool] = {}
-    seen: list[np.ndarray] = []
+    seen: list[Any] = []
     for label, array in _arrays(model, names):
         if any(_same(array, other) for other in seen):
             continue
         seen.append(array)
         fault = _fault(array)
         if fault is not None:
-            told[f"{label} {fault}"] = bool(np.isnan(array).any())
+            told[f"{label} {fault}"] = "NaN" in fault
     if not told:
         return ""
     found = "; ".join(told)
@@ -67,22 +70,27 @@ def faults_of_data(model: Model, names: Collection[str]) -> str:
     )
 
 
-def _fault(array: np.ndarray) -> str | None:
+def _fault(array: Any) -> str | None:
     if array.dtype.kind not in "fc":
         return None
-    missing = np.isnan(array)
-    if array.ndim == 0:
-        return "is NaN" if missing.any() else None
-    rows = np.flatnonzero(bad_rows([array]))
+    if not array.shape:
+        return "is NaN" if np.isnan(array) else None
+    parts = array.parts() if isinstance(array, Source) else [array]
+    missing = infinite = False
+    bad = [np.zeros(0, dtype=bool)]
+    for part in parts:
+        bad.append(bad_rows([part]))
+        missing |= bool(np.isnan(part).any())
+        infinite |= bool(np.isinf(part).any())
+    rows = np.flatnonzero(np.concatenate(bad))
     if not rows.size:
         return None
-    infinite = bool((~np.isfinite(array) & ~missing).any())
-    what = " and ".join(["NaN"] * bool(missing.any()) + ["inf"] * infinite)
+    what = " and ".join(["NaN"] * missing + ["inf"] * infinite)
     first = f"the first of them row {rows[0]}" if rows.size > 1 else f"row {rows[0]}"
     return f"has {what} in {rows.size} of {len(array)} rows, {first}"
 
 
-def _arrays(model: Model, names: Collection[str]) -> Iterator[tuple[str, np.ndarray]]:
+def _arrays(model: Model, names: Collection[str]) -> Iterator[tuple[str, Any]]:
     """Yield what the variables observe, then all else that they depend on, with its label."""
     variables = [v for v in [*model.basic_RVs, *model.potentials] if v.name in names]
     observed = [rv for rv in variables if rv in model.observed_RVs]
@@ -110,16 +118,22 @@ def _leaves(graph: Variable) -> list[Variable]:
         for v in ancestors([reached], blockers=outputs):
             if v in outputs:
                 graphs.append(v.owner.inputs[v.owner.outputs.index(v)])
-            elif isinstance(v, Constant | SharedVariable) and isinstance(v.type, TensorType):
+            elif (isinstance(v, Constant | SharedVariable) or source_of(v)) and isinstance(
+                v.type, TensorType
+            ):
                 found[v] = None
     return list(found)
 
 
 def _label(leaf: Variable, otherwise: str) -> str:
+    if (source := source_of(leaf)) is not None:
+        return source.name
     return f"pm.Data '{leaf.name}'" if isinstance(leaf, SharedVariable) else otherwise
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, Source) or isinstance(b, Source):
+        return a is b
     return a is b or (
         a.ndim > 0
         and a.shape == b.shape

@@ -43,12 +43,13 @@ class Runs(Shuffled):
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw the batches of the next updates: those ``left`` of the last run, then new runs."""
-        blocks = max(1, min(self._rows, rows // _LEAST_RUNS) // batch_size)
-        needed = max(updates * batches - len(left), 0)
-        first = (rng.random(-(-needed // blocks)) * rows).astype(np.int64)
-        runs = (first[:, None] + batch_size * np.arange(blocks)) % rows
-        starts = np.concatenate([left, runs.reshape(-1).astype(np.int32)])
-        drawn, left = np.split(starts, [updates * batches])
+        count = updates * batches
+        if len(left) < count:
+            blocks = max(1, min(self._rows, rows // _LEAST_RUNS) // batch_size)
+            first = (rng.random(-(-(count - len(left)) // blocks)) * rows).astype(np.int64)
+            runs = (first[:, None] + batch_size * np.arange(blocks)) % rows
+            left = np.concatenate([left, runs.reshape(-1).astype(np.int32)])
+        drawn, left = left[:count], left[count:]
         return (drawn if batches == 1 else drawn.reshape(updates, batches)), left
 
     def of_blocks(self, size: int) -> Runs:

@@ -21,6 +21,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.checks import one_of, positive_int
+from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
@@ -149,8 +150,14 @@ def checked_batch_dim(model: Model, batch_size: Any, batch_dim: Any) -> dict[str
     return {"batch_size": size, "batch_dim": batch_dim}
 
 
-def check_batches(batches: int | str, minibatches: Sequence[Minibatch]) -> None:
-    """Refuse to average more batches than the data have."""
+def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: str) -> None:
+    """Refuse to average more batches than the data have, and to pick single rows from a disk."""
+    if batch == "random" and has_source([minibatch.arrays() for minibatch in minibatches]):
+        raise ValueError(
+            "batch='random' picks single rows, of which each would be a read of its own where rows "
+            "are on disk. Bring the rows into random order once, with sg.shuffle_to_disk, and "
+            "leave batch out."
+        )
     if batches == "auto":
         return
     if not minibatches and int(batches) > 1:

@@ -437,7 +437,7 @@ class SGMCMCStep(BlockedStep):
     def _check_batches(self) -> None:
         options = self.options
         batched = in_batches(self.model, options.batch_dim, options.batch_size)
-        arguments.check_batches(options.batches, check_minibatches(batched))
+        arguments.check_batches(options.batches, check_minibatches(batched), options.batch)
 
     # ------------------------------------------------------------------ one draw
 

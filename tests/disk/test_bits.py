@@ -1,0 +1,115 @@
+"""Rows on disk give the draws of the same rows in memory."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.backends import BOTH
+from pymc_sgmcmc.model import runs
+
+N, BATCH = 5003, 100
+BY_HAND = {"step_size": 1e-4, "thin": 20, "batches": 1, "scale": None, "gradient": "plain"}
+ANCHORED = {"gradient": sg.ControlVariates(), "thin": 20}
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, 3)).astype("float32")
+    y = rng.random(N) < 1 / (1 + np.exp(-x @ [0.5, -1.0, 0.2]))
+    return x, y.astype("int64")
+
+
+def logistic(x, y):
+    with pm.Model() as model:
+        a, b = pm.Minibatch(x, y, batch_size=BATCH)
+        beta = pm.Normal("beta", 0, 2, shape=3)
+        pm.Bernoulli("y", logit_p=a @ beta, observed=b, total_size=N)
+    return model
+
+
+def sampled(x, y, cores, *, chains=1, **options):
+    """Return draws, a statistic of each, and the chain."""
+    with logistic(x, y):
+        method = sg.MSGNHT(**options)
+        result = pm.sample(
+            step=method, draws=20, tune=10, chains=chains, cores=cores, random_seed=3,
+            progressbar=False, compute_convergence_checks=False,
+            # Sources are sent to a process that has read nothing
+            mp_ctx="forkserver" if cores > 1 else None,
+        )  # fmt: skip
+    return result["posterior"]["beta"].values, result["sample_stats"]["batch_logp"].values, method
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "options",
+    [BY_HAND, {**ANCHORED, "batches": 1}, {**ANCHORED, "batches": 4}],
+    ids=["plain", "known blocks", "joined blocks"],
+)
+def test_the_bits_of_the_same_rows_in_memory(data, tmp_path, monkeypatch, backend, options):
+    # Runs of a single batch: the offsets are those of rows in memory
+    monkeypatch.setattr(runs, "_BYTES", 1)
+    x, y = data
+    draws, logp, method = sampled(x, y.astype("int32"), 1, backend=backend, **options)
+    order = np.random.default_rng([method.chain.row_order, 0]).permutation(N)
+    np.save(tmp_path / "x.npy", x[order])
+    np.save(tmp_path / "y.npy", y[order])
+    again, logp_again, _ = sampled(
+        sg.on_disk(tmp_path / "x.npy", dtype="float32"),
+        sg.on_disk(tmp_path / "y.npy"),
+        1,
+        backend=backend,
+        **options,
+    )
+    np.testing.assert_array_equal(draws, again)
+    np.testing.assert_array_equal(logp, logp_again)
+
+
+def written(x, y, folder):
+    """Return the rows in every format, float64 and int64 among the types of numbers."""
+    pa, zarr = pytest.importorskip("pyarrow"), pytest.importorskip("zarr")
+    from pyarrow import parquet
+
+    np.save(folder / "x.npy", x)
+    np.save(folder / "y.npy", y)
+    yield sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy")
+    store = zarr.open_group(folder / "rows.zarr", mode="w")
+    store.create_array("x", data=x.astype("float64"), chunks=(70, 2))
+    store.create_array("y", data=y.astype("int8"), chunks=(500,), shards=(1000,))
+    yield sg.on_disk(folder / "rows.zarr" / "x"), sg.on_disk(folder / "rows.zarr" / "y")
+    columns = {"a": x[:, 0].astype("float64"), "b": x[:, 1], "c": x[:, 2], "y": y.astype(bool)}
+    table = pa.table(columns)
+    (folder / "parts").mkdir()
+    parquet.write_table(table[:2000], folder / "parts" / "0.parquet", row_group_size=300)
+    parquet.write_table(table[2000:], folder / "parts" / "1.parquet")
+    names = ["a", "b", "c"]
+    yield (
+        sg.on_disk(folder / "parts", columns=names),
+        sg.on_disk(folder / "parts", columns="y", dtype="int32"),
+    )
+    # Rows in memory can be drawn together with rows on disk
+    yield sg.on_disk(folder / "x.npy"), y.astype("int32")
+
+
+def test_all_formats_and_types_of_numbers_give_the_same_draws(data, tmp_path):
+    found = [sampled(x, y, 1, backend="jax", **BY_HAND)[0] for x, y in written(*data, tmp_path)]
+    for draws in found[1:]:
+        np.testing.assert_array_equal(draws, found[0])
+
+
+def test_processes_and_threads_change_nothing(data, tmp_path):
+    x, y = data
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    found = [
+        sampled(
+            sg.on_disk(tmp_path / "x.npy"), sg.on_disk(tmp_path / "y.npy"), cores, chains=2,
+            backend="jax", **BY_HAND,
+        )[0]
+        for cores in (1, 2)
+    ]  # fmt: skip
+    np.testing.assert_array_equal(*found)
+    assert not np.array_equal(found[0][0], found[0][1])

@@ -1,0 +1,169 @@
+"""What cannot be read or drawn is refused in a sentence."""
+
+import os
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.testing import UNTUNED
+
+
+@pytest.fixture
+def folder(tmp_path):
+    rng = np.random.default_rng(1)
+    np.save(tmp_path / "x.npy", rng.normal(size=(1000, 3)))
+    np.save(tmp_path / "y.npy", rng.normal(size=1000))
+    return tmp_path
+
+
+def model_of(x, y, batch_size=100, total_size=1000):
+    with pm.Model() as model:
+        a, b = pm.Minibatch(x, y, batch_size=batch_size)
+        beta = pm.Normal("beta", shape=3)
+        pm.Normal("y", a @ beta, observed=b, total_size=total_size)
+    return model
+
+
+def step_of(model, **options):
+    with model:
+        return sg.SGLD(step_size=1e-5, backend="jax", **{**UNTUNED, **options})
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "message"),
+    [
+        ("fortran.npy", np.asfortranarray(np.ones((5, 2))), "column by column"),
+        ("words.npy", np.array(["a", "b"]), "no numbers"),
+        ("empty.npy", np.ones((0, 3)), "no rows"),
+        ("number.npy", np.array(1.0), "no rows"),
+    ],
+)
+def test_arrays_that_have_no_rows_of_numbers(tmp_path, name, array, message):
+    np.save(tmp_path / name, array)
+    with pytest.raises(ValueError, match=message):
+        sg.on_disk(tmp_path / name)
+
+
+def test_files_of_another_kind(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"There is no file"):
+        sg.on_disk(tmp_path / "x.npy")
+    (tmp_path / "x.csv").write_text("1,2\n")
+    with pytest.raises(ValueError, match=r"neither a .npy file"):
+        sg.on_disk(tmp_path / "x.csv")
+    (tmp_path / "x.npy").write_bytes(b"no array")
+    with pytest.raises(ValueError, match=r"no .npy file"):
+        sg.on_disk(tmp_path / "x.npy")
+
+
+def test_a_file_that_is_shorter_than_it_says(folder):
+    with open(folder / "x.npy", "r+b") as file:
+        file.truncate(5000)
+    with pytest.raises(ValueError, match=r"not a whole one"):
+        sg.on_disk(folder / "x.npy")
+
+
+def test_columns_and_groups(folder):
+    pa, zarr = pytest.importorskip("pyarrow"), pytest.importorskip("zarr")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"a": [1.0, 2.0], "b": ["u", "v"]}), folder / "t.parquet")
+    assert sg.on_disk(folder / "t.parquet", columns="a").type.shape == (2,)
+    with pytest.raises(ValueError, match=r"no column 'c': it has 'a', 'b'"):
+        sg.on_disk(folder / "t.parquet", columns="c")
+    with pytest.raises(ValueError, match=r"column 'b' .* holds no numbers"):
+        sg.on_disk(folder / "t.parquet")
+    with pytest.raises(ValueError, match=r"of parquet only"):
+        sg.on_disk(folder / "x.npy", columns="a")
+    zarr.open_group(folder / "g.zarr", mode="w").create_array("x", data=np.ones(3))
+    with pytest.raises(ValueError, match=r"is a zarr group and no array.*'x'"):
+        sg.on_disk(folder / "g.zarr")
+
+
+def test_whole_numbers_beyond_int32(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([1, 2**40]))
+    with pytest.raises(sg.DiskError, match=r"beyond the range of int32"):
+        sg.on_disk(tmp_path / "y.npy").owner.op.source.rows(0, 2)
+
+
+def test_arrays_of_different_lengths(folder):
+    np.save(folder / "y.npy", np.zeros(999))
+    with pytest.raises(ValueError, match=r"different lengths, \[1000, 999\]"):
+        step_of(model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy")))
+
+
+def test_rows_that_are_used_whole(folder):
+    with pm.Model() as model:
+        beta = pm.Normal("beta", shape=3)
+        pm.Normal("y", sg.on_disk(folder / "x.npy") @ beta, observed=np.zeros(1000))
+    with pytest.raises(ValueError, match=r"used as a whole"):
+        step_of(model)
+
+
+def test_rows_that_are_changed_before_they_are_drawn(folder):
+    x = pt.log1p(sg.on_disk(folder / "x.npy") ** 2)
+    with pytest.raises(ValueError, match=r"are changed before pm.Minibatch draws from them"):
+        step_of(model_of(x, sg.on_disk(folder / "y.npy")))
+
+
+def test_single_rows_at_random(folder):
+    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    with pytest.raises(ValueError, match=r"batch='random'.*on disk"):
+        step_of(model, batch="random")
+
+
+def drawn(step, model, then, draws=40):
+    """Draw, do something, and draw on."""
+    point = model.initial_point()
+    step.setup_chain(np.random.default_rng(1), 0, draws)
+    for k in range(draws):
+        if k == 2:
+            then()
+        point, _ = step.step(point)
+
+
+def test_a_file_that_is_cut_off_while_it_is_sampled_from(folder):
+    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    with pytest.raises(sg.DiskError, match=r"x.npy' .*cut off"):
+        drawn(step_of(model), model, lambda: os.truncate(folder / "x.npy", 1000))
+
+
+def test_a_file_that_is_written_to_while_it_is_sampled_from(folder):
+    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+
+    def write():
+        np.lib.format.open_memmap(folder / "y.npy", "r+")[:] = 1.0
+        os.utime(folder / "y.npy", ns=(1, 1))
+
+    with pytest.raises(sg.DiskError, match=r"y.npy' was written to"):
+        drawn(step_of(model), model, write)
+
+
+def test_a_file_that_vanishes(folder):
+    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    step = step_of(model)
+    (folder / "x.npy").unlink()
+    with pytest.raises(sg.DiskError, match=r"x.npy' cannot be opened"):
+        drawn(step, model, lambda: None)
+
+
+def test_a_chunk_that_vanishes(folder):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(folder / "x.zarr", data=np.ones((1000, 3)), chunks=(100, 3))
+    model = model_of(sg.on_disk(folder / "x.zarr"), sg.on_disk(folder / "y.npy"))
+    step = step_of(model)
+    (folder / "x.zarr" / "zarr.json").unlink()
+    with pytest.raises(sg.DiskError, match=r"x.zarr.*no longer there|cannot be"):
+        drawn(step, model, lambda: None)
+
+
+def test_rows_that_are_not_finite_are_named(folder):
+    y = np.load(folder / "y.npy")
+    y[[700, 701]] = np.nan
+    np.save(folder / "y.npy", y)
+    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    with model, pytest.raises(pm.exceptions.SamplingError, match=r"y.npy' has NaN in 2 of 1000"):
+        drawn(sg.MSGNHT(backend="jax"), model, lambda: None)
