@@ -47,8 +47,8 @@ class NpySource(Source):
         if mapped.ndim > 1 and not mapped.flags.c_contiguous:
             raise ValueError(
                 f"'{path}' is stored column by column (Fortran order), so that a row is not in one "
-                "piece. Save numpy.ascontiguousarray(x), or pass numpy.load(path, mmap_mode='r') to "
-                "sg.shuffle_to_disk."
+                "piece. Save numpy.ascontiguousarray(x), or pass numpy.load(path, mmap_mode='r') "
+                "to sg.shuffle_to_disk."
             )
         stored = mapped.dtype
         super().__init__(f"'{path}'", mapped.shape, stored, dtype_read(str(path), stored, dtype))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
+from pymc.model import modelcontext
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
@@ -62,8 +63,10 @@ def on_disk(
     *,
     columns: str | Sequence[str] | None = None,
     dtype: Any = None,
+    name: str | None = None,
+    dims: str | Sequence[str | None] | None = None,
 ) -> TensorVariable:
-    """Rows of a file that is larger than memory, for ``pm.Minibatch``.
+    """Rows of a file that is larger than memory, for ``pm.Minibatch`` or ``batch_dim=``.
 
     Nothing is read but the shape. While the model is sampled a thread reads the batches of the
     coming updates; resident memory does not grow with the number of rows. Rows must be in
@@ -81,6 +84,11 @@ def on_disk(
     dtype : str or dtype, optional
         As which numbers are read. By default floats become ``floatX`` and whole numbers
         ``int32``, as of ``pm.Data``.
+    name : str, optional
+        By default the file's without its ending.
+    dims : str or sequence of str, optional
+        As of ``pm.Data``, inside a model: a step with ``batch_size=`` and ``batch_dim=`` then draws
+        its rows.
 
     Returns
     -------
@@ -115,8 +123,31 @@ def on_disk(
     """
     source = opened(path, columns=columns, dtype=dtype)
     variable: Any = RowsOnDisk(source).make_node().outputs[0]
-    variable.name = Path(path).stem
+    variable.name = name or Path(path).stem
+    if dims is not None:
+        _register(variable, (dims,) if isinstance(dims, str) else tuple(dims))
     return variable
+
+
+def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
+    """Give dims to a variable of the model that is written."""
+    try:
+        model = modelcontext(None)
+    except TypeError:
+        raise TypeError(
+            f"dims={dims} are of a model: call sg.on_disk inside a 'with pm.Model():' block."
+        ) from None
+    if len(dims) != variable.ndim:
+        raise ValueError(
+            f"dims={dims} are {len(dims)}, but the rows of '{variable.name}' have shape "
+            f"{variable.type.shape}: give a dim, or None, for each axis."
+        )
+    for dim, length in zip(dims, variable.type.shape, strict=True):
+        if dim is not None and dim not in model.dim_lengths:
+            model.add_coord(dim, length=length)
+    variable.name = model.name_for(variable.name)
+    # Not as one of the model's data: PyMC copies those into its result
+    model.add_named_variable(variable, dims=dims)
 
 
 def opened(

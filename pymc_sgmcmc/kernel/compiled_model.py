@@ -40,7 +40,7 @@ __all__ = ["CompiledModel"]
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Most numbers that are kept of an anchor: they are stored and sent with a chain's state
-_LARGEST_MEMORY = 2**20
+_LARGEST_MEMORY = 2**21
 
 # Rows on disk among which those that are not finite are looked for
 _LOOKED_AT = 2**14

@@ -216,7 +216,7 @@ class Tuning:
         engine = self._engine
         potential = engine.potential()
         self._views = [potential.at(self._fixed(place.others)) for place in self._places]
-        self._views[-1].full(Potential.join(self._places[-1].phi)[None])
+        self._views[-1].block(Potential.join(self._places[-1].phi)[None], 0)
 
     def _fixed(self, others: Sequence[np.ndarray]) -> list[Any]:
         return self._engine.fixed(self._state.row_order, self._scales, others)

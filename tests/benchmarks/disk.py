@@ -2,19 +2,18 @@
 
 Run ``python tests/benchmarks/disk.py``; 4 GB are made in ``--folder`` and deleted afterwards. The
 model is a normal regression on nine columns, ``--rows`` rows of ten float32 numbers on disk, whose
-exact posterior is summed up while they are written. Each line of the table is a fresh process:
+exact posterior is summed up while they are written. Each line is a fresh process:
 
-- ``in memory``: the first 10,000 rows as arrays.
-- ``on disk, warm``: all rows; the files are in the system's page cache.
-- ``on disk, cold``: the same after the cache was emptied of them (``posix_fadvise``).
+- ``an update``: one tuned chain on the first 10,000 rows, as arrays of ``floatX``, and one on all
+  rows on disk, in turn; an update of either in the fastest of 9 runs of as many draws of 20
+  updates. Then the same on disk after the page cache was emptied of the files (cold), the time of
+  one full gradient, most of it cold, and that of all of tuning on disk.
+- ``two chains``: ``pm.sample`` with two chains in two processes, untuned by hand, with the largest
+  memory of the program and its processes: the sum of their resident sets, and that with what they
+  share counted once (PSS). Rows are read into buffers and never mapped: no page of the files is in
+  either. Farthest mean: from the exact one, in posterior sds.
 
-Of these the time of an update is the median over draws of 20 updates of one chain, after tuning.
-``first pass`` is the time of one full gradient, and ``tuned`` that of all of tuning. Then
-``pm.sample`` draws two chains in two processes, and the memory of the program and its processes is
-watched: the sum of their resident sets, and that sum with what they share counted once (PSS). Rows
-are read into buffers, never mapped, so that no page of the files is in either. ``farthest`` is the
-largest distance of a mean from the exact one, in posterior sds. ``--write FILE`` also writes a
-Markdown table.
+``--write FILE`` also writes a Markdown table.
 """
 
 from __future__ import annotations
@@ -28,17 +27,21 @@ import tempfile
 import threading
 import time
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from table import Table
+
 ROOT = Path(__file__).parents[2]
 COLUMNS = 9
+COLUMNS_OF_TABLE = "what", "data", "figures"
 SLOPES = np.linspace(-1.0, 1.0, COLUMNS)
 IN_MEMORY = 10_000
 PART = 1_000_000
-THIN = 20
+THIN, WINDOWS = 20, 10
 
 
 def write(folder: Path, rows: int) -> dict[str, Any]:
@@ -97,37 +100,42 @@ def made(where: str, folder: Path, rows: int, batch_size: int) -> tuple[Any, int
     ), rows
 
 
-def timed(where: str, folder: Path, rows: int, batch_size: int, backend: str, draws: int) -> Any:
-    """Time updates of one chain."""
+def timed(folder: Path, rows: int, batch_size: int, backend: str, draws: int) -> Any:
+    """Time updates of one chain on each of the rows, in turn."""
     import pymc_sgmcmc as sg
 
-    model, _ = made(where, folder, rows, batch_size)
-    with model:
-        step = sg.MSGNHT(backend=backend, thin=THIN, batches=1)
-    point = model.initial_point()
-    step.setup_chain(np.random.default_rng(1), 0, draws)
-    begin = time.perf_counter()
-    point, _ = step.step(point)
-    tuned = time.perf_counter() - begin
-    if where == "on disk, cold":
-        forget(folder)
-    seconds = []
-    for _ in range(draws):
+    chains, tuned = {}, {}
+    for where in ("in memory", "on disk"):
+        model, _ = made(where, folder, rows, batch_size)
+        with model:
+            step = sg.MSGNHT(backend=backend, thin=THIN, batches=1)
+        step.setup_chain(np.random.default_rng(1), 0, draws)
         begin = time.perf_counter()
-        point, _ = step.step(point)
-        seconds.append(time.perf_counter() - begin)
+        chains[where] = step, step.step(model.initial_point())[0]
+        tuned[where] = time.perf_counter() - begin
+
+    def window(where: str) -> float:
+        step, point = chains[where]
+        begin = time.perf_counter()
+        for _ in range(draws // WINDOWS):
+            point, _ = step.step(point)
+        chains[where] = step, point
+        return 1e6 * (time.perf_counter() - begin) / (draws // WINDOWS) / THIN
+
+    def turns(names: Sequence[str]) -> dict[str, float]:
+        seen = [[window(where) for where in names] for _ in range(WINDOWS)]
+        return dict(zip(names, np.min(seen[1:], axis=0).tolist(), strict=True))
+
+    found = turns(["in memory", "on disk"])
+    step = chains["on disk"][0]
     settings = step.chain.settings
+    forget(folder)
+    found["cold"] = turns(["on disk"])["on disk"]
     potential = step._engine.potential_at(step.chain.row_order, step.chain.scales, [])
     begin = time.perf_counter()
     potential.full(np.concatenate([x.reshape(-1) for x in settings.centre])[None])
-    return {
-        "median": 1e6 * float(np.mean(seconds[draws // 2 :])) / THIN,
-        "first": 1e6 * float(np.mean(seconds[: draws // 2])) / THIN,
-        "tuned": tuned,
-        "pass": time.perf_counter() - begin,
-        "remembered": bool(settings.anchor_blocks),
-        "gradient": "anchored" if settings.anchor else "plain",
-    }
+    found["pass"] = time.perf_counter() - begin
+    return found | {"tuned": tuned["on disk"], "remembered": bool(settings.anchor_blocks)}
 
 
 def sampled(folder: Path, rows: int, batch_size: int, backend: str, draws: int) -> Any:
@@ -194,7 +202,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--backends", nargs="+", default=["jax", "numba"])
-    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[500, 1000])
+    parser.add_argument("--batch-size", type=int, default=500)
     parser.add_argument("--parts", nargs="+", default=["update", "sample"])
     parser.add_argument("--write", type=Path, default=None)
     parser.add_argument("--one", default=None, help="used by the program itself")
@@ -202,9 +210,7 @@ def main() -> None:
     rows = int(arguments.rows)
     if arguments.one is not None:
         kind, *rest = json.loads(arguments.one)
-        found = {"timed": timed, "sampled": sampled}[kind](
-            *[Path(x) if k == (1 if kind == "timed" else 0) else x for k, x in enumerate(rest)]
-        )
+        found = {"timed": timed, "sampled": sampled}[kind](Path(rest[0]), *rest[1:])
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
@@ -226,33 +232,32 @@ def run(folder: Path, rows: int, arguments: Any) -> None:
     size = sum(file.stat().st_size for file in folder.iterdir())
     print(f"{rows:,} rows, {size / 1e9:.3g} GB, written in {time.perf_counter() - begin:.0f} s")
     draws = arguments.draws
-    if "update" in arguments.parts:
-        for backend in arguments.backends:
-            for batch_size in arguments.batch_sizes:
-                usual = None
-                for where in ("in memory", "on disk, warm", "on disk, cold"):
-                    found = fresh("timed", where, folder, rows, batch_size, backend, draws)
-                    usual = usual or found["median"]
-                    ratio, known = found["median"] / usual, found["remembered"]
-                    print(
-                        f"{backend:6} B={batch_size:5} {where:14} {found['median']:7.2f} us an "
-                        f"update ({ratio:.2f}), first half {found['first']:.2f}, tuned "
-                        f"{found['tuned']:.1f} s, pass {found['pass']:.2f} s, "
-                        f"{found['gradient']}{', remembered' if known else ''}",
-                        flush=True,
-                    )
-    if "sample" in arguments.parts:
-        for backend in arguments.backends:
-            found = fresh("sampled", folder, rows, arguments.batch_sizes[0], backend, draws)
-            off = np.abs(np.subtract(found["mean"], exact["mean"]) / exact["sd"])
-            ratio = np.divide(found["sd"], exact["sd"])
-            print(
-                f"{backend:6} pm.sample, 2 x {draws} draws: {found['seconds']:.0f} s, resident "
-                f"{found['Rss'] / 2**30:.2f} GiB, shared counted once {found['Pss'] / 2**30:.2f} "
-                f"GiB, farthest mean {off.max():.3f} sd, sds {ratio.min():.3f} to "
-                f"{ratio.max():.3f} of the exact ones",
-                flush=True,
-            )
+    table = Table(COLUMNS_OF_TABLE, ["an update", "two chains"], arguments.write)
+    for backend in arguments.backends if "update" in arguments.parts else []:
+        found = fresh("timed", folder, rows, arguments.batch_size, backend, draws)
+        ratio = found["on disk"] / found["in memory"]
+        cells = [
+            f"an update, {backend}",
+            f"{rows:.0e} rows, batches of {arguments.batch_size}",
+            f"{found['in memory']:.1f} us in memory, {found['on disk']:.1f} on disk ({ratio:.2f}), "
+            f"{found['cold']:.1f} cold; a pass {found['pass']:.1f} s, tuning {found['tuned']:.0f} s"
+            + (", an update computes two gradients" if not found["remembered"] else ""),
+        ]
+        print("  ".join(cells), flush=True)
+        table.add(cells)
+    for backend in arguments.backends if "sample" in arguments.parts else []:
+        found = fresh("sampled", folder, rows, arguments.batch_size, backend, draws)
+        off = np.abs(np.subtract(found["mean"], exact["mean"]) / exact["sd"])
+        widths = np.divide(found["sd"], exact["sd"])
+        cells = [
+            f"two chains, {backend}",
+            f"{rows:.0e} rows, 2 x {draws} draws",
+            f"{found['seconds']:.0f} s, resident {found['Rss'] / 2**30:.2f} GiB, what is shared "
+            f"counted once {found['Pss'] / 2**30:.2f} GiB; farthest mean {off.max():.3f} sd, sds "
+            f"{widths.min():.3f} to {widths.max():.3f} of the exact ones",
+        ]
+        print("  ".join(cells), flush=True)
+        table.add(cells)
 
 
 if __name__ == "__main__":
