@@ -21,6 +21,7 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import rebuilt
 from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
@@ -39,8 +40,8 @@ class Rows:
     count : int
         Its length, N.
     axes : dict
-        Each array along the dim on which the density depends, a constant or a shared variable of
-        the model, with the axis.
+        Each array along the dim on which the density depends, a constant, a shared variable or
+        rows on disk of the model, with the axis.
     terms : dict
         Each term that is a sum over rows, an observed variable or a potential, with the axis.
     """
@@ -107,7 +108,8 @@ def rows_of(model: Model, dim: str) -> Rows:
             "its rows. Leave batch_size and batch_dim out, or give the full arrays to the model."
         )
     axes: dict[TensorVariable, int] = {}
-    for array in model.data_vars:
+    on_disk = [array for array in model.named_vars.values() if source_of(array) is not None]
+    for array in [*model.data_vars, *on_disk]:
         if (axis := _axis(model, array.name, dim)) is not None:
             axes[array] = axis
     terms: dict[TensorVariable, int] = {}

@@ -15,6 +15,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 
 from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.batch_dim import Rows, rows_of, taken
 from pymc_sgmcmc.model.graphs import masks_as_numbers
 from pymc_sgmcmc.model.initial_point import at_values, points_near_start
@@ -43,10 +44,7 @@ def check_independent_rows(model: Model, dim: str) -> None:
     chosen = rng.choice(rows.count, sum(_SIZES), replace=rows.count < sum(_SIZES))
     sets = [chosen, *np.split(chosen, [_SIZES[0]])]
     parts = [
-        [
-            np.moveaxis(np.take(value, part, axis), axis, 0)
-            for value, axis in zip(values, rows.axes.values(), strict=True)
-        ]
+        [_some(value, part, axis) for value, axis in zip(values, rows.axes.values(), strict=True)]
         for part in sets
     ]
     for point in points_near_start(model, rng):
@@ -72,6 +70,13 @@ def check_independent_rows(model: Model, dim: str) -> None:
             if wrong.any():
                 raise ValueError(_no_sum(terms[int(np.argmax(wrong))], dim))
             return
+
+
+def _some(value: Any, part: np.ndarray, axis: int) -> np.ndarray:
+    """Return some rows of an array, as its first axis."""
+    if isinstance(value, Source):
+        return np.concatenate([value.rows(k, k + 1) for k in part.tolist()])
+    return np.moveaxis(np.take(value, part, axis), axis, 0)
 
 
 def _log_densities(model: Model, rows: Rows) -> tuple[list[str], Callable[..., Any]]:

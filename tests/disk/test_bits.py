@@ -113,3 +113,31 @@ def test_processes_and_threads_change_nothing(data, tmp_path):
     ]  # fmt: skip
     np.testing.assert_array_equal(*found)
     assert not np.array_equal(found[0][0], found[0][1])
+
+
+def test_rows_of_a_dim_are_drawn_as_by_minibatch(data, tmp_path):
+    x, y = data
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    files = tmp_path / "x.npy", tmp_path / "y.npy"
+    draws, *_ = sampled(*map(sg.on_disk, files), 1, backend="jax", **BY_HAND)
+    with pm.Model() as model:
+        rows = sg.on_disk(files[0], dims=("obs", "column"))
+        labels = sg.on_disk(files[1], name="labels", dims="obs")
+        beta = pm.Normal("beta", 0, 2, shape=3)
+        pm.Bernoulli("y", logit_p=rows @ beta, observed=labels, dims="obs")
+        step = sg.MSGNHT(backend="jax", batch_size=BATCH, batch_dim="obs", **BY_HAND)
+        result = pm.sample(
+            step=step, draws=20, tune=10, chains=1, cores=1, random_seed=3, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert model.dim_lengths["obs"].eval() == N
+    np.testing.assert_array_equal(result["posterior"]["beta"].values, draws)
+
+
+def test_dims_need_a_model_and_one_for_each_axis(data, tmp_path):
+    np.save(tmp_path / "x.npy", data[0])
+    with pytest.raises(TypeError, match=r"call sg.on_disk inside a"):
+        sg.on_disk(tmp_path / "x.npy", dims=("obs", None))
+    with pm.Model(), pytest.raises(ValueError, match="give a dim, or None, for each axis"):
+        sg.on_disk(tmp_path / "x.npy", dims="obs")
