@@ -91,7 +91,7 @@ def checkpoint(
     is whole or not there, and carries a checksum. No file is unpickled.
 
     A chain takes the room of its draws and of two states, each some copies of a position and what
-    tuning keeps: a matrix of d x d numbers for d to 512, at most 8 MB of gradients at an anchor.
+    tuning keeps: a matrix of d x d numbers for d to 512, at most 16 MB of gradients at an anchor.
 
     Examples
     --------

@@ -23,11 +23,13 @@ from pymc.step_methods.compound import BlockedStep
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import graph_inputs, toposort
+from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.graph.type import Type
 from pytensor.tensor.type import TensorType
 
 from pymc_sgmcmc._version import __version__
+from pymc_sgmcmc.disk.on_disk import source_of
+from pymc_sgmcmc.disk.source import Source
 
 __all__ = ["differences", "fingerprint", "model_arrays"]
 
@@ -95,7 +97,7 @@ def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return found
 
 
-def model_arrays(model: Model) -> list[np.ndarray]:
+def model_arrays(model: Model) -> list[Any]:
     """Return all arrays that the model reads: the same objects as long as it is unchanged."""
     return [array for arrays in _arrays(_graphs(model)).values() for array in arrays]
 
@@ -144,6 +146,9 @@ def _of_graph(
         return _digest("array", kind.dtype, kind.ndim, variable.name)
 
     for node in toposort(outputs, blockers=list(known)):
+        if source_of(node.outputs[0]) is not None:
+            known[node.outputs[0]] = of(node.outputs[0])
+            continue
         op, below = _told(node.op), [of(x) for x in node.inputs]
         for k, output in enumerate(node.outputs):
             known[output] = _digest(op, k, *below)
@@ -226,13 +231,17 @@ def _(value: Any) -> str:
 # ----------------------------------------------------------------------------- data
 
 
-def _arrays(graphs: Mapping[str, Sequence[Variable]]) -> dict[str, list[np.ndarray]]:
-    """Return the arrays that each variable reads, those of an earlier one left out."""
+def _arrays(graphs: Mapping[str, Sequence[Variable]]) -> dict[str, list[Any]]:
+    """Return the arrays that each variable reads, those of an earlier one left out.
+
+    Of rows on disk they are sources.
+    """
     seen: set[int] = set()
-    found: dict[str, list[np.ndarray]] = {}
+    found: dict[str, list[Any]] = {}
     for name, graph in graphs.items():
         arrays = []
-        for source in graph_inputs(graph):
+        on_disk = [x for x in ancestors(graph) if source_of(x) is not None]
+        for source in [*graph_inputs(graph), *on_disk]:
             array = _array(source)
             if array is not None and id(source) not in seen:
                 seen.add(id(source))
@@ -242,18 +251,20 @@ def _arrays(graphs: Mapping[str, Sequence[Variable]]) -> dict[str, list[np.ndarr
     return found
 
 
-def _array(source: Variable) -> np.ndarray | None:
+def _array(source: Variable) -> Any:
     if not isinstance(source.type, TensorType):
         return None
     if isinstance(source, SharedVariable):
         return np.asarray(source.get_value(borrow=True))
     if isinstance(source, Constant) and np.ndim(source.data):
         return np.asarray(source.data)
-    return None
+    return source_of(source)
 
 
-def _of_array(array: np.ndarray) -> str:
+def _of_array(array: Any) -> str:
     """Return a digest of the array; of a huge one, of evenly spread blocks of its rows."""
+    if isinstance(array, Source):
+        return _digest(*array.fingerprint())
     rows = np.atleast_1d(array)
     each = max(1, _BLOCK * len(rows) // max(rows.nbytes, 1))
     stride = each * max(1, -(-rows.nbytes // _MOST_READ))
