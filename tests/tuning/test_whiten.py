@@ -137,3 +137,55 @@ def test_whitening_finds_a_bulk_that_is_narrower_than_the_first_guess():
     assert np.all(np.isfinite(centre))
     # Gamma(3, 1) has a standard deviation of sqrt(3)
     assert np.all(np.linalg.norm(root, axis=1) < 2 * 3**0.5)
+
+
+def of_many_blocks(surface, blocks=5000):
+    """Let a surface pass for a sum over blocks, all alike, and count its passes."""
+    surface.n_blocks, surface.passes = blocks, 0
+    full, potential = surface.full, surface.potential
+
+    def counted(points):
+        surface.passes += len(points)
+        return full(points)
+
+    surface.full = counted
+    surface.batch_gradient = lambda points, rows: potential(points)[1]
+    surface.block = lambda points, which: potential(points)[1] / blocks
+    return surface
+
+
+def test_from_far_away_the_centre_of_many_blocks_takes_few_passes():
+    matrix = rotated(8, 1e4)
+    surface = of_many_blocks(Gaussian(np.arange(8.0), matrix))
+    rng = np.random.default_rng(1)
+    # The lengths of L are off by a few per cent, as averaged Hessians of some batches are
+    root = inverse_root(matrix) * rng.uniform(0.95, 1.05, size=8)
+    start = surface.mean + 200 * root @ rng.standard_normal(8)
+    centre, form = _descend(surface, start, root, rng)
+    assert np.abs(np.linalg.solve(root, centre - surface.mean)).max() < 0.3
+    assert form == pytest.approx(1.0, abs=0.1)
+    assert surface.passes <= 6
+
+
+def test_the_centre_of_many_blocks_is_that_of_the_bulk():
+    shapes = np.array([5.0, 20.0])
+    centres = []
+    for blocks in (500, 5000):
+        surface = of_many_blocks(LogGamma(shapes), blocks)
+        root = np.diag(shapes**-0.5)
+        centres.append(_descend(surface, np.log(shapes), root, np.random.default_rng(1))[0])
+    # The bulk is half a variance below the mode
+    assert np.all(centres[0] < np.log(shapes) - 0.3 / shapes)
+    np.testing.assert_allclose(centres[1], centres[0], atol=0.3 * shapes.min() ** -0.5)
+
+
+def test_where_whole_steps_do_not_help_all_blocks_are_passed():
+    found = []
+    for blocks in (2000, 5000):
+        surface = of_many_blocks(LogGamma(np.array([5.0])), blocks)
+        rng = np.random.default_rng(1)
+        # A whole step leaves nearly all of the slope
+        found.append(_descend(surface, np.array([-3.0]), np.array([[0.45]]), rng)[0])
+        assert surface.passes == (2 if blocks > 2000 else 0)
+    np.testing.assert_allclose(*found, atol=0.05)
+    assert found[0] > -2.0
