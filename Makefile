@@ -79,6 +79,7 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md
 	$(BIN)/python tests/benchmarks/nets.py --write docs/nets_table.md
 	$(BIN)/python tests/benchmarks/large.py --write docs/large_table.md
+	$(BIN)/python tests/benchmarks/topics.py --write docs/topics_table.md
 
 clean:
 	rm -rf build dist docs/_build docs/_notebooks .mypy_cache .pytest_cache .ruff_cache
