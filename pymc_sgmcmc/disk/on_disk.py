@@ -69,7 +69,7 @@ def on_disk(
     """Rows of a file that is larger than memory, for ``pm.Minibatch`` or ``batch_dim=``.
 
     Nothing is read but the shape. While the model is sampled a thread reads the batches of the
-    coming updates; resident memory does not grow with the number of rows. Rows must be in
+    coming updates, so that rows take the same memory however many there are. They must be in
     random order: :func:`shuffle_to_disk` brings them into one.
 
     Parameters
