@@ -39,18 +39,22 @@ def sampled(folder: Path | None, backend: str, answers, write: int | None = None
     if write is not None:
         files.append = chain_store.append = partial
     result = run(
-        folder, 100, tune=20, chains=1, every=0.02,
+        folder, 500, tune=20, chains=1, every=0.02,
         make=location, step=lambda model: sg.MSGNHT(model=model, backend=backend),
     )  # fmt: skip
     answers.put(bits(result))
 
 
-def lived(folder: Path | None, backend: str, seconds: float | None, write: int | None = None):
+def lived(folder, backend, seconds=None, write=None, after_first_state=False):
     """Return the bits of a run, None if it was killed, and the seconds that it took."""
     fork = multiprocessing.get_context("fork")
     answers, began = fork.Queue(), time.monotonic()
     process = fork.Process(target=sampled, args=(folder, backend, answers, write))
     process.start()
+    while after_first_state and process.is_alive():
+        if (folder / "chain-0" / "state-0").exists():
+            break
+        time.sleep(0.005)
     process.join(seconds)
     if process.is_alive():
         process.kill()
@@ -70,17 +74,18 @@ def where(folder: Path) -> str:
 
 def main() -> None:
     backend, kills, path = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
-    lived(None, backend, None)  # compiled functions that are kept on disk
-    expected, took = lived(None, backend, None)
+    lived(None, backend)  # compiled functions that are kept on disk
+    expected, took = lived(None, backend)
     rng = np.random.default_rng(1)
     for k in range(kills):
         folder = path / str(k)
-        inside = int(rng.integers(1, 30)) if k % 4 == 3 else None
-        # The first second imports and reads the model
-        moment = None if inside is not None else rng.uniform(0.5, took)
-        survived, _ = lived(folder, backend, moment, inside)
+        # At any time; once there are draws; inside a write
+        kind = k % 4
+        inside = int(rng.integers(1, 20)) if kind == 3 else None
+        moment = {2: rng.uniform(0, 0.3), 3: None}.get(kind, rng.uniform(0.5, took))
+        survived, _ = lived(folder, backend, moment, inside, after_first_state=kind == 2)
         told = {"killed": survived is None, "where": where(folder), "inside a write": inside}
-        found, _ = lived(folder, backend, None)
+        found, _ = lived(folder, backend)
         print(json.dumps({**told, "same bits": found == expected}), flush=True)
 
 

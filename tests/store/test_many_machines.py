@@ -45,9 +45,9 @@ def sampled():
 
 def kill_a_worker():
     # Of a chain that has a state on disk and is not complete, as soon as there is one
-    while not (locks := [f / "lock" for f in Path(SHARED).glob("run/*/*") if (f / "state-1").exists()]):
+    while not (states := list(Path(SHARED).glob("run/*/*/state-1"))):
         time.sleep(0.01)
-    os.kill(int(locks[0].read_text()), signal.SIGKILL)
+    os.kill(int((states[0].parent / "lock").read_text()), signal.SIGKILL)
 
 
 if __name__ == "__main__":
