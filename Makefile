@@ -13,11 +13,12 @@ PYTHON ?=
 RUN := .venv/.has-jax
 DEV := .venv/.has-jax,dev
 DOCS := .venv/.has-jax,docs
+RIVALS := .venv/.has-jax,rivals
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Figures need no display. Not for the docs, whose notebooks show theirs.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test slow lint types docs notebooks datasets reproductions benchmarks clean
+.PHONY: help demo test slow lint types docs notebooks datasets reproductions benchmarks rivals clean
 
 help:
 	@echo 'make demo        sample a first model (notebooks/quickstart.py)'
@@ -30,6 +31,7 @@ help:
 	@echo "make datasets    download the papers' data, where they can be had"
 	@echo "make reproductions  run the papers' experiments in full, print claims and verdicts"
 	@echo 'make benchmarks  run every benchmark'
+	@echo 'make rivals      run all cells of the benchmark beside other methods, which takes an hour'
 	@echo 'make clean       remove what was built, but not .venv'
 
 # In their own folder, as the documentation runs them.
@@ -80,6 +82,9 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/nets.py --write docs/nets_table.md
 	$(BIN)/python tests/benchmarks/large.py --write docs/large_table.md
 	$(BIN)/python tests/benchmarks/topics.py --write docs/topics_table.md
+
+rivals: $(RIVALS) datasets
+	$(BIN)/python tests/benchmarks/rivals/run.py --write docs
 
 clean:
 	rm -rf build dist docs/_build docs/_notebooks .mypy_cache .pytest_cache .ruff_cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,7 +82,7 @@ class Monitor(Comparable):
             self.sums = np.concatenate([self.sums, np.zeros((1, *self.sums.shape[1:]))])
             self.counts = np.append(self.counts, 0)
         self.seen += 1
-        if not (np.all(np.isfinite(g)) and np.isfinite(noise_ratio)):
+        if not (np.isfinite(g).all() and math.isfinite(noise_ratio)):
             return  # next to a rejected update
         self.counts[k] += 1
         part = self.sums[k]
@@ -188,4 +190,6 @@ def watched(parts: Sequence[Any]) -> np.ndarray:
     flats = [np.asarray(part).reshape(-1) for part in parts]
     size = sum(flat.size for flat in flats)
     stride = max(1, -(-size // _MOST_WATCHED))
+    if len(flats) == 1:
+        return flats[0][::stride].astype(float)
     return np.concatenate([flat[::stride] for flat in flats]).astype(float)

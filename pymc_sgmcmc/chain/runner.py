@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -221,13 +221,13 @@ class Runner:
         each = self._transition.layout.updates
         if self.engine.backend == "numba":
             each = self.engine.updates_per_call(self.settings, updates)
-        rejected, tamed, weight = 0, 0, 0.0
-        for _ in range(updates // each):
-            draw = self._next(step_size, each, others)
-            rejected += draw.rejected
-            tamed += draw.tamed
-            weight += draw.weight
-        return replace(draw, rejected=rejected, tamed=tamed, weight=weight)
+        draw = self._next(step_size, each, others)
+        for _ in range(updates // each - 1):
+            before, draw = draw, self._next(step_size, each, others)
+            draw.rejected += before.rejected
+            draw.tamed += before.tamed
+            draw.weight += before.weight
+        return draw
 
     def _next(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]

@@ -6,6 +6,7 @@ import copy
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -284,7 +285,7 @@ class Posterior:
                     return None
         return other
 
-    @property
+    @cached_property
     def circular(self) -> np.ndarray:
         """Which elements of φ, over all variables in turn, lie on a circle."""
         return np.repeat(

@@ -25,6 +25,8 @@ N, D, THIN = 100_000, 50, 20
 BATCHES = 50, 500, 5000
 ROUNDS = 5
 FRESH = 3
+# Draws of pm.sample, 20 updates each
+SAMPLED = 4000
 
 
 def logistic_data(dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -144,32 +146,95 @@ def updates(dtype: str) -> None:
 
 
 def sample() -> None:
-    """Print the wall time of ``pm.sample`` over that of the bare transition."""
+    """Print what ``pm.sample`` costs over the bare transition, on one process and on two."""
+    for backend in ("numba", "jax"):
+        subprocess.run([sys.executable, __file__, "sample-one", backend], check=True)
+        command = [sys.executable, __file__, "draws-of-kernel", backend]
+        # Two kernels at once, as two chains run
+        both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+        bare = max(float(process.communicate()[0].splitlines()[-1]) for process in both)
+        command = [sys.executable, __file__, "draws-of-sample", backend]
+        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        whole = float(out.stdout.splitlines()[-1])
+        print(
+            f"{backend:>6} two processes, from the first draw to the last: "
+            f"{whole:.0f} µs a draw / {bare:.0f} µs = {whole / bare:.2f}",
+            flush=True,
+        )
+
+
+def draws_of_kernel(backend: str) -> None:
+    """Print microseconds of the bare transition for a draw, the median of several runs."""
+    import pymc_sgmcmc as sg
+
+    from pymc_sgmcmc.testing import UNTUNED
+
+    model = logistic_model(500, "float64")
+    with model:
+        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
+    step.setup_chain(np.random.default_rng(0), 0, 10**9)
+    step.step(model.initial_point())
+    times = []
+    for _ in range(7):
+        start = time.perf_counter()
+        bare_transition(step, SAMPLED // 2)
+        times.append((time.perf_counter() - start) / (SAMPLED // 2) * 1e6)
+    print(np.median(times))
+
+
+def draws_of_sample(backend: str) -> None:
+    """Print microseconds of a draw of two chains in two processes, from the first to the last."""
     import pymc as pm
 
     import pymc_sgmcmc as sg
 
     from pymc_sgmcmc.testing import UNTUNED
 
-    draws = 4000
-    print(f"\npm.sample over the bare transition, batch 500, thin {THIN}, one process")
-    for backend in ("numba", "jax"):
-        model = logistic_model(500, "float64")
-        with model:
-            step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
-            settings = {"cores": 1, "chains": 1, "progressbar": False, "quiet": True}
-            settings |= {"compute_convergence_checks": False, "step": step, "tune": 0}
-            pm.sample(draws=10, **settings)
-            whole, bare = [], []
-            for _ in range(3):
-                start = time.perf_counter()
-                pm.sample(draws=draws, **settings)
-                whole.append(time.perf_counter() - start)
-                start = time.perf_counter()
-                bare_transition(step, draws)
-                bare.append(time.perf_counter() - start)
-        ratio = min(whole) / min(bare)
-        print(f"{backend:>6} {min(whole):6.2f} s / {min(bare):6.2f} s = {ratio:.2f}", flush=True)
+    times: dict[int, list[float]] = {0: [], 1: []}
+
+    def callback(trace: Any, draw: Any) -> None:
+        times[draw.chain].append(time.perf_counter())
+
+    with logistic_model(500, "float64"):
+        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
+        pm.sample(
+            draws=2 * SAMPLED, tune=0, step=step, cores=2, chains=2, progressbar=False, quiet=True,
+            callback=callback, compute_convergence_checks=False, mp_ctx="forkserver",
+        )  # fmt: skip
+    # While both chains sample
+    begin = max(t[0] for t in times.values())
+    end = min(t[-1] for t in times.values())
+    print(max((end - begin) / sum(begin < t <= end for t in of) * 1e6 for of in times.values()))
+
+
+def sample_one(backend: str) -> None:
+    """Print the wall time of ``pm.sample`` over that of the bare transition, in one process."""
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    from pymc_sgmcmc.testing import UNTUNED
+
+    model = logistic_model(500, "float64")
+    with model:
+        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
+        settings = {"cores": 1, "chains": 1, "progressbar": False, "quiet": True}
+        settings |= {"compute_convergence_checks": False, "step": step, "tune": 0}
+        pm.sample(draws=10, **settings)
+        whole, bare = [], []
+        for _ in range(3):
+            start = time.perf_counter()
+            pm.sample(draws=SAMPLED, **settings)
+            whole.append(time.perf_counter() - start)
+            start = time.perf_counter()
+            bare_transition(step, SAMPLED)
+            bare.append(time.perf_counter() - start)
+    ratio = min(whole) / min(bare)
+    print(
+        f"{backend:>6} one process, {SAMPLED} draws, batch 500, thin {THIN}: "
+        f"{min(whole):.2f} s / {min(bare):.2f} s = {ratio:.2f}",
+        flush=True,
+    )
 
 
 def bare_transition(step: Any, draws: int) -> None:
@@ -295,8 +360,14 @@ def main(parts: list[str]) -> None:
     if parts[:1] == ["first-draw"]:
         first_draw(*parts[1:])
         return
-    if parts[:1] == ["updates-of"]:
-        updates(parts[1])
+    of_one_process = {
+        "updates-of": updates,
+        "sample-one": sample_one,
+        "draws-of-kernel": draws_of_kernel,
+        "draws-of-sample": draws_of_sample,
+    }
+    if parts[:1] and parts[0] in of_one_process:
+        of_one_process[parts[0]](parts[1])
         return
     parts = parts or ["updates", "sample", "large", "first"]
     for part in parts:
