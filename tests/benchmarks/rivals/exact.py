@@ -57,7 +57,7 @@ def compute(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     from arviz_stats.base import array_stats
 
     mean, covariance = laplace(x, y)
-    count = int(min(MOST, max(1_000, WORK / len(x)))) // 2 * 2
+    count = int(min(MOST, max(400, WORK / len(x)))) // 2 * 2
     for _ in range(ROUNDS):
         rng = np.random.default_rng(SEED)
         z = rng.normal(size=(count // 2, len(mean)))

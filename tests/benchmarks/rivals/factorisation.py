@@ -14,7 +14,7 @@ import pymc as pm
 from .exact import FOLDER
 
 RANK, PRECISION, SHAPE, RATE = 20, 3.0, 4.0, 5.0
-SWEEPS, BURN_IN = 4_000, 500
+SWEEPS, BURN_IN = 2_000, 500
 FILE = FOLDER / "factorisation.npz"
 REPRODUCTIONS = Path(__file__).parents[3] / "notebooks" / "reproductions"
 

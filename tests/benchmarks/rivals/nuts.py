@@ -42,10 +42,9 @@ def run(problem: Problem, budget: float, seed: int, clock: Clock) -> Course:
     ]
     ends = begin + spent * np.cumsum(np.concatenate(steps)) / np.concatenate(steps).sum()
     draws = {name: found["posterior"][name].values[0] for name in names}
-    stacked = problem.stacked(draws)
     course = Course()
-    if len(stacked):
-        course.add_all(ends[-len(stacked) :], stacked)
+    if count := len(draws[names[0]]):
+        course.add_all(ends[-count:], problem.stacked(draws))
     return course
 
 
