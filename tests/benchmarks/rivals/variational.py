@@ -48,7 +48,6 @@ def run(problem: Problem, budget: float, seed: int, clock: Clock, method: str) -
             obj_optimizer=pm.adam(learning_rate=RATE),
             callbacks=[callback],
             progressbar=False,
-            score=False,
         )
     return course
 
