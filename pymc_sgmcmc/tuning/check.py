@@ -12,6 +12,7 @@ import numpy as np
 
 from scipy.special import stdtrit
 
+from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.effective import effective_draws
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
@@ -60,6 +61,8 @@ class Trial:
     variables : ndarray or None
         The name of each coordinate's variable where there are thousands: then not the worst of
         all coordinates is judged, but a low quantile of each variable's. None where each counts.
+    tamed : float
+        Share of the updates whose gradient was scaled down.
     """
 
     psi: np.ndarray
@@ -67,6 +70,7 @@ class Trial:
     rejected: int
     circular: np.ndarray | None = None
     variables: np.ndarray | None = None
+    tamed: float = 0.0
 
     def is_wild(self) -> bool:
         """Whether the chain left the region where the posterior can be."""
@@ -106,6 +110,7 @@ def settle(
     collapses: bool = False,
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
     moves: bool = False,
+    endless: bool = False,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
@@ -116,11 +121,19 @@ def settle(
     of a net have none. Where the density ``collapses``
     into a funnel, the warning of a coordinate much wider than its whitening comes sooner. Where
     the law ``moves`` with what other step methods sample, temperatures are taken about its mean.
+
+    Raises
+    ------
+    TuningError
+        If units can be exchanged (``endless``) and the chain has left the Gaussian for where
+        gradients are far larger.
     """
     h, least, passed = step_size, step_size / 16, False
     report("check")
     for _ in range(_MOST_TRIALS):
         trial = chain.run(h, thin, _TRIAL_DRAWS)
+        if endless and trial.tamed > MOST_TAMED:
+            raise TuningError("no Gaussian is near the posterior")
         wild = trial.is_wild()
         if (moves or trial.variables is not None) and not wild:
             raw, trial = trial, replace(trial, psi=trial.psi - trial.psi.mean(axis=0))

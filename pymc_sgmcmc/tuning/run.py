@@ -142,7 +142,7 @@ class Tuning:
             raise SamplingError(f"Tuning failed: {why}.") from error
 
     def _run(self, thorough: bool) -> Runner:
-        engine, schedule = self._engine, self._options.step_size
+        engine = self._engine
         phi = self._places[-1].phi
         engine.attempt(self._make_views)
         evaluated = self._views[0].evaluations
@@ -158,16 +158,9 @@ class Tuning:
         if not (self._again or how["permutable"]):
             # Of products, data tell one factor only as much as they tell of the other
             how["rewrite"] = self._writing(surface, WritingChoice(engine))
-        fixed, begun_at = isinstance(schedule, constant), self._scales
+        begun_at = self._scales
         try:
-            centre, root, collapses = find_bulk(
-                surface, start, self._rescale, scale, self._rng, self._report, **how
-            )
-            if how["permutable"] and root.ndim == 1:
-                self._refuse_stiff(surface, centre, root)
-            runner, plan, chain, h = self._centred(
-                surface, centre, root, scale, fixed, how["permutable"]
-            )
+            runner, plan = self._near_a_gaussian(surface, start, scale, how, thorough=thorough)
         except TuningError:
             begin = engine.at_scales(
                 self._views[0].split(start), begun_at, self._scales, self._others
@@ -175,31 +168,55 @@ class Tuning:
             if not how["permutable"]:
                 raise
             runner, plan = self._wandering(surface, begin, scale)
-            return self._told(runner, plan, evaluated, thorough=thorough)
-        settings = runner.settings
-        most_thin = self._most_thin(plan, settings.thin)
-        if (schedule is None or fixed) and thorough:
-            found = settle(
-                chain,
-                self._policy,
-                h,
-                thin=settings.thin,
-                fixed_step=fixed,
-                fixed_thin=self._options.thin is not None,
-                # What has no law of its own never mixes, and trials would cost more than the draws
-                most_thin=settings.thin if plan.endless else most_thin,
-                collapses=collapses,
-                curvatures=self._curvatures(surface, plan),
-                report=self._report,
-                moves=len(self._others) > 0,
-            )
-            settings.step_size, settings.thin = found.step_size, found.thin
-            if plan.endless and self._options.thin is None:
-                settings.thin = max(found.thin, most_thin)
-            settings.warnings = found.warnings
-        elif schedule is None or fixed:
-            settings.step_size = h
         return self._told(runner, plan, evaluated, thorough=thorough)
+
+    def _near_a_gaussian(
+        self,
+        surface: Surface,
+        start: np.ndarray,
+        scale: str | np.ndarray | None,
+        how: Mapping[str, Any],
+        *,
+        thorough: bool,
+    ) -> tuple[Runner, Plan]:
+        """Tune a chain by the Gaussian that is fitted to its bulk."""
+        centre, root, collapses = find_bulk(
+            surface, start, self._rescale, scale, self._rng, self._report, **how
+        )
+        if how["permutable"] and root.ndim == 1:
+            self._refuse_stiff(surface, centre, root)
+        schedule = self._options.step_size
+        fixed = isinstance(schedule, constant)
+        runner, plan, chain, h = self._centred(
+            surface, centre, root, scale, fixed, how["permutable"]
+        )
+        settings = runner.settings
+        if not (schedule is None or fixed):
+            return runner, plan
+        if not thorough:
+            settings.step_size = h
+            return runner, plan
+        most_thin = self._most_thin(plan, settings.thin)
+        found = settle(
+            chain,
+            self._policy,
+            h,
+            thin=settings.thin,
+            fixed_step=fixed,
+            fixed_thin=self._options.thin is not None,
+            # What has no law of its own never mixes, and trials would cost more than the draws
+            most_thin=settings.thin if plan.endless else most_thin,
+            collapses=collapses,
+            curvatures=self._curvatures(surface, plan),
+            report=self._report,
+            moves=len(self._others) > 0,
+            endless=plan.endless,
+        )
+        settings.step_size, settings.thin = found.step_size, found.thin
+        if plan.endless and self._options.thin is None:
+            settings.thin = max(found.thin, most_thin)
+        settings.warnings = found.warnings
+        return runner, plan
 
     def _told(self, runner: Runner, plan: Plan, evaluated: int, *, thorough: bool) -> Runner:
         """Tell what was found, and let the chain begin."""

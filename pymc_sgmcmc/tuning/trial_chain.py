@@ -70,17 +70,25 @@ class TrialChain:
         """Run on from where the chain is."""
         runner, unit = self._runner, self._unit
         centre = self._flat(self._centre)
-        psi, gradient, rejected = [], [], 0
+        psi, gradient, rejected, tamed = [], [], 0, 0
         for _ in range(draws):
             draw = runner.advance(step_size, thin, self._others)
             assert runner.state.psi is not None
             psi.append((self._flat(runner.state.psi) - centre) / unit)
             gradient.append(self._flat(draw.gradient) * unit)
             rejected += draw.rejected
+            tamed += draw.tamed
             if rejected:
                 break
         circular = runner.engine.posterior.circular[self._watched]
-        return Trial(np.array(psi), np.array(gradient), rejected, circular, self._variables)
+        return Trial(
+            np.array(psi),
+            np.array(gradient),
+            rejected,
+            circular,
+            self._variables,
+            tamed / (len(psi) * thin),
+        )
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
         flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])

@@ -1,5 +1,7 @@
 """Burn-in and the trials that settle step size and thinning."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -184,6 +186,20 @@ def test_step_and_thin_set_by_hand_stay():
 def test_a_chain_far_from_the_whitening_is_told():
     found = settled(FakeChain(variance=lambda h: 16.0), policy=Policy(0.2, second_moments=False))
     assert "far from the Gaussian" in found.warnings[0]
+
+
+class Leaving(FakeChain):
+    """Ends where most gradients are scaled down."""
+
+    def run(self, step_size, thin, draws):
+        return replace(super().run(step_size, thin, draws), tamed=0.5)
+
+
+def test_a_chain_that_leaves_the_gaussian_of_exchangeable_units_has_none():
+    with pytest.raises(TuningError, match="no Gaussian is near"):
+        settled(Leaving(), endless=True)
+    # Elsewhere it may be a start far from the data: the chain's own count says so at its end
+    assert settled(Leaving()).step_size == 0.2
 
 
 def test_settling_is_deterministic():
