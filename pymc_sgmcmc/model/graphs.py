@@ -9,12 +9,14 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
+from pytensor.compile.builders import SymbolicOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -30,6 +32,7 @@ __all__ = [
     "masks_as_numbers",
     "rebuilt",
     "substitute",
+    "with_known_shapes",
 ]
 
 
@@ -51,6 +54,31 @@ def rebuilt(
         substitute(graphs, stand_ins), dict(replacements), rebuild_strict=False
     )
     return substitute(found, {stand_in: variable for variable, stand_in in stand_ins.items()})
+
+
+def with_known_shapes(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with the static shapes that follow from those of their inputs.
+
+    PyMC leaves lengths open where a variable has ``dims``. What replaces such a variable has known
+    ones, and JAX must know those of all that is broadcast.
+    """
+    known: dict[Variable, Variable] = {}
+    for node in io_toposort([], list(graphs)):
+        inputs = [known.get(x, x) for x in node.inputs]
+        vague = any(None in getattr(x.type, "shape", ()) for x in node.outputs)
+        if vague and isinstance(node.op, SymbolicOp):
+            # Its inner graph is made for the shapes of its inputs
+            made: Any = node.op(*inputs, return_list=True)
+        elif vague and not isinstance(node.op, HasInnerGraph):
+            made = node.op.make_node(*inputs).outputs
+        elif any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            made = node.clone_with_new_inputs(inputs, strict=False).outputs
+        else:
+            continue
+        for old, new in zip(node.outputs, made, strict=True):
+            new.name = old.name
+            known[old] = new
+    return [known.get(graph, graph) for graph in graphs]  # type: ignore[misc]
 
 
 def lengthened(

@@ -31,6 +31,7 @@ from pymc_sgmcmc.model.graphs import (
     lengths_as_numbers,
     masks_as_numbers,
     substitute,
+    with_known_shapes,
 )
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
@@ -149,6 +150,7 @@ class Posterior:
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
         outputs, self.data = _lift_data(lengths_as_numbers(masks_as_numbers(outputs)))
+        outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)
         self._summands = [
             _Term(term.name, logp, batch)

@@ -264,3 +264,18 @@ def test_data_set_anew_are_seen_by_the_next_run(container):
             means.append(dt.posterior["mean"].mean())
     # Posterior sd 0.11 for each draw
     np.testing.assert_allclose(means, [1.0, -3.0, 7.0], atol=0.1)
+
+
+def test_lengths_of_dims_are_known_to_the_graph():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), rng.integers(0, 2, 60).astype("int32")
+    with pm.Model(coords={"feature": range(3), "unit": range(4), "class": range(2)}) as model:
+        x, label = pm.Minibatch(X, y, batch_size=20)
+        W, b = pm.Normal("W", dims=("feature", "unit")), pm.Normal("b", dims="unit")
+        V, c = pm.Normal("V", dims=("unit", "class")), pm.Normal("c", dims="class")
+        logit = pm.math.tanh(x @ W + b) @ V + c
+        pm.Categorical("y", logit_p=logit, observed=label, total_size=len(y))
+    posterior, _, _ = read(model)
+    # JAX must know those of all that is broadcast; a range of a known length is no such thing
+    types = [x.type for x in ancestors(posterior.gradient) if hasattr(x.type, "shape")]
+    assert [t for t in types if None in t.shape and t.dtype.startswith("float")] == []
