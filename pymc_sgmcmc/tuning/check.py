@@ -110,7 +110,7 @@ def settle(
     collapses: bool = False,
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
     moves: bool = False,
-    endless: bool = False,
+    permutable: bool = False,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
@@ -125,14 +125,16 @@ def settle(
     Raises
     ------
     TuningError
-        If units can be exchanged (``endless``) and the chain has left the Gaussian for where
-        gradients are far larger.
+        If units can be exchanged (``permutable``) and the chain has left the Gaussian: for where
+        gradients are far larger, or, of a whole L, for where few of its draws would be.
     """
     h, least, passed = step_size, step_size / 16, False
+    widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     report("check")
     for _ in range(_MOST_TRIALS):
         trial = chain.run(h, thin, _TRIAL_DRAWS)
-        if endless and trial.tamed > MOST_TAMED:
+        far = trial.variables is None and _looks(trial, widest, policy)
+        if permutable and (far or trial.tamed > MOST_TAMED):
             raise TuningError("no Gaussian is near the posterior")
         wild = trial.is_wild()
         if (moves or trial.variables is not None) and not wild:
@@ -161,7 +163,6 @@ def settle(
         if ess >= _LEAST_TO_EXTRAPOLATE and factor <= 8:
             passed = True
             break
-    widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     warnings = [] if trial.is_wild() else _looks(trial if moves else raw, widest, policy)
     if not passed:
         warnings.append(_why_not(trial, policy))

@@ -210,7 +210,7 @@ class Tuning:
             curvatures=self._curvatures(surface, plan),
             report=self._report,
             moves=len(self._others) > 0,
-            endless=plan.endless,
+            permutable=how["permutable"],
         )
         settings.step_size, settings.thin = found.step_size, found.thin
         if plan.endless and self._options.thin is None:

@@ -197,7 +197,9 @@ class Leaving(FakeChain):
 
 def test_a_chain_that_leaves_the_gaussian_of_exchangeable_units_has_none():
     with pytest.raises(TuningError, match="no Gaussian is near"):
-        settled(Leaving(), endless=True)
+        settled(Leaving(), permutable=True)
+    with pytest.raises(TuningError, match="no Gaussian is near"):
+        settled(FakeChain(variance=lambda h: 25.0, time=0.1), permutable=True)
     # Elsewhere it may be a start far from the data: the chain's own count says so at its end
     assert settled(Leaving()).step_size == 0.2
 
