@@ -78,7 +78,7 @@ def with_known_shapes(graphs: Sequence[Any]) -> list[TensorVariable]:
         for old, new in zip(node.outputs, made, strict=True):
             new.name = old.name
             known[old] = new
-    return [known.get(graph, graph) for graph in graphs]  # type: ignore[misc]
+    return [known.get(graph, graph) for graph in graphs]
 
 
 def lengthened(
