@@ -126,3 +126,23 @@ def _made_ratings(users: int, items: int, count: int) -> tuple[np.ndarray, np.nd
     user, item = cell // items, cell % items
     mean = np.sum(taste[user] * film[item], axis=1)
     return user, item, np.clip(rng.poisson(mean), 1, 5)
+
+
+def no_digits(side: int) -> tuple[np.ndarray, str]:
+    """Return images that are no digits, of shape (N, side * side) in [0, 1], and their name.
+
+    Those of Fashion-MNIST for the tests where ``side`` is 28; else pieces of two photographs of
+    scikit-learn.
+    """
+    if side == 28 and any(place.exists() for place in FASHION):
+        return fashion()[0][60_000:], "garments"
+    from sklearn.datasets import load_sample_images
+
+    pieces = []
+    for photo in load_sample_images().images:
+        grey = 1 - photo.mean(axis=2) / 255
+        rows, columns = (n // side * side for n in grey.shape)
+        cut = grey[:rows, :columns].reshape(rows // side, side, columns // side, side)
+        pieces.append(cut.swapaxes(1, 2).reshape(-1, side * side))
+    found = np.concatenate(pieces)
+    return np.random.default_rng(0).permutation(found), "photographs"
