@@ -168,8 +168,9 @@ def _of_pairs(
     if count < 2:
         raise TuningError(_NOT_FINITE)
     middle, middle_squared, change, change_squared = sums / count
-    ratio = max(BATCH_SCHEMES["shuffled"].variance_ratio(n, b, batches) for n, b in surface.sizes)
-    scale = count / (count - 1) * root**2 / ratio
+    ratios = [BATCH_SCHEMES["shuffled"].variance_ratio(n, b, batches) for n, b in surface.sizes]
+    # A batch of all rows has no noise
+    scale = count / (count - 1) * root**2 / (max(ratios) or 1.0)
     plain = np.maximum(middle_squared - middle**2, 0) * scale
     return GradientNoise(plain, np.maximum(change_squared - change**2, 0) / 4 * scale, None)
 
