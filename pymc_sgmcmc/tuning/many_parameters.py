@@ -10,9 +10,10 @@ from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
 __all__ = ["gaussian_of_many"]
 
-# Pairs of a step: fewer where a gradient is as large as the memory of many
-_PAIRS, _FEW_PAIRS, _LARGE = 8, 2, 300_000
+_PAIRS = 8
 _LEAST_STEPS, _PASSES = 400, 20
+# Numbers in the gradients of all steps: of millions of parameters a few passes have to do
+_MOST_NUMBERS = 2**34
 _LEAST_MEMORY = 8
 
 # First steps, in which the curvature at a start may say little, and how many sds one may move
@@ -73,9 +74,9 @@ def gaussian_of_many(
        JMLR 21, 1-76.
     """
     d, blocks = len(start), surface.n_blocks
-    pairs = _PAIRS if d < _LARGE else _FEW_PAIRS
-    memory = max(_LEAST_MEMORY, blocks // pairs)
-    steps = max(_LEAST_STEPS, (_PASSES if known is None else _PASSES // 2) * blocks // pairs)
+    memory = max(_LEAST_MEMORY, blocks // _PAIRS)
+    steps = min(_PASSES * blocks // _PAIRS, _MOST_NUMBERS // (2 * _PAIRS * d))
+    steps = max(_LEAST_STEPS, steps if known is None else steps // 2)
     full_rate = int(steps * _SHARE_AT_FULL_RATE)
     x, v, total = start.copy(), np.zeros(d), np.zeros(d)
     sd = np.full(d, 1e-3) if known is None else known.copy()
@@ -87,14 +88,14 @@ def gaussian_of_many(
     held = max(2 * _FIRST, 2 * memory) if known is None and surface.unbounded.any() else 0
     for k in range(steps):
         if k in _EARLY or k % max(_FIRST, memory) == 0:
-            stiff = largest_curvature_of_batches(surface, x, sd, pairs, rng)
-            highest = _highest_rate(stiff, noise * sd**2 * blocks / pairs)
+            stiff = largest_curvature_of_batches(surface, x, sd, _PAIRS, rng)
+            highest = _highest_rate(stiff, noise * sd**2 * blocks / _PAIRS)
         falling = 1 + _FALL * max(0, k - full_rate) / full_rate
         rate = (1.0 if known is None else _NEAR) * highest / falling
-        signs = (2 * rng.integers(0, 2, (pairs, d), dtype=np.int8) - 1).astype(np.int8)
-        found = surface.pair_sums(x, sd, signs, surface.draw_rows(rng, pairs))
+        signs = (2 * rng.integers(0, 2, (_PAIRS, d), dtype=np.int8) - 1).astype(np.int8)
+        found = surface.pair_sums(x, sd, signs, surface.draw_rows(rng, _PAIRS))
         n = found.count
-        if n < pairs:
+        if n < _PAIRS:
             # The density is not defined so far away
             failed += 1
             sd, v = sd / 2, np.zeros(d)

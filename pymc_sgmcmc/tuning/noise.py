@@ -15,7 +15,7 @@ __all__ = ["GradientNoise", "measured_noise", "met_noise"]
 
 _POINTS = 16
 _LEAST_BATCHES = 512
-_LARGEST = 2**24
+_LARGEST = 2**23
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,8 @@ def _places(
     surface: Surface, centre: np.ndarray, spread: np.ndarray, rng: np.random.Generator
 ) -> Iterator[tuple[Surface, Surface, np.ndarray]]:
     """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
-    for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
+    for k in range(_POINTS):
+        e = rng.standard_normal(len(centre))
         if isinstance(surface, Remembered):
             # Where the chain stood: with other values of the other variables the bulk moves
             here = k % len(surface.views)

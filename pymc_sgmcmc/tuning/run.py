@@ -30,7 +30,7 @@ from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
-from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
+from pymc_sgmcmc.tuning.check import LARGEST_THIN, TRIAL_DRAWS, burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.noise import met_noise
@@ -64,13 +64,15 @@ _OF_SQUARES, _HOTTER = 2.0, 2.0
 # Largest curvature in units of independent normals, of which it would be 1: of factorisations it
 # is met near 20, of nets above 1,000. At it the usual step size is no longer stable
 _STIFF = 100.0
-_POINTS, _BATCHES = 8, 8
+_POINTS, _BATCHES, _MOST_BATCHES = 4, 8, 64
 
 # Half the distance between two points of which the slope of a map is taken, in posterior sds
 _SECANT = 0.1
 
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
+# Numbers in all of these, and in those of a trial: of millions of parameters a draw takes a second
+_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
 _LEAST_THIN = 5
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
@@ -188,6 +190,7 @@ class Tuning:
                 fixed_thin=self._options.thin is not None,
                 # What has no law of its own never mixes, and trials would cost more than the draws
                 most_thin=settings.thin if plan.endless else most_thin,
+                draws=self._draws_of_a_trial(plan, settings.thin),
                 collapses=collapses,
                 curvatures=self._curvatures(surface, plan),
                 report=self._report,
@@ -423,7 +426,11 @@ class Tuning:
     def _refuse_stiff(self, surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
         """Raise where the law is far from the independent normals that were fitted."""
         rng, seen = np.random.default_rng(0), []
-        batches = _BATCHES if surface.batch_size else 1
+        batches = 1
+        if surface.batch_size:
+            # Few batches say little of coordinates that few rows touch
+            wanted = np.clip(len(centre) // surface.batch_size, _BATCHES, _MOST_BATCHES)
+            batches = min(surface.n_blocks, int(wanted))
         for _ in range(_POINTS):
             somewhere = centre + sd * rng.standard_normal(len(centre))
             seen.append(largest_curvature_of_batches(surface, somewhere, sd, batches, rng))
@@ -489,7 +496,12 @@ class Tuning:
     def _updates_of_a_draw(self, plan: Plan) -> int:
         of_update = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._views[0].n_blocks)
-        return gradients // of_update
+        gradients = min(gradients, _LARGEST_DRAW // len(plan.centre))
+        return max(1, gradients // of_update)
+
+    def _draws_of_a_trial(self, plan: Plan, thin: int) -> int:
+        numbers = thin * plan.batches * len(plan.centre)
+        return int(np.clip(_LARGEST_TRIAL // numbers, _LEAST_OF_TRIAL, TRIAL_DRAWS))
 
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
