@@ -9,6 +9,7 @@ import numpy as np
 from pymc_sgmcmc.chain.memory import Memory
 from pymc_sgmcmc.chain.monitor import Monitor
 from pymc_sgmcmc.kernel.comparable import Comparable
+from pymc_sgmcmc.kernel.row_memory import ROW_ORDER
 from pymc_sgmcmc.kernel.settings import Settings
 
 __all__ = ["ChainState"]
@@ -23,7 +24,7 @@ class ChainState(Comparable):
     tuning_rng, noise_rng, batch_rng : numpy.random.Generator
         For starts and tuning, for the noise of updates, for batches.
     row_order : int
-        Seed of the order in which contiguous batches find the rows.
+        Seed of the order in which contiguous batches find the rows, the same in all chains.
     tuning_draws, last_draw : int
         Draws of burn-in, and all of them.
     jitter : float
@@ -91,7 +92,7 @@ class ChainState(Comparable):
         tune, draws : int
             Draws of burn-in, and those to keep.
         """
-        seeds = rng.integers(0, 2**63, size=9).tolist()
+        seeds = rng.integers(0, 2**63, size=9).tolist()  # the last is used no more
         # A fifth faster than NumPy's default at drawing normals, which are most of the cost
         noise_rng, batch_rng = (
             np.random.Generator(np.random.SFC64(seeds[k : k + 4])) for k in (0, 4)
@@ -100,7 +101,7 @@ class ChainState(Comparable):
             tuning_rng=rng,
             noise_rng=noise_rng,
             batch_rng=batch_rng,
-            row_order=int(seeds[8]),
+            row_order=ROW_ORDER,
             tuning_draws=tune,
             last_draw=tune + draws,
             monitor=Monitor(),

@@ -19,10 +19,10 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import compiled, uncollected
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.disk.fetch import has_source, sampled
-from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.row_memory import ROW_ORDER, RowMemory
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import (
     Coordinate,
@@ -62,6 +62,8 @@ class CompiledModel:
         The user's choices.
     point : dict
         A point of the model, for shapes.
+    row_memory : RowMemory, optional
+        Where rows are laid out for all processes, as long as the model's data are the same.
     """
 
     @uncollected()
@@ -71,7 +73,9 @@ class CompiledModel:
         values: list[TensorVariable],
         options: Options,
         point: Mapping[str, np.ndarray],
+        row_memory: RowMemory | None = None,
     ) -> None:
+        self._row_memory = row_memory
         self.model = model = in_batches(model, options.batch_dim, options.batch_size)
         self.values = values
         self.options = options
@@ -303,21 +307,27 @@ class CompiledModel:
         key = self.backend, row_order, used.contiguous
         if self._laid_out is None or self._laid_out[0] != key:
             self._laid_out = None
-            self._laid_out = key, self._lay_out(row_order, used.arrange)
+            self._laid_out = key, self._lay_out(row_order, used)
         return self._laid_out[1]
 
-    def _lay_out(self, row_order: int, arrange: Callable[..., np.ndarray]) -> list[Any]:
-        found: list[Any] = []
-        groups = zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
-        for i, (batch, arrays) in enumerate(groups):
-            if has_source([arrays]):
-                found += arrays
-                continue
-            size = max(batch.batch_size, LARGEST_JOINED)
-            found += self.place([
-                arrange(array, np.random.default_rng([row_order, i]), size) for array in arrays
-            ])  # fmt: skip
-        return found
+    def _lay_out(self, row_order: int, scheme: BatchScheme) -> list[Any]:
+        minibatches, groups = self.posterior.minibatches, self.posterior.arrays
+        if not scheme.contiguous:
+            return self.place([array for arrays in groups for array in arrays])
+
+        def write(tables: list[np.ndarray]) -> None:
+            rest = iter(tables)
+            for i, arrays in enumerate(groups):
+                for array in () if has_source([arrays]) else arrays:
+                    scheme.arrange(array, np.random.default_rng([row_order, i]), next(rest))
+
+        memory = self._row_memory
+        if memory is None or row_order != ROW_ORDER or not memory.is_of(minibatches):
+            memory = RowMemory(minibatches)
+        placed = iter(self.place(memory.tables(write)))
+        return [
+            array if has_source([arrays]) else next(placed) for arrays in groups for array in arrays
+        ]
 
     # ------------------------------------------------------------------ errors
 
@@ -387,7 +397,10 @@ class CompiledModel:
         ):
             arrays = sampled(whole, max(batch.batch_size, _LOOKED_AT))
             # Rows with a number that is not finite, filled up with the first of the others
-            first = np.argsort(~bad_rows(arrays), kind="stable")[: batch.batch_size]
+            bad = bad_rows(arrays)
+            of_bad = np.flatnonzero(bad)[: batch.batch_size]
+            good = np.flatnonzero(~bad[: batch.batch_size + len(of_bad)])
+            first = np.concatenate([of_bad, good])[: batch.batch_size]
             rows.update((row, array[first]) for row, array in zip(group, arrays, strict=True))
         rng = np.random.default_rng(0)
         noise: dict[Any, np.ndarray] = {

@@ -267,8 +267,11 @@ class BatchScheme(Protocol):
     independent: bool
     """Whether the batches of an update are independent of those of the others."""
 
-    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """Lay the rows out for the draws to come; the same ``rng`` gives the same order."""
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> None:
+        """Lay the rows out in a table for the draws to come, if batches are contiguous.
+
+        The same ``rng`` gives the same order. The table is longer than the array.
+        """
 
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
@@ -359,10 +362,12 @@ class Shuffled(_Independent):
 
     contiguous = True
 
-    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """Permute the rows and append the first B - 1 again, so that every offset is one slice."""
-        order = rng.permutation(len(array))
-        return array[np.concatenate([order, order[: batch_size - 1]])]
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> None:
+        """Permute the rows, and append the first again: with B - 1 every offset is one slice."""
+        rows = len(array)
+        # In this mode nothing is buffered
+        np.take(array, rng.permutation(rows), axis=0, out=table[:rows], mode="clip")
+        table[rows:] = table[: len(table) - rows]
 
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
@@ -398,9 +403,9 @@ class Random(_Independent):
 
     contiguous = False
 
-    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """Leave the rows where they are."""
-        return array
+    def arrange(self, array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> None:
+        """Leave the rows in their order."""
+        table[:] = array[: len(table)]
 
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1

@@ -36,6 +36,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.row_memory import RowMemory
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
@@ -127,6 +128,7 @@ class SGMCMCStep(BlockedStep):
     # What is compiled, and what moves the chain in this process
     _engine: Engine | None
     _runner: Runner | None
+    _row_memory: RowMemory | None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -208,7 +210,7 @@ class SGMCMCStep(BlockedStep):
         if centring is not None and isinstance(self.options.scale, str):
             self.options = replace(self.options, centring=not self.options.is_complete())
         self.blocked = blocked
-        self._check_batches()
+        self._new_row_memory()
         if self.options.batch_dim is not None and self.options.batch_size is not None:
             check_independent_rows(self.model, self.options.batch_dim)
             tell_full_deterministics(self.model, self.options.batch_dim, self.options.batch_size)
@@ -322,7 +324,7 @@ class SGMCMCStep(BlockedStep):
         if self.options.backend != "numba":
             jax_backend.refuse_inherited(self._pid)
         if self._engine is not None and self._engine.is_stale():
-            self._check_batches()
+            self._new_row_memory()
             self._engine = None
         self._new_chain(tune, draws)
 
@@ -400,7 +402,7 @@ class SGMCMCStep(BlockedStep):
         # Compiled functions and data are made anew where the step is sampled
         if self._runner is not None:
             self._runner.settle()
-        return {**self.__dict__, "_engine": None, "_runner": None}
+        return {**self.__dict__, "_engine": None, "_runner": None, "_row_memory": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -434,16 +436,21 @@ class SGMCMCStep(BlockedStep):
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws)
 
-    def _check_batches(self) -> None:
+    def _new_row_memory(self) -> None:
+        """Check the minibatches, and reserve what forked processes share."""
         options = self.options
         batched = in_batches(self.model, options.batch_dim, options.batch_size)
-        arguments.check_batches(options.batches, check_minibatches(batched), options.batch)
+        minibatches = check_minibatches(batched)
+        arguments.check_batches(options.batches, minibatches, options.batch)
+        self._row_memory = RowMemory(minibatches) if minibatches else None
 
     # ------------------------------------------------------------------ one draw
 
     def _engine_at(self, point: PointType) -> Engine:
         if self._engine is None:
-            self._engine = Engine(self.model, self.vars, self, self.options, point)
+            self._engine = Engine(
+                self.model, self.vars, self, self.options, point, self._row_memory
+            )
         return self._engine
 
     def _runner_at(self, point: PointType, others: list[np.ndarray]) -> Runner:

@@ -124,11 +124,9 @@ def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
     offsets = np.array([batch[-20:] for [batch] in drawn])
     assert offsets.shape == (2 * 2 * 25, 20)
     first, second = offsets[:50], offsets[50:]
-    # The seed of pm.sample reaches the batches and the order of the rows
+    # The seed of pm.sample reaches the batches; the order of the rows is that of all chains
     np.testing.assert_array_equal(first, second)
-    half = len(orders) // 2
-    assert orders[:half] == orders[half:]
-    assert len(set(orders)) == 2
+    assert len(set(orders)) == 1
     # 1,000 offsets out of 100,000: five are expected to be a repetition
     assert len(np.unique(first)) > 980
     assert offsets.min() >= 0

@@ -70,7 +70,7 @@ def test_chains_differ_in_start_noise_and_batches(jax_step):
         assert not equal_dataclass_values(
             getattr(one.chain, generator), getattr(other.chain, generator)
         )
-    assert one.chain.row_order != other.chain.row_order
+    assert one.chain.row_order == other.chain.row_order  # one copy of the rows serves all
     for state in states:
         assert np.abs(state.chain.values[0] - step.model.initial_point()["mu"]) <= 1
 

@@ -1,0 +1,113 @@
+"""Memory that sampling takes beside the data: the peak over all processes.
+
+    python tests/benchmarks/memory.py [ROWS] [BACKEND]
+
+Two chains on two processes, 20 columns of float64, a linear regression written for batch_dim and
+with pm.Minibatch. The peak of the proportional set sizes of all processes is taken beside that of
+the same run with a hundredth of the rows: what is left is of the data. The data themselves, which
+the model holds once, count as 1.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+_COLUMNS, _SEED = 20, 1
+
+
+def _tree(root: int) -> list[int]:
+    """Return the process and all that it started."""
+    found = [root]
+    for pid in found:
+        try:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/children") as file:
+                    found += map(int, file.read().split())
+        except OSError:
+            continue
+    return found
+
+
+def _pss(pid: int) -> int:
+    """Return the proportional set size of a process in bytes."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            for line in file:
+                if line.startswith("Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def peak_of(*arguments: str) -> int:
+    """Return the peak of all processes of a run of this program in bytes."""
+    with subprocess.Popen([sys.executable, __file__, "run", *arguments]) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, sum(_pss(pid) for pid in _tree(process.pid)))
+            time.sleep(0.02)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return peak
+
+
+def run(writing: str, rows: int, backend: str) -> None:
+    """Sample once."""
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    with pm.Model() as model:
+        _write(pm, writing, rows)
+        options = {"batch_size": 500, "batch_dim": "obs"} if writing == "batch_dim" else {}
+        step = sg.MSGNHT(backend=backend, **options)
+        pm.sample(
+            100, tune=50, step=step, chains=2, cores=2, random_seed=_SEED, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert model is not None
+
+
+def _write(pm: object, writing: str, rows: int) -> None:
+    """Write the model; it alone holds the data afterwards."""
+    rng = np.random.default_rng(_SEED)
+    x = rng.normal(size=(rows, _COLUMNS))
+    y = x @ np.linspace(-1, 1, _COLUMNS)
+    y += rng.normal(size=rows)
+    total = {}
+    if writing == "batch_dim":
+        x = pm.Data("x", x, dims=("obs", "feature"))
+        total = {"dims": "obs"}
+    else:
+        x, y = pm.Minibatch(x, y, batch_size=500)
+        total = {"total_size": rows}
+    beta = pm.Normal("beta", 0, 10, shape=_COLUMNS)
+    pm.Normal("y", x @ beta, pm.HalfNormal("sigma", 1), observed=y, **total)
+
+
+def main() -> None:
+    rows = int(float(sys.argv[1])) if len(sys.argv) > 1 else 4_000_000
+    backend = sys.argv[2] if len(sys.argv) > 2 else "jax"
+    print(f"{rows:,} rows of {_COLUMNS} + 1 columns of float64, two chains, {backend}")
+    print("| model | data, MB | peak beyond the data, in data |")
+    print("| --- | --- | --- |")
+    for writing in ("batch_dim", "minibatch"):
+        few = rows // 100
+        peaks = [peak_of(writing, str(n), backend) for n in (few, rows)]
+        size = (rows - few) * (_COLUMNS + 1) * 8
+        print(
+            f"| {writing} | {size / 1e6:.0f} | {(peaks[1] - peaks[0]) / size - 1:.3g} |", flush=True
+        )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1 and sys.argv[1] == "run":
+        run(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    else:
+        main()
