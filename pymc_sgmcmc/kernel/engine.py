@@ -26,7 +26,7 @@ __all__ = ["Engine"]
 # up to a twentieth of a second, and of position alone, for which it takes noise
 _MOST_DRAWS = 16
 _LARGEST_CALL = 2**24
-_LARGEST_NOISE = 2**22
+_LARGEST_NOISE = 2**20
 
 
 class Engine(CompiledModel):

@@ -190,10 +190,7 @@ class Estimator:
     def __call__(self, psi: Sequence[TensorVariable], rows: Sequence[TensorVariable]) -> Blocks:
         """Return the estimate at ψ from these rows."""
         phi = self.to_phi(psi)
-        if self._batches == 1:
-            mean = self._one(phi, rows)
-        else:
-            mean = self._mean(self._one, phi, rows, self._density.posterior.phi)
+        mean = self._one(phi, rows) if self._batches == 1 else self._mean_gradient(phi, rows)
         if self._blocks:
             base = self._density.base_gradient(phi)
             mean = [g + b for g, b in zip(mean, base, strict=True)]
@@ -212,8 +209,7 @@ class Estimator:
         if self._batches == 1:
             [found] = of_one(phi, rows)
         else:
-            scalar = pt.scalar(dtype=self._density.log_density.dtype)
-            [found] = self._mean(of_one, phi, rows, [scalar])
+            [found] = self._mean(of_one, phi, rows, [pt.zeros((), self._density.log_density.dtype)])
         return found
 
     def _one(
@@ -229,25 +225,56 @@ class Estimator:
         )
         return [g - a for g, a in zip(gradient, at_anchor, strict=True)]
 
+    def _mean_gradient(
+        self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
+    ) -> list[TensorVariable]:
+        """Mean of :meth:`_one` over K batches: what they share is computed once for all."""
+        density, others = self._density, self._anchor_others
+        # Of one batch after the other the adjoints at φ, then those at the anchor or, where they
+        # are known, its gradients
+        here = density.shared(phi)
+        there = density.shared(self._anchor, others) if self._anchor and not self._blocks else []
+        known = self._anchor if self._blocks else []
+        smooth = [[s for s in shared if s.dtype.startswith("float")] for shared in (here, there)]
+
+        def of_one(shared: Sequence[TensorVariable], one: Sequence[TensorVariable]) -> Any:
+            found = density.adjoints(shared[: len(here)], one)
+            if there:
+                found += density.adjoints(shared[len(here) :], one, others)
+            return found + [of_block[one[0]] for of_block in known]
+
+        like = [
+            *(pt.zeros_like(s) for part in smooth for s in part),
+            *map(pt.zeros_like, phi[: len(known)]),
+        ]
+        mean = self._mean(of_one, [*here, *there], rows, like, [*known, *others])
+        n = len(smooth[0])
+        gradient = density.pull_back(mean[:n], phi)
+        if not self._anchor:
+            return gradient
+        at_anchor = mean[n:] if known else density.pull_back(mean[n:], self._anchor, others)
+        return [g - a for g, a in zip(gradient, at_anchor, strict=True)]
+
     def _mean(
         self,
         of_one: Callable[..., list[TensorVariable]],
-        phi: Sequence[TensorVariable],
+        shared: Sequence[TensorVariable],
         rows: Sequence[TensorVariable],
-        like: Sequence[TensorVariable],
+        zeros: Sequence[TensorVariable],
+        further: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
         """Mean over K batches, one after the other: memory for one is enough."""
         one = self._density.rows("one")
-        here = [pt.tensor(f"here_{i}", dtype=x.dtype, shape=x.type.shape)
-                for i, x in enumerate(self._density.posterior.phi)]  # fmt: skip
-        total = [pt.tensor(dtype=x.dtype, shape=x.type.shape) for x in like]
-        added = [t + g for t, g in zip(total, of_one(here, one), strict=True)]
-        fixed = [*here, *self._anchor, *self._anchor_others, *self._density.fixed]
+        inner = [s.type(f"inner_{i}") for i, s in enumerate(shared)]
+        total = [x.type() for x in zeros]
+        added = [t + g for t, g in zip(total, of_one(inner, one), strict=True)]
+        further = [*further, *self._density.fixed]
+        placeholders = [*one, *total, *inner, *further]
         sums = pytensor.scan(
-            lambda *inner: substitute(added, dict(zip([*one, *total, *fixed], inner, strict=True))),
+            lambda *values: substitute(added, dict(zip(placeholders, values, strict=True))),
             sequences=list(rows),
-            outputs_info=[pt.zeros(x.type.shape, dtype=x.dtype) for x in like],
-            non_sequences=[*phi, *self._anchor, *self._anchor_others, *self._density.fixed],
+            outputs_info=list(zeros),
+            non_sequences=[*shared, *further],
             n_steps=self._batches,
             return_list=True,
             return_updates=False,

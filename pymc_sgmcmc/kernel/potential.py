@@ -16,8 +16,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
-from pymc_sgmcmc.model.batch_density import BatchDensity, canonical
-from pymc_sgmcmc.model.graphs import gradient_of, substitute
+from pymc_sgmcmc.model.batch_density import BatchDensity
+from pymc_sgmcmc.model.graphs import canonical, gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Potential"]

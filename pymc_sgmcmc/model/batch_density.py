@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import pytensor.tensor as pt
 
-from pytensor.graph.basic import Variable
-from pytensor.graph.rewriting.basic import in2out, node_rewriter
-from pytensor.graph.rewriting.utils import rewrite_graph
-from pytensor.tensor.elemwise import DimShuffle
-from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.row_block import RowBlock
 from pymc_sgmcmc.disk.fetch import has_source
-from pymc_sgmcmc.model.graphs import gradient_of, substitute
+from pymc_sgmcmc.model.adjoints import Adjoints
+from pymc_sgmcmc.model.graphs import canonical, gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["BatchDensity"]
@@ -77,13 +75,14 @@ class BatchDensity:
         # Simplified before an update multiplies it: PyTensor would expand
         # h * (x + likelihood's part) to several passes over all parameters
         self.log_density, gradient = posterior.log_density, posterior.gradient
+        self._differentiated = self.log_density
         self._weights: list[TensorVariable] = []
         if in_blocks:
             weighted, base, self._weights = posterior.weighted()
-            self.log_density, of_rows = (
+            self.log_density, self._differentiated = (
                 substitute([weighted], {base: pt.constant(b, dtype=base.dtype)})[0] for b in (1, 0)
             )
-            gradient = gradient_of(-of_rows, posterior.phi)
+            gradient = gradient_of(-self._differentiated, posterior.phi)
             self._base = canonical(gradient_of(-posterior.base, posterior.phi))
         self._gradient = canonical(gradient)
 
@@ -155,6 +154,52 @@ class BatchDensity:
             return found
         return substitute(found, dict(zip(self.posterior.others, others, strict=True)))
 
+    @cached_property
+    def _adjoints(self) -> Adjoints:
+        posterior = self.posterior
+        rows = [*chain.from_iterable(posterior.rows), *posterior.noise, *self._weights]
+        return Adjoints(-self._differentiated, posterior.phi, rows)
+
+    def shared(
+        self, phi: Sequence[TensorVariable], others: Sequence[TensorVariable] = ()
+    ) -> list[TensorVariable]:
+        """Return what all batches share at φ."""
+        return self._at_phi(self._adjoints.shared, phi, others)
+
+    def adjoints(
+        self,
+        shared: Sequence[TensorVariable],
+        rows: Sequence[TensorVariable],
+        others: Sequence[TensorVariable] = (),
+    ) -> list[TensorVariable]:
+        """Return ∂U/∂s of one batch, for the first of what is shared."""
+        adjoints = self._adjoints
+        found = self.at(adjoints.adjoints, self.posterior.phi, rows)
+        values = zip(self.posterior.others, others, strict=True) if others else ()
+        return substitute(
+            found, {**dict(zip(adjoints.symbols, shared, strict=True)), **dict(values)}
+        )
+
+    def pull_back(
+        self,
+        adjoints: Sequence[TensorVariable],
+        phi: Sequence[TensorVariable],
+        others: Sequence[TensorVariable] = (),
+    ) -> list[TensorVariable]:
+        """Return the gradient at φ that these adjoints make up."""
+        return self._at_phi(self._adjoints.pull_back(adjoints), phi, others)
+
+    def _at_phi(
+        self,
+        graphs: list[TensorVariable],
+        phi: Sequence[TensorVariable],
+        others: Sequence[TensorVariable],
+    ) -> list[TensorVariable]:
+        values = zip(self.posterior.others, others, strict=True) if others else ()
+        return substitute(
+            graphs, {**dict(zip(self.posterior.phi, phi, strict=True)), **dict(values)}
+        )
+
     def base_gradient(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
         """Return the part of ∇U that depends on no rows, where batches are blocks."""
         return substitute(self._base, dict(zip(self.posterior.phi, phi, strict=True)))
@@ -167,30 +212,3 @@ class BatchDensity:
         # In numba a slice is a view, and nothing is copied
         block = table[rows : rows + size]
         return pt.specify_shape(block, (size, *table.type.shape[1:]))
-
-
-def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
-    """Simplify a gradient before more is built on it."""
-    rewritten: Any = rewrite_graph(
-        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first), clone=True
-    )
-    return list(rewritten)
-
-
-@node_rewriter([Dot])
-def _matrix_first(fgraph: Any, node: Any) -> list[Variable] | None:
-    """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
-    matrix, other = node.inputs
-    transposed = (
-        matrix.owner is not None
-        and isinstance(matrix.owner.op, DimShuffle)
-        and tuple(matrix.owner.op.new_order) == (1, 0)
-    )
-    if not transposed:
-        return None
-    original = matrix.owner.inputs[0]
-    if other.ndim == 1:
-        return [pt.dot(other, original)]
-    if other.type.shape[1] == 1:
-        return [pt.dot(other[:, 0], original)[:, None]]
-    return None

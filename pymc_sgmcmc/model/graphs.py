@@ -15,6 +15,8 @@ from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
@@ -24,6 +26,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
+    "canonical",
     "gradient_of",
     "lengthened",
     "lengths_as_numbers",
@@ -150,3 +153,30 @@ def _numbered(fgraph: Any, node: Any) -> list[Variable] | None:
         return [selected]
     y = node.inputs[1]
     return [selected.set(y) if node.op.set_instead_of_inc else selected.inc(y)]
+
+
+def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
+    """Simplify a gradient before more is built on it."""
+    rewritten: Any = rewrite_graph(
+        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first), clone=True
+    )
+    return list(rewritten)
+
+
+@node_rewriter([Dot])
+def _matrix_first(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
+    matrix, other = node.inputs
+    transposed = (
+        matrix.owner is not None
+        and isinstance(matrix.owner.op, DimShuffle)
+        and tuple(matrix.owner.op.new_order) == (1, 0)
+    )
+    if not transposed:
+        return None
+    original = matrix.owner.inputs[0]
+    if other.ndim == 1:
+        return [pt.dot(other, original)]
+    if other.type.shape[1] == 1:
+        return [pt.dot(other[:, 0], original)[:, None]]
+    return None

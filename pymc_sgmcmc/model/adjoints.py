@@ -1,0 +1,95 @@
+r"""The gradient of a batch in two parts: through its rows, and through what all batches share.
+
+A log density is :math:`\ell(s(\varphi), \text{rows})`, where :math:`s` are the quantities on which
+rows act and that depend on none of them: the effects of all groups, a scale, the value of the
+prior. The gradient of a mean over batches is :math:`s'(\varphi)^\top` of the mean of the adjoints
+:math:`\partial \ell / \partial s`. So what is shared is computed and differentiated once for all
+batches, and an adjoint that rows touch at few places is changed there alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytensor.tensor as pt
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.model.graphs import canonical, gradient_of, substitute
+
+__all__ = ["Adjoints"]
+
+
+class Adjoints:
+    """Graphs of a potential's gradient by way of what its batches share.
+
+    Parameters
+    ----------
+    potential : TensorVariable
+        U, estimated from one batch.
+    phi : list of TensorVariable
+        The position.
+    rows : iterable of TensorVariable
+        All that differs from batch to batch.
+
+    Attributes
+    ----------
+    shared : list of TensorVariable
+        s(φ), as graphs of φ.
+    symbols : list of TensorVariable
+        What stands for s in ``adjoints``.
+    adjoints : list of TensorVariable
+        ∂U/∂s of one batch, of all of ``shared`` that can be differentiated.
+    """
+
+    def __init__(
+        self,
+        potential: TensorVariable,
+        phi: Sequence[TensorVariable],
+        rows: Iterable[TensorVariable],
+    ) -> None:
+        self._phi = list(phi)
+        found = _shared(potential, phi, rows)
+        smooth = [s for s in found if s.dtype.startswith("float")]
+        # A condition on φ is shared too, but has no adjoint
+        self.shared = smooth + [s for s in found if s not in smooth]
+        self.symbols = [s.type(f"shared_{i}") for i, s in enumerate(self.shared)]
+        [of_symbols] = substitute([potential], dict(zip(self.shared, self.symbols, strict=True)))
+        self.adjoints = canonical(gradient_of(of_symbols, self.symbols[: len(smooth)]))
+        self._given = [s.type(f"adjoint_{i}") for i, s in enumerate(smooth)]
+        inner = pt.add(*[pt.sum(s * a) for s, a in zip(smooth, self._given, strict=True)], 0.0)
+        self._pulled = canonical(gradient_of(inner, self._phi))
+
+    def pull_back(self, adjoints: Sequence[Any]) -> list[TensorVariable]:
+        """Return s′(φ)ᵀ of these adjoints, as graphs of φ."""
+        return substitute(self._pulled, dict(zip(self._given, adjoints, strict=True)))
+
+
+def _shared(
+    graph: TensorVariable, phi: Sequence[TensorVariable], rows: Iterable[TensorVariable]
+) -> list[TensorVariable]:
+    """Return what depends on φ and on no rows, and enters an operation that depends on rows."""
+    of_phi: set[Any] = set(phi)
+    of_rows: set[Any] = set(rows)
+    found: dict[Any, None] = {}
+
+    def share(inputs: Sequence[Variable]) -> None:
+        for x in inputs:
+            if x in of_phi and x not in of_rows:
+                if isinstance(x.type, TensorType):
+                    found[x] = None
+                else:
+                    # Only tensors can be handed into a loop over batches
+                    share(x.owner.inputs)
+
+    for node in io_toposort([], [graph]):
+        if any(x in of_rows for x in node.inputs):
+            of_rows.update(node.outputs)
+            share(node.inputs)
+        elif any(x in of_phi for x in node.inputs):
+            of_phi.update(node.outputs)
+    return list(found)
