@@ -12,7 +12,7 @@ __all__ = ["PairSums", "summed_pairs"]
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums over pairs of gradients g₊ and g₋ at opposite positions, each pair from one batch.
+    """Sums over pairs of gradients g₊ and g₋ at opposite positions, each from its own batches.
 
     Attributes
     ----------
@@ -49,10 +49,15 @@ def summed_pairs(
     signs : ndarray
         Of ±1, shape (P, d).
     rows : ndarray
-        A batch for each pair, shape (P, minibatches).
+        A batch for each pair, shape (P, minibatches), or m of them to be averaged, shape
+        (P, m, minibatches).
     """
     move = signs * width
-    above, below = batch_gradient(point + move, rows), batch_gradient(point - move, rows)
+    several = np.moveaxis(rows, 1, 0) if rows.ndim == 3 else [rows]
+    above, below = (
+        np.mean([batch_gradient(point + side * move, some) for some in several], axis=0)
+        for side in (1, -1)
+    )
     finite = np.all(np.isfinite(above) & np.isfinite(below), axis=1)
     middle, change = (above + below)[finite] / 2, (above - below)[finite]
     return PairSums(

@@ -15,7 +15,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.disk.fetch import fetched, has_source
+from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
+from pymc_sgmcmc.kernel.whitening import Unwhitened
 from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import canonical, gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
@@ -151,13 +153,17 @@ class Potential:
         last = [total[-1] for total in totals]
         return compiled([point, *sequences, *fixed], last, self._backend, self._compile_kwargs)
 
-    def _compile_pairs(self, count: int) -> Any:
+    def _compile_pairs(self, count: int, batches: int) -> Any:
         """Compile sums over pairs of positions, kept in memory for one pair."""
-        _, point, inputs, fixed, outputs = self._evaluation(self._backend)
+        posterior = self.posterior
+        density = BatchDensity(posterior, contiguous=True, backend=self._backend)
+        estimate = Estimator(density, Unwhitened(), posterior.phi, anchored=False, batches=batches)
+        point = self._point()
         width, signs = point.type("width"), pt.vector("signs", dtype="int8", shape=point.type.shape)
-        gradient = self._joined(outputs[1:])
+        rows, fixed = estimate.new_rows(), estimate.fixed
         above, below = (
-            substitute([gradient], {point: point + side * signs * width})[0] for side in (1, -1)
+            self._joined(list(estimate(self._parts(point + side * signs * width), rows)))
+            for side in (1, -1)
         )
         # Where one of the two is not finite the pair is left out
         finite = pt.isfinite(above).all() & pt.isfinite(below).all()
@@ -172,7 +178,7 @@ class Potential:
                 for s, t in zip(sums, terms, strict=True)
             ),
         ]
-        steps = [*inputs, signs]
+        steps = [*rows, signs]
         sequences = _sequences(steps, count)
         placeholders = [*steps, number, *sums, point, width, *fixed]
         totals = pytensor.scan(
@@ -196,7 +202,7 @@ class Potential:
         density = BatchDensity(posterior, contiguous=True, backend=backend)
         log_density, base, weights = posterior.weighted()
         gradient = canonical(gradient_of(-log_density, posterior.phi))
-        point = pt.vector("point", dtype=self._dtype, shape=(self.dimension,))
+        point = self._point()
         rows = density.rows()
         counted = [pt.scalar(f"counted_{i}", dtype="int32") for i in range(len(rows))]
         of_row = [pt.scalar(f"weight_{i}", dtype=floatX) for i in range(len(rows))]
@@ -206,13 +212,20 @@ class Potential:
                 weights, counted, of_row, self.sizes, strict=True
             )
         }
-        parts = [
-            point[end - int(np.prod(x.type.shape)) : end].reshape(x.type.shape).astype(x.dtype)
-            for end, x in zip(self._ends, posterior.phi, strict=True)
-        ]
-        outputs = substitute(density.at([log_density, *gradient], parts, rows), replacements)
+        outputs = density.at([log_density, *gradient], self._parts(point), rows)
+        outputs = substitute(outputs, replacements)
         wanted = pt.scalar("wanted", dtype="int8")
         return wanted, point, [base, *rows, *counted, *of_row], density.fixed, outputs
+
+    def _point(self) -> TensorVariable:
+        return pt.vector("point", dtype=self._dtype, shape=(self.dimension,))
+
+    def _parts(self, point: TensorVariable) -> list[TensorVariable]:
+        """Return the variables' parts of a flat position, as :meth:`split` does of arrays."""
+        return [
+            point[end - int(np.prod(x.type.shape)) : end].reshape(x.type.shape).astype(x.dtype)
+            for end, x in zip(self._ends, self.posterior.phi, strict=True)
+        ]
 
     def _joined(self, gradient: Sequence[TensorVariable]) -> Any:
         return pt.concatenate([g.reshape((-1,)) for g in gradient]).astype(self._dtype)
@@ -392,7 +405,7 @@ class Potential:
     def pair_sums(
         self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
     ) -> PairSums:
-        """Sum what batches say at opposite positions, each pair with a batch of its own.
+        """Sum what batches say at opposite positions, each pair with batches of its own.
 
         Parameters
         ----------
@@ -401,22 +414,18 @@ class Potential:
         signs : ndarray
             Of ±1, shape (P, d).
         rows : ndarray
-            Offsets, shape (P, minibatches).
+            Offsets, shape (P, minibatches), or (P, m, minibatches) for the mean of m batches.
         """
         if self._on_disk:
             return summed_pairs(self.batch_gradient, point, width, signs, rows)
-        count = len(signs)
-        self._count[0] += 2 * count
-        if (key := f"{count} pairs") not in self._sums:
-            self._sums[key] = self._compile_pairs(count)
-        floatX = pytensor.config.floatX
+        count, batches = len(signs), rows.shape[1] if rows.ndim == 3 else 1
+        self._count[0] += 2 * count * batches
+        if (key := f"{count} pairs of {batches}") not in self._sums:
+            self._sums[key] = self._compile_pairs(count, batches)
         found = self._sums[key](
             point.astype(self._dtype),
             width.astype(self._dtype),
-            np.ones(count, dtype=floatX),
-            *(x.astype(np.int32) for x in rows.T),
-            *(np.full(count, size, dtype=np.int32) for _, size in self.sizes),
-            *(np.ones(count, dtype=floatX) for _ in self.sizes),
+            *(x.astype(np.int32) for x in np.moveaxis(rows, -1, 0)),
             signs.astype(np.int8),
             *self._fixed,
         )

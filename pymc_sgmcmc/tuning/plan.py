@@ -175,7 +175,9 @@ def make_plan(
     batches, variance = 1, np.zeros(d)
     if surface.batch_size:
         report("gradient noise")
-        noise = measured_noise(surface, centre, root, rng, bulk, rotated=policy.isotropic)
+        noise = measured_noise(
+            surface, centre, root, rng, bulk, rotated=policy.isotropic, many=many
+        )
         if noise.rotation is not None:
             root = root @ noise.rotation
         gradient, batches, variance = _estimator(

@@ -537,8 +537,11 @@ class Tuning:
             if self._policy.compensates and self._engine.scheme.independent:
                 settings.variance = in_psi(plan.variance)
         if root is not None and self._policy.gradients_bounded:
-            # Larger ones are met ten sds away or in an abyss of the density
-            settings.largest_gradient = _FARTHEST * float(np.sqrt(1 + plan.variance.max()))
+            # Larger ones are met ten sds away or in an abyss of the density. A coordinate that few
+            # rows touch is moved by few batches: one of M is at most √M sds from their mean
+            of_few = max(1.0, self._views[-1].n_blocks / plan.batches) if plan.many else 1.0
+            largest = _FARTHEST * np.sqrt(1 + of_few * plan.variance.max())
+            settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre
             settings.anchor_others = self._others
