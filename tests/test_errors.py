@@ -461,7 +461,7 @@ BAD_INPUTS = [
         "batches without minibatches",
         built(batches=2),
         ValueError,
-        r"batches=2, but the model has no pm\.Minibatch",
+        "batches=2, but there are no minibatches",
         "Leave batches out",
     ),
     # The start

@@ -244,7 +244,7 @@ class Estimator:
             return found + [of_block[one[0]] for of_block in known]
 
         like = [
-            *(pt.zeros_like(s) for part in smooth for s in part),
+            *(pt.zeros_like(s, dtype=pytensor.config.floatX) for part in smooth for s in part),
             *map(pt.zeros_like, phi[: len(known)]),
         ]
         mean = self._mean(of_one, [*here, *there], rows, like, [*known, *others])

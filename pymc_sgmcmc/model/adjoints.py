@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import pytensor
 import pytensor.tensor as pt
 
 from pytensor.graph.basic import Variable
@@ -53,14 +54,20 @@ class Adjoints:
         rows: Iterable[TensorVariable],
     ) -> None:
         self._phi = list(phi)
-        found = _shared(potential, phi, rows)
-        smooth = [s for s in found if s.dtype.startswith("float")]
+        shared = _shared(potential, phi, rows)
+        smooth = [s for s in shared if s.dtype.startswith("float")]
         # A condition on φ is shared too, but has no adjoint
-        self.shared = smooth + [s for s in found if s not in smooth]
+        self.shared = smooth + [s for s in shared if s not in smooth]
         self.symbols = [s.type(f"shared_{i}") for i, s in enumerate(self.shared)]
         [of_symbols] = substitute([potential], dict(zip(self.shared, self.symbols, strict=True)))
-        self.adjoints = canonical(gradient_of(of_symbols, self.symbols[: len(smooth)]))
-        self._given = [s.type(f"adjoint_{i}") for i, s in enumerate(smooth)]
+        found = gradient_of(of_symbols, self.symbols[: len(smooth)])
+        # Also of what is shared in single precision, as constants can make it
+        floatX = pytensor.config.floatX
+        self.adjoints = canonical([pt.cast(a, floatX) for a in found])
+        self._given = [
+            pt.tensor(f"adjoint_{i}", dtype=floatX, shape=s.type.shape)
+            for i, s in enumerate(smooth)
+        ]
         inner = pt.add(*[pt.sum(s * a) for s, a in zip(smooth, self._given, strict=True)], 0.0)
         self._pulled = canonical(gradient_of(inner, self._phi))
 
