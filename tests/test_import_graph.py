@@ -25,6 +25,7 @@ ROOMS = [
     "disk",
     "transforms",
     "centring",
+    "convergence",
     "checks",
     "_version",
 ]

@@ -13,8 +13,8 @@ import numpy as np
 from scipy.special import stdtrit
 
 from pymc_sgmcmc.chain.monitor import MOST_TAMED
+from pymc_sgmcmc.convergence.effective import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.effective import effective_draws
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
@@ -221,7 +221,7 @@ def _off_temperature(trial: Trial) -> bool:
 
 
 def _least_effective_draws(psi: np.ndarray) -> float:
-    ess = effective_draws(psi)
+    ess = effective_draws(psi.T[:, None])
     return float(np.nanmin(ess)) if np.any(np.isfinite(ess)) else 0.0
 
 
@@ -235,7 +235,7 @@ def _effective_draws_of(trial: Trial) -> float:
 def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
     """Return of each variable its name, the share of slow coordinates and their low quantile."""
     assert trial.variables is not None
-    ess = np.nan_to_num(effective_draws(trial.psi))
+    ess = np.nan_to_num(effective_draws(trial.psi.T[:, None]))
     found = []
     for name in dict.fromkeys(trial.variables.tolist()):
         own = ess[trial.variables == name]

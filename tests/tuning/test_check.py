@@ -7,9 +7,9 @@ import pytest
 
 from helpers.policies import LM
 from helpers.z_scores import STANDARD_ERRORS, z_score
+from pymc_sgmcmc.convergence.effective import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.check import Trial, burn_in, settle, temperatures
-from pymc_sgmcmc.tuning.effective import effective_draws
 from pymc_sgmcmc.tuning.surface import TuningError
 
 
@@ -147,7 +147,7 @@ def test_a_chain_that_mixes_slowly_is_thinned_more(time, thins):
     assert found.thin in thins
     assert found.step_size == 0.2
     assert found.warnings == []
-    ess = effective_draws(chain.run(0.2, found.thin, 4000).psi).min() / 8
+    ess = effective_draws(chain.run(0.2, found.thin, 4000).psi.T[:, None]).min() / 8
     assert ess > 125 / 1.5
 
 

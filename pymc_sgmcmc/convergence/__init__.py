@@ -1,0 +1,1 @@
+"""Effective draws and R-hat, of many parameters at once."""
