@@ -22,36 +22,54 @@ from pymc_sgmcmc.convergence.rhat import rank_rhat
 
 __all__ = ["array_stats", "dataarray_stats", "eti", "rhat"]
 
-_ESS = {"bulk": effective_draws, "mean": partial(effective_draws, scored=False)}
-_MCSE = {"mean": error_of_mean, "sd": error_of_sd}
+_Statistic = Callable[[np.ndarray], np.ndarray]
+_ESS: dict[str, _Statistic] = {
+    "bulk": effective_draws,
+    "mean": partial(effective_draws, scored=False),
+}
+_MCSE: dict[str, _Statistic] = {"mean": error_of_mean, "sd": error_of_sd}
 
 
 class _Together(BaseArray):
     """ArviZ's functions of arrays."""
 
-    def ess(  # type: ignore[no-untyped-def]
-        self, ary, chain_axis=-2, draw_axis=-1, method="bulk", relative=False, prob=None
-    ):
-        if relative or method.lower() not in _ESS:
-            return super().ess(ary, chain_axis, draw_axis, method, relative, prob)
-        return _of_each(_ESS[method.lower()], ary, chain_axis, draw_axis)
+    def ess(
+        self,
+        ary: Any,
+        chain_axis: Any = -2,
+        draw_axis: Any = -1,
+        method: str = "bulk",
+        relative: bool = False,
+        prob: Any = None,
+    ) -> Any:
+        statistic = None if relative else _ESS.get(method.lower())
+        if statistic is None:
+            return BaseArray.ess(self, ary, chain_axis, draw_axis, method, relative, prob)
+        return _of_each(statistic, ary, chain_axis, draw_axis)
 
-    def mcse(  # type: ignore[no-untyped-def]
-        self, ary, chain_axis=-2, draw_axis=-1, method="mean", prob=None, circular=False
-    ):
-        if circular or method.lower() not in _MCSE:
-            return super().mcse(ary, chain_axis, draw_axis, method, prob, circular)
-        return _of_each(_MCSE[method.lower()], ary, chain_axis, draw_axis)
+    def mcse(
+        self,
+        ary: Any,
+        chain_axis: Any = -2,
+        draw_axis: Any = -1,
+        method: str = "mean",
+        prob: Any = None,
+        circular: bool = False,
+    ) -> Any:
+        statistic = None if circular else _MCSE.get(method.lower())
+        if statistic is None:
+            return BaseArray.mcse(self, ary, chain_axis, draw_axis, method, prob, circular)
+        return _of_each(statistic, ary, chain_axis, draw_axis)
 
-    def rhat(self, ary, chain_axis=-2, draw_axis=-1, method="rank"):  # type: ignore[no-untyped-def]
+    def rhat(
+        self, ary: Any, chain_axis: Any = -2, draw_axis: Any = -1, method: str = "rank"
+    ) -> Any:
         if method.lower() != "rank":
-            return super().rhat(ary, chain_axis, draw_axis, method)
+            return BaseArray.rhat(self, ary, chain_axis, draw_axis, method)
         return _of_each(rank_rhat, ary, chain_axis, draw_axis)
 
 
-def _of_each(
-    statistic: Callable[[np.ndarray], np.ndarray], ary: Any, chain_axis: Any, draw_axis: Any
-) -> np.ndarray:
+def _of_each(statistic: _Statistic, ary: Any, chain_axis: Any, draw_axis: Any) -> np.ndarray:
     ary, chain_axis, draw_axis = process_chain_none(ary, chain_axis, draw_axis)
     ary, _ = process_ary_axes(ary, [chain_axis, draw_axis])
     draws = ary.reshape(-1, *ary.shape[-2:])
