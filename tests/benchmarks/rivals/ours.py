@@ -26,7 +26,8 @@ def run(problem: Problem, budget: float, seed: int, clock: Clock, method: str) -
     def callback(trace: Any, draw: Any) -> None:
         if not draw.tuning:
             seconds.append(clock.seconds())
-            draws.append(problem.flat(draw.point))
+            # With bounded variables on their own scale, as draw.point has not
+            draws.append(problem.flat(trace.point(len(trace) - 1)))
             if seconds[-1] > budget:
                 raise KeyboardInterrupt
 

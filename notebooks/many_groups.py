@@ -1,0 +1,289 @@
+# ---
+# jupyter:
+#   jupytext:
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A hierarchy with thousands of groups
+#
+# How likely is somebody of a certain job, schooling, age, sex and marital status to earn more than
+# 50,000 dollars a year? The census records of the [quickstart](quickstart) fall into thousands of
+# such cells. Most hold a handful of people, a few hold hundreds, and many hold nobody. That is what
+# hierarchical models are for: a cell with many people speaks for itself, a cell with few borrows
+# from the others.
+#
+# The model is plain PyMC. Every update of the sampler looks at 500 people, who touch at most 500
+# of the cells, and nothing has to be tuned. At the end the same posterior is sampled by NUTS and
+# fitted by ADVI, and we see what either says of it.
+
+# %%
+import logging
+import os
+import time
+
+from multiprocessing import get_all_start_methods
+
+import arviz as az
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pymc as pm
+
+import pymc_sgmcmc as sg
+
+logging.getLogger("pymc").setLevel(logging.ERROR)
+# The documentation runs a small version, of a hundred groups
+SMALL = bool(os.environ.get("SMALL"))
+
+# %% [markdown]
+# ## Data
+#
+# Each attribute of a person has levels, and a cell is a combination of them. Who has told no job
+# gets a level of its own.
+
+# %%
+columns = {  # the first of an attribute's columns, and how many there are
+    "age": (0, 5),
+    "schooling": (18, 16),
+    "status": (39, 7),
+    "job": (46, 14),
+    "sex": (71, 2),
+}
+if SMALL:
+    columns = {name: columns[name] for name in ("schooling", "status")}
+with np.load("../tests/data/a9a.npz") as file:
+    features = {p: np.unpackbits(file[f"X_{p}"], axis=1)[:, :123] for p in ("train", "test")}
+    rich = {p: file[f"y_{p}"].astype("int32") for p in ("train", "test")}
+
+
+def levels(part):
+    """Return the number of each person's level, one column for each attribute."""
+    found = []
+    for first, count in columns.values():
+        its = features[part][:, first : first + count]
+        found.append(np.where(its.any(axis=1), its.argmax(axis=1), count))
+    return np.stack(found, axis=1)
+
+
+people = len(rich["train"])
+level = {"train": levels("train")[:people], "test": levels("test")}
+# Cells of both parts: what nobody of the training set belongs to is predicted all the same
+cells, cell_of = np.unique(np.concatenate([*level.values()]), axis=0, return_inverse=True)
+cell = {"train": cell_of[:people].astype("int32"), "test": cell_of[people:].astype("int32")}
+size = np.bincount(cell["train"], minlength=len(cells))
+print(f"{people:,} people, {len(cells):,} cells, of which {np.sum(size == 0):,} hold nobody,")
+print(f"{np.mean(size[size > 0] <= 3):.0%} of the others at most three, the largest {size.max():,}")
+
+# %% [markdown]
+# ## Model
+#
+# The effect of a cell varies about the sum of what its attributes contribute, with a standard
+# deviation of its own. Group effects may be written centred or non-centred, here they are
+# centred: [the sampler chooses for each group](../hierarchies).
+#
+# The function builds the model twice: with `pm.Minibatch` for sampling, and with all rows for
+# predictions, where `pm.set_data` puts new people in the place of the old.
+
+# %%
+coords = {"cell": np.arange(len(cells))}
+for name, (_, count) in columns.items():
+    coords[f"{name}_level"] = np.arange(count + 1)
+
+
+def model_of(cell, rich, batch_size=None):
+    """Return the model of people in cells."""
+    with pm.Model(coords=coords) as model:
+        cell_data, rich_data = pm.Data("cell_data", cell), pm.Data("rich_data", rich)
+        rows = cell_data, rich_data
+        if batch_size is not None:
+            rows = pm.Minibatch(*rows, batch_size=batch_size)
+        which, seen = rows
+        centre = pm.Normal("intercept", -1, 2)
+        for k, name in enumerate(columns):
+            centre = centre + pm.Normal(name, 0, 1, dims=f"{name}_level")[cells[:, k]]
+        sd = pm.HalfNormal("sd", 1)
+        effect = pm.Normal("effect", centre, sd, dims="cell")
+        if batch_size is None:
+            pm.Deterministic("chance", pm.math.sigmoid(effect[which]))
+        total_size = None if batch_size is None else len(rich)
+        pm.Bernoulli("rich", logit_p=effect[which], observed=seen, total_size=total_size)
+    return model
+
+
+# %% [markdown]
+# ## Sampling
+
+# %%
+# Where processes are not forked, a program needs `if __name__ == "__main__":` to start some
+fork = "fork" in get_all_start_methods()
+options = {"cores": 2, "mp_ctx": "fork"} if fork else {"cores": 1}
+options |= {"chains": 2, "random_seed": 1, "progressbar": False}
+model = model_of(cell["train"], rich["train"], batch_size=500)
+start = time.perf_counter()
+with model:
+    dt = pm.sample(step=sg.MSGNHT(), **options)
+seconds = {"MSGNHT": time.perf_counter() - start}
+
+# %% [markdown]
+# The chains agree, on the scale of the hierarchy and on every cell:
+
+# %%
+few = {"sd": dt.posterior["sd"], "worst of all cells": dt.posterior["effect"]}
+checks = pd.DataFrame(
+    {
+        "R-hat": {name: az.rhat(x).max().item() for name, x in few.items()},
+        "ESS": {name: az.ess(x).min().item() for name, x in few.items()},
+    }
+)
+checks.round(3)
+
+# %% [markdown]
+# ## What the hierarchy does
+#
+# Each point is a cell. To the right stands the share of its people who are rich, as it is in the
+# data, and upwards what the model says of the cell. On the diagonal both are the same: there lie
+# the large cells. A cell of one or two people has a share of 0, ½ or 1, and nobody would believe
+# it. The model says of it what is known of its job, schooling, age, sex and marital status.
+
+# %%
+chance = 1 / (1 + np.exp(-dt.posterior["effect"].values))
+mean = chance.mean(axis=(0, 1))
+share = np.bincount(cell["train"], rich["train"], len(cells)) / np.maximum(size, 1)
+filled = size > 0
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5), layout="constrained")
+left.plot([0, 1], [0, 1], color="0.7", zorder=0)
+points = left.scatter(
+    share[filled], mean[filled], s=4 + 2 * np.sqrt(size[filled]), c=np.log10(size[filled]),
+    cmap="viridis_r", alpha=0.7, linewidth=0,
+)  # fmt: skip
+bar = figure.colorbar(points, ax=left, ticks=[0, 1, 2])
+bar.set_ticklabels(["1", "10", "100"])
+bar.set_label("people in the cell")
+left.set(xlabel="share in the data", ylabel="posterior mean", title="Shrinkage")
+# A cell's deviation from its attributes, in sds of all cells: what data tell of it
+centre = dt.posterior["intercept"].values[..., None] + sum(
+    dt.posterior[name].values[..., cells[:, k]] for k, name in enumerate(columns)
+)
+width = (dt.posterior["effect"].values - centre).std(axis=(0, 1))
+right.axhline(dt.posterior["sd"].mean().item(), color="0.7", zorder=0)
+right.plot(np.maximum(size, 0.5), width, ".", markersize=4, alpha=0.4)
+right.set(
+    xscale="log",
+    xlabel="people in the cell (nobody: ½)",
+    ylabel="sd of its deviation",
+    title="What is left unknown (grey: sd of all cells)",
+)
+figure.savefig("many_groups.png", dpi=120)
+
+# %% [markdown]
+# ## Against NUTS
+#
+# Here the answer can be checked: all people of a cell are alike to this model, so that the counts
+# of each cell say as much as the rows, and NUTS needs to look at the cells only. That is a trick of
+# this model: one number more for each person, such as hours of work, and NUTS would have to read
+# all rows for each of its gradients.
+
+# %%
+with pm.Model(coords=coords) as counts:
+    centre = pm.Normal("intercept", -1, 2)
+    for k, name in enumerate(columns):
+        centre = centre + pm.Normal(name, 0, 1, dims=f"{name}_level")[cells[:, k]]
+    sd = pm.HalfNormal("sd", 1)
+    # NUTS needs the non-centred writing: cells of nobody make a funnel
+    z = pm.Normal("z", 0, 1, dims="cell")
+    effect = pm.Deterministic("effect", centre + sd * z, dims="cell")
+    number = np.bincount(cell["train"], rich["train"], len(cells)).astype(int)
+    pm.Binomial("rich", n=size, logit_p=effect, observed=number)
+    start = time.perf_counter()
+    nuts = pm.sample(
+        draws=300 if SMALL else 1000,
+        tune=300 if SMALL else 1000,
+        nuts_sampler="pymc",
+        compute_convergence_checks=False,
+        **options,
+    )
+    seconds["NUTS, counts"] = time.perf_counter() - start
+
+# %% [markdown]
+# ## Against ADVI
+#
+# Mean-field ADVI takes the same minibatches. It fits independent normal distributions, and where
+# effects are correlated with their centre and their scale, those are too narrow.
+
+# %%
+start = time.perf_counter()
+with model:
+    fit = pm.fit(5_000 if SMALL else 30_000, random_seed=1, progressbar=False)
+    advi = fit.sample(1000, random_seed=1)
+seconds["ADVI"] = time.perf_counter() - start
+
+results = {"MSGNHT": dt, "NUTS, counts": nuts, "ADVI": advi}
+exact = nuts.posterior["effect"]
+rows = {}
+for name, result in results.items():
+    effect = result.posterior["effect"]
+    off = (effect.mean(("chain", "draw")) - exact.mean(("chain", "draw"))) / exact.std()
+    ratio = effect.std(("chain", "draw")) / exact.std(("chain", "draw"))
+    sd = result.posterior["sd"]
+    rows[name] = {
+        "sd of cells": f"{sd.mean().item():.3f} ± {sd.std().item():.3f}",
+        "sds of effects, NUTS' being 1": f"{ratio.mean().item():.2f}",
+        "intercept": f"{result.posterior['intercept'].mean().item():.2f} "
+        f"± {result.posterior['intercept'].std().item():.2f}",
+        "seconds": f"{seconds[name]:.0f}",
+    }
+comparison = pd.DataFrame(rows).T
+comparison
+
+# %% [markdown]
+# ## Predictions for new people
+#
+# The test set has 16,281 people, some of them in cells that nobody of the training set belongs to.
+# PyMC's ordinary way: the model of all rows, new data, `pm.sample_posterior_predictive`. `chance`
+# is computed anew for the new rows, from the draws of `effect`.
+
+# %%
+with model_of(cell["train"], rich["train"]):
+    pm.set_data({"cell_data": cell["test"], "rich_data": rich["test"]})
+    predictions = pm.sample_posterior_predictive(
+        dt.sel(draw=slice(None, None, 5)),
+        var_names=["chance"],
+        predictions=True,
+        random_seed=1,
+        progressbar=False,
+    )
+predicted = predictions.predictions["chance"].mean(("chain", "draw")).values
+
+y = rich["test"]
+overall = rich["train"].mean()
+guesses = {
+    "hierarchy": predicted,
+    # Laplace's rule, about the share of all
+    "each cell alone": (share * size + 2 * overall)[cell["test"]] / (size + 2)[cell["test"]],
+    "all alike": np.full(len(y), overall),
+}
+new = size[cell["test"]] == 0
+scores = pd.DataFrame(
+    {
+        name: {
+            "log score": np.mean(np.log(np.where(y == 1, p, 1 - p))),
+            "of cells of at most 3": np.mean(
+                np.log(np.where(y == 1, p, 1 - p))[size[cell["test"]] <= 3]
+            ),
+            "of new cells": np.mean(np.log(np.where(y == 1, p, 1 - p))[new]),
+            "accuracy": np.mean((p > 0.5) == y),
+        }
+        for name, p in guesses.items()
+    }
+).T
+print(checks.round(3).to_string(), "\n")
+print(comparison.to_string(), "\n")
+scores.round(3)
