@@ -18,10 +18,10 @@ from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
 
-__all__ = ["LARGEST_THIN", "Chain", "Found", "Trial", "burn_in", "settle"]
+__all__ = ["LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]
 
 _BURN_IN = 1000
-_TRIAL_DRAWS = 500
+TRIAL_DRAWS = 500
 # Fewer effective draws say too little to extrapolate from
 _LEAST_TO_EXTRAPOLATE = 30
 _MOST_TRIALS = 14
@@ -114,6 +114,7 @@ def settle(
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
     moves: bool = False,
     permutable: bool = False,
+    draws: int = TRIAL_DRAWS,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
@@ -123,7 +124,8 @@ def settle(
     thousands of coordinates a few may fail: some may have no law of their own, as permuted units
     of a net have none. Where the density ``collapses``
     into a funnel, the warning of a coordinate much wider than its whitening comes sooner. Where
-    the law ``moves`` with what other step methods sample, temperatures are taken about its mean.
+    the law ``moves`` with what other step methods sample, temperatures are taken about its mean. A
+    trial has so many ``draws``.
 
     Raises
     ------
@@ -135,7 +137,7 @@ def settle(
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     report("check")
     for _ in range(_MOST_TRIALS):
-        trial = chain.run(h, thin, _TRIAL_DRAWS)
+        trial = chain.run(h, thin, draws)
         far = trial.variables is None and _looks(trial, widest, policy)
         if permutable and (far or trial.tamed > _LEFT):
             raise TuningError("no Gaussian is near the posterior")
@@ -157,7 +159,7 @@ def settle(
             if allowed < h:
                 h = allowed
                 continue
-        ess, enough = _effective_draws_of(trial), _enough(trial.psi.shape[1])
+        ess, enough = _effective_draws_of(trial), _enough(*trial.psi.shape)
         if fixed_thin or ess >= enough or thin >= most_thin:
             passed = ess >= enough or fixed_thin
             break
@@ -246,9 +248,9 @@ def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
     return found
 
 
-def _enough(dimension: int) -> float:
-    """Return how many of 500 draws must be effective: one of many coordinates always seems slow."""
-    return max(125.0, 250 - 75 * math.log10(max(dimension / 10, 1.0)))
+def _enough(draws: int, dimension: int) -> float:
+    """Return how many draws must be effective: one of many coordinates always seems slow."""
+    return draws * max(0.25, 0.5 - 0.15 * math.log10(max(dimension / 10, 1.0)))
 
 
 def _looks(trial: Trial, widest: float, policy: Policy) -> list[str]:
@@ -278,9 +280,9 @@ def _why_not(trial: Trial, policy: Policy) -> str:
     if trial.variables is not None:
         slow = [
             f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{_TRIAL_DRAWS} of a trial at the quantile of {_FEW:.0%})"
+            f"{len(trial.psi)} of a trial at the quantile of {_FEW:.0%})"
             for name, share, quantile in _slow_variables(trial)
-            if quantile < _enough(trial.psi.shape[1])
+            if quantile < _enough(*trial.psi.shape)
         ]
     if trial.variables is not None and slow:
         return (
@@ -304,5 +306,5 @@ def _why_not(trial: Trial, policy: Policy) -> str:
         )
     return (
         f"the chain mixes slowly: {_least_effective_draws(trial.psi):.0f} effective draws in "
-        f"{_TRIAL_DRAWS}. Raise thin, or write the model non-centred"
+        f"{len(trial.psi)}. Raise thin, or write the model non-centred"
     )

@@ -30,7 +30,7 @@ from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
-from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
+from pymc_sgmcmc.tuning.check import LARGEST_THIN, TRIAL_DRAWS, burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.noise import met_noise
@@ -71,6 +71,8 @@ _SECANT = 0.1
 
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
+# Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
+_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**36, 100
 _LEAST_THIN = 5
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
@@ -206,6 +208,7 @@ class Tuning:
             fixed_thin=self._options.thin is not None,
             # What has no law of its own never mixes, and trials would cost more than the draws
             most_thin=settings.thin if plan.endless else most_thin,
+            draws=self._draws_of_a_trial(plan, settings.thin),
             collapses=collapses,
             curvatures=self._curvatures(surface, plan),
             report=self._report,
@@ -506,7 +509,11 @@ class Tuning:
     def _updates_of_a_draw(self, plan: Plan) -> int:
         of_update = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._views[0].n_blocks)
-        return gradients // of_update
+        return max(1, min(gradients, _LARGEST_DRAW // len(plan.centre)) // of_update)
+
+    def _draws_of_a_trial(self, plan: Plan, thin: int) -> int:
+        numbers = thin * plan.batches * len(plan.centre)
+        return int(np.clip(_LARGEST_TRIAL // numbers, _LEAST_OF_TRIAL, TRIAL_DRAWS))
 
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""

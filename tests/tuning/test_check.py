@@ -151,6 +151,17 @@ def test_a_chain_that_mixes_slowly_is_thinned_more(time, thins):
     assert ess > 125 / 1.5
 
 
+def test_of_fewer_draws_as_large_a_share_has_to_be_effective():
+    chain = FakeChain(time=20.0)
+    found = settled(chain, draws=100)
+    assert {draws for _, _, draws in chain.asked[1:]} == {100}
+    assert found.thin in {80, 160}
+    [text] = settled(
+        FakeChain(time=2e4), draws=100, policy=Policy(0.2, second_moments=False)
+    ).warnings
+    assert "effective draws in 100" in text
+
+
 def test_thinning_ends_with_a_warning():
     found = settled(FakeChain(time=2e4), policy=Policy(0.2, second_moments=False))
     assert found.thin == 2560
