@@ -38,8 +38,7 @@ def gradient_at_anchor(
     point, known = potential.join(phi), []
     if blocks:
         estimates = potential.blocks_as_batches(point)
-        parts = [potential.split(estimate) for estimate in estimates]
-        known = [np.stack(of_one) for of_one in zip(*parts, strict=True)]
+        known = potential.split(estimates)
         gradient = estimates.mean(axis=0)
     else:
         [gradient] = potential.full(point[None])[1]
