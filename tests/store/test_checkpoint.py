@@ -145,6 +145,51 @@ def test_a_schedule_and_batches_that_are_planned_ahead(tmp_path):
     assert bits(run(tmp_path, step=swept)) == bits(run(None, step=swept))
 
 
+# ----------------------------------------------------------------------------- other rows
+
+
+def likelihood(y, **rows):
+    pm.Normal("y", pm.Normal("mu", 0, 10), pm.HalfNormal("sigma", 1), observed=y, **rows)
+
+
+def of_a_dim(path):
+    likelihood(pm.Data("rows", np.load(path), dims="obs"), dims="obs")
+
+
+def of_a_dim_on_disk(path):
+    likelihood(sg.on_disk(path, name="rows", dims="obs"), dims="obs")
+
+
+def minibatch_on_disk(path):
+    likelihood(pm.Minibatch(sg.on_disk(path), batch_size=50), total_size=400)
+
+
+@pytest.mark.parametrize("build", [of_a_dim, of_a_dim_on_disk, minibatch_on_disk])
+def test_other_rows_go_on_and_are_compared(tmp_path, build):
+    path = tmp_path / "rows.npy"
+    np.save(path, np.random.default_rng(0).normal(1, 0.5, size=400))
+    options = {} if build is minibatch_on_disk else {"batch_size": 50, "batch_dim": "obs"}
+
+    def anew(folder, change=(), **of_run):
+        """Write the model anew, as a process that goes on does."""
+        with pm.Model() as model:
+            build(path)
+        return run(
+            folder, make=lambda: model, chains=1,
+            step=lambda model: untuned(model, **{**options, **dict(change)}), **of_run,
+        )  # fmt: skip
+
+    with pytest.raises(KilledError):
+        anew(tmp_path / "run", callback=Killer(17))
+    assert bits(anew(tmp_path / "run")) == bits(anew(None))
+    if options:
+        with pytest.raises(ValueError, match=r"batch_size= of step method 0 was 50 and is 40"):
+            anew(tmp_path / "run", {"batch_size": 40})
+    np.save(path, np.random.default_rng(1).normal(1, 0.5, size=400))
+    with pytest.raises(ValueError, match="the data of 'y' differ"):
+        anew(tmp_path / "run")
+
+
 # ----------------------------------------------------------------------------- other steps
 
 
