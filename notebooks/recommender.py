@@ -98,7 +98,7 @@ start = time.perf_counter()
 with model:
     dt = pm.sample(
         draws=200,
-        tune=400,
+        tune=200,
         chains=2,
         cores=1,
         step=sg.MSGNHT(batch_dim="rating_row", batch_size=500),
