@@ -39,7 +39,7 @@ SAMPLERS = "SMLD", "CoRVSGLD", "MSGNHT"
 METHODS = "SMLD", "Gibbs", "variational"
 COLUMNS = "text", "method", "perplexity", "of each chain", "seconds"
 TOPICS, PRIOR = 20, 0.1
-DRAWS, TUNE, CHAINS = 1_000, 100, 2
+DRAWS, TUNE, CHAINS = 500, 100, 2
 
 
 class Words(NamedTuple):
