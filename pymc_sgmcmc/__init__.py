@@ -9,6 +9,7 @@ from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.model.full_data import full_data
 from pymc_sgmcmc.model.own_gradient import GradientPotential
 from pymc_sgmcmc.samplers.corvsgld import CoRVSGLD
 from pymc_sgmcmc.samplers.fla import FLA
@@ -49,6 +50,7 @@ __all__ = [
     "cyclical",
     "diagnostics",
     "exp",
+    "full_data",
     "on_disk",
     "polynomial",
     "shuffle_to_disk",

@@ -1,0 +1,308 @@
+"""The full-data twin of a model with minibatches."""
+
+from __future__ import annotations
+
+import warnings
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+
+from pymc.data import MinibatchOp
+from pymc.model import Model, modelcontext
+from pymc.model.fgraph import deepcopy_shared_variable
+from pymc.pytensorf import find_rng_nodes
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.traversal import ancestors
+
+from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.model.batch_dim import resized
+from pymc_sgmcmc.model.graphs import rebuilt
+from pymc_sgmcmc.model.independent_rows import log_densities, some_rows
+from pymc_sgmcmc.model.initial_point import points_near_start
+from pymc_sgmcmc.model.minibatch import (
+    Minibatch,
+    axis_of_rows,
+    check_minibatches,
+    evaluate,
+    find_minibatches,
+)
+from pymc_sgmcmc.model.own_gradient import has_own_gradient
+
+__all__ = ["full_data"]
+
+# Sizes of two sets of rows, and of both
+_SIZES = 2, 3, 5
+
+
+def full_data(model: Model | None = None) -> Model:
+    """Return a model with all rows in the place of ``pm.Minibatch``.
+
+    Whatever needs the density of all data works on it, with the draws of the minibatched model:
+    :func:`pymc.compute_log_likelihood`, leave-one-out cross-validation, posterior predictive
+    draws, NUTS.
+
+    Parameters
+    ----------
+    model : pymc.Model, optional
+        A model with ``pm.Minibatch``; that of the context by default.
+
+    Returns
+    -------
+    pymc.Model
+        Another model with the same names, dims, coords, transforms and initial values, and
+        without ``total_size``. An observed variable without dims has those of the ``pm.Data``
+        whose rows it observes. The arrays are those of ``model`` and not copied; ``pm.set_data``
+        on one of the models leaves the other as it is. Rows on disk are read when they are needed.
+
+    Raises
+    ------
+    ValueError
+        If the model has no ``pm.Minibatch``; if an observed variable lacks ``total_size``, or has
+        one that is not the number of rows, or is not a sum over rows; if a potential is neither a
+        sum nor a mean over the rows of a batch, times a number.
+    NotImplementedError
+        If the model has a :func:`GradientPotential`, which has no value; if a variable is written
+        for batches of one size only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import pymc_sgmcmc as sg
+    >>> with pm.Model() as model:
+    ...     y = pm.Minibatch(np.arange(100.0), batch_size=10)
+    ...     mu = pm.Normal("mu", 50, 10)
+    ...     observed = pm.Normal("y", mu, 30, observed=y, total_size=100)
+    >>> sg.full_data(model)["y"].shape.eval()
+    array([100])
+    """
+    model = modelcontext(model)
+    _check(model)
+    initial_values = [x for x in model.rvs_to_initial_values.values() if isinstance(x, Variable)]
+    lengths = list(model.dim_lengths.values())
+    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    old = list(dict.fromkeys([*model.named_vars.values(), *values, *lengths, *initial_values]))
+    factors = _factors(model)
+    found: dict[Any, Any] = dict(zip(old, _with_all_rows(model, old), strict=True))
+    for potential, factor in factors.items():
+        if factor != 1:
+            found[potential] = found[potential] * np.asarray(factor, dtype=potential.dtype)
+    return _model_of(model, found)
+
+
+def _check(model: Model) -> None:
+    """Refuse models without a density of the full data."""
+    if model.parent is not None:
+        raise ValueError(f"The model '{model.name}' is a part of another one. Pass the whole.")
+    if has_own_gradient(model.potentials):
+        raise NotImplementedError(
+            "The model has a GradientPotential, of which no density is known: there is none of the "
+            "full data either."
+        )
+    with warnings.catch_warnings():
+        # The step method has warned of these already
+        warnings.simplefilter("ignore", UserWarning)
+        minibatches = check_minibatches(model)
+    if not minibatches:
+        raise ValueError(
+            "The model has no pm.Minibatch: it is its own full-data model. Pass it as it is."
+        )
+    for rv in model.observed_RVs:
+        if not (minibatch := _minibatch_of(model, rv)):
+            continue
+        axis, rows = axis_of_rows(rv), _rows(minibatch)
+        total_size = rv.owner.inputs[1 + (axis or 0)]
+        if isinstance(total_size, Constant) and int(total_size.data) != rows:
+            raise ValueError(
+                f"The observed variable '{rv.name}' counts for total_size={int(total_size.data)} "
+                f"rows, and its pm.Minibatch draws from {rows}: there is no full-data model with "
+                "the same posterior. Pass total_size=<number of rows> to it."
+            )
+        dims = model.named_vars_to_dims.get(rv.name)
+        dim = dims[axis or 0] if dims else None
+        if dim is not None and int(evaluate(model.dim_lengths[dim])) != rows:
+            raise ValueError(
+                f"The observed variable '{rv.name}' has the dim '{dim}', which has the length of a "
+                f"batch and not that of its {rows} rows. Leave it out, or write the model with "
+                f'rows of that dim and sample with batch_size=, batch_dim="{dim}".'
+            )
+
+
+def _minibatch_of(model: Model, rv: Any) -> Minibatch | None:
+    found = find_minibatches([rv, model.rvs_to_values.get(rv, rv)])
+    return found[0] if found else None
+
+
+def _rows(minibatch: Minibatch) -> int:
+    return len(evaluate(minibatch.sources[0]))
+
+
+def _with_all_rows(model: Model, graphs: Sequence[Variable]) -> list[Any]:
+    """Return clones of graphs that share nothing with the model, with all rows for each batch."""
+    now: list[Any] = clone_replace(list(graphs), _copies_of_shared(graphs))
+    at = {variable: k for k, variable in enumerate(graphs)}
+    lengths: dict[Variable, Variable] = {}
+    for rv in model.observed_RVs:
+        if _minibatch_of(model, rv):
+            term, value = (now[at[x]] for x in (rv, model.rvs_to_values[rv]))
+            [minibatch] = find_minibatches([term, value])
+            new, length = _unscaled(term)
+            lengths[length] = minibatch.sources[0].shape[0]
+            now = rebuilt(now, {term: new})
+    return rebuilt(now, {**_full_arrays(now), **lengths})
+
+
+def _unscaled(rv: Any) -> tuple[Any, Variable]:
+    """Return an observed variable without total_size, and the variable that is its length."""
+    length = pt.lscalar()
+    term = rv.owner.inputs[0]
+    with suppress(NotImplementedError):  # of distributions whose length follows from arrays
+        # In its graph the length of a batch may have become a number
+        term = resized(term, axis_of_rows(rv) or 0, length)
+    return term, length
+
+
+def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
+    """Return shared variables of the same values, which can be set apart."""
+    random = set(find_rng_nodes(graphs))
+    copies: dict[Variable, Variable] = {}
+    for variable in ancestors(list(graphs)):
+        if not isinstance(variable, SharedVariable):
+            continue
+        if variable in random:
+            copies[variable] = deepcopy_shared_variable(variable)
+            continue
+        value = variable.get_value(borrow=True)
+        copies[variable] = pytensor.shared(
+            value, variable.name, borrow=True, shape=variable.type.shape
+        )
+    return copies
+
+
+def _full_arrays(graphs: Sequence[Any]) -> dict[Variable, Variable]:
+    """Map each batch to the array that it is drawn from."""
+    return {
+        output: source
+        for variable in ancestors(list(graphs))
+        if variable.owner is not None and isinstance(variable.owner.op, MinibatchOp)
+        for output, source in zip(variable.owner.outputs, variable.owner.inputs[:-1], strict=False)
+    }
+
+
+def _model_of(model: Model, found: dict[Any, Any]) -> Model:
+    """Return a model of other variables that are to each other as those of a model."""
+    full = Model(model.name, model=None, check_bounds=model.check_bounds)
+    full._coords = dict(model._coords)
+    full._dim_lengths = {dim: found[length] for dim, length in model._dim_lengths.items()}
+    for rv in model.free_RVs:
+        full.free_RVs.append(found[rv])
+        full.create_value_var(
+            found[rv],
+            transform=model.rvs_to_transforms[rv],
+            default_transform=None,
+            value_var=model.rvs_to_values[rv].clone(),
+        )
+    for rv in model.observed_RVs:
+        full.observed_RVs.append(found[rv])
+        value = found[model.rvs_to_values[rv]]
+        full.create_value_var(found[rv], transform=None, default_transform=None, value_var=value)
+    full.potentials.extend(found[potential] for potential in model.potentials)
+    full.deterministics.extend(found[deterministic] for deterministic in model.deterministics)
+    full.data_vars.extend(found[data] for data in model.data_vars)
+    for rv, start in model.rvs_to_initial_values.items():
+        full.set_initval(found[rv], found.get(start) if isinstance(start, Variable) else start)
+    dims = {**_dims_of_observed(model), **model.named_vars_to_dims}
+    for name, variable in model.named_vars.items():
+        found[variable].name = name
+        full.add_named_variable(found[variable], dims.get(name))
+    return full
+
+
+def _dims_of_observed(model: Model) -> dict[str, Any]:
+    """Return for observed variables the dims of the data whose rows they observe."""
+    of_data = {data: model.named_vars_to_dims.get(data.name) for data in model.data_vars}
+    found = {}
+    for rv in model.observed_RVs:
+        value = model.rvs_to_values[rv]
+        source = _full_arrays([value]).get(value)
+        if source is not None and of_data.get(source) is not None:
+            found[str(rv.name)] = of_data[source]
+    return found
+
+
+def _factors(model: Model) -> dict[Any, float]:
+    """Return by what potentials of all rows have to be multiplied, and refuse what is no sum."""
+    factors: dict[Any, float] = {}
+    for term in [*model.observed_RVs, *model.potentials]:
+        minibatch = _minibatch_of(model, term)
+        if minibatch is None:
+            continue
+        two, three, five = _sums_over_rows(model, term, minibatch)
+        if np.isclose(five, two + three, rtol=1e-6):
+            # A potential is multiplied by N / B, in numbers
+            factors[term] = minibatch.batch_size / _rows(minibatch)
+        elif np.isclose(_SIZES[2] * five, _SIZES[0] * two + _SIZES[1] * three, rtol=1e-6):
+            factors[term] = 1.0  # by N / (length of the batch), which is 1 for all rows
+        if term in model.observed_RVs and factors.get(term) in (None, 1.0):
+            raise ValueError(
+                f"The log density of '{term.name}' is not a sum over the rows of a pm.Minibatch: "
+                "rows depend on each other, or on a mean over the batch. Compute such means before "
+                "the model is made."
+            )
+        if term not in factors:
+            raise ValueError(
+                f"The potential '{term.name}' is no sum over the rows of a pm.Minibatch, so that "
+                "its value for the full data is unknown. Write it as a vector with one entry for "
+                "each row, each multiplied by rows of the data / rows of the batch, or as an "
+                "observed pm.CustomDist with total_size=."
+            )
+    return {potential: factors.get(potential, 1.0) for potential in model.potentials}
+
+
+def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float]:
+    """Return the log density of two rows, of three others, and of these five."""
+    value = model.rvs_to_values.get(term)
+    graphs = [term] if value is None else [term, value]
+    batches = _full_arrays(graphs)
+    rows: dict[Any, Any] = {
+        output: pt.tensor(dtype=source.type.dtype, shape=(None, *source.type.shape[1:]))
+        for output, source in batches.items()
+    }
+    try:
+        if value is None:
+            terms, values = {term: rebuilt([term], rows, keep=model.free_RVs)[0]}, {}
+        else:
+            new, length = _unscaled(term)
+            lengths = {length: next(iter(rows.values())).shape[0]}
+            found = rebuilt([new, value], {**rows, **lengths}, keep=model.free_RVs)
+            terms, values = {term: found[0]}, {term: found[1]}
+        density = pt.sum(log_densities(model, terms, values)[0])
+        function = compiled([*model.value_vars, *rows.values()], [density], "interpreter")
+        rng = np.random.default_rng(0)
+        count = _rows(minibatch)
+        chosen = rng.choice(count, _SIZES[2], replace=count < _SIZES[2])
+        sets = [*np.split(chosen, [_SIZES[0]]), chosen]
+        arrays = [evaluate(source) for source in batches.values()]
+        sums: list[float] = []
+        for point in points_near_start(model, rng):
+            sums = [
+                float(function(*point, *(some_rows(a, part, 0) for a in arrays))[0])
+                for part in sets
+            ]
+            if np.isfinite(sums).all():
+                break
+    except (AssertionError, TypeError, ValueError, IndexError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0][:300]
+        raise NotImplementedError(
+            f"The variable '{term.name}' is written for as many rows as a batch has; with others "
+            f"PyTensor says: {first} Write lengths as those of an array, such as x.shape[0], or "
+            "build the model on the full arrays yourself."
+        ) from error
+    return sums
