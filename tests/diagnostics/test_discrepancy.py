@@ -64,6 +64,13 @@ def test_minibatch_ksd_is_unbiased():
         difference, error = mean_and_error(noisy["ksd_squared"] - without_diagonal)
         assert abs(difference) < STANDARD_ERRORS * error
         assert (noisy["ksd_all"] > 2 * noisy["expected_all"]) == (widening == 2.0)
+    with pm.Model(coords={"row": range(500), "column": range(2)}) as unchanged:
+        mu = pm.Normal("mu", 0, 10, shape=2)
+        pm.Normal("y", mu, 2.0, observed=data, dims=("row", "column"))
+    of_rows = {"batch_size": 50, "batch_dim": "row"}
+    by_dim = ksd(result, unchanged, batches=2, random_seed=6, **of_rows)
+    np.testing.assert_array_equal(by_dim["ksd_squared"], noisy["ksd_squared"])
+    assert not ksd(result, unchanged).equals(by_dim)
 
 
 @pytest.mark.slow

@@ -59,6 +59,16 @@ def test_gradient_noise_is_that_of_a_conjugate_normal_model():
     np.testing.assert_array_equal(noise["suggested_batch_size"], k * batch_size)
     assert noise.attrs["gradient"] == "control_variates"
 
+    # Of the unchanged model the same numbers
+    with pm.Model() as unchanged:
+        x = pm.Data("x", X, dims=("obs", "feature"))
+        pm.Normal("y", x @ pm.Normal("b", 0.0, 10.0, dims="feature"), 2.0, observed=Y, dims="obs")
+    by_dim = gradient_noise(
+        unchanged, {"b": point}, centre={"b": centre}, batches=batches, random_seed=9,
+        batch_size=batch_size, batch_dim="obs",
+    )  # fmt: skip
+    np.testing.assert_array_equal(by_dim["b"], noise["b"])
+
     # From draws: the same unit and about the same places
     draws = np.random.default_rng(10).multivariate_normal(mean, covariance, size=(2, 500))
     dt = result_of(b=draws)
