@@ -26,9 +26,9 @@ from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["LARGEST_READ", "Draws", "Transition", "updates_per_call"]
 
-# Noise of the updates of one compiled call, in numbers: models with millions of parameters
-# take several calls for a draw, and lose nothing by it
-_LARGEST_NOISE = 20_000_000
+# Noise of the updates of one compiled call, in numbers: models with millions of parameters take
+# several calls for a draw. What is measured at the end of each costs as much as a few updates
+_LARGEST_NOISE = 2**26
 
 # Numbers that a call reads of rows on disk: they are held in memory twice or three times
 LARGEST_READ = 2**22
