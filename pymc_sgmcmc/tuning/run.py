@@ -62,7 +62,7 @@ _OF_SQUARES, _HOTTER = 2.0, 2.0
 # Largest curvature in units of independent normals, of which it would be 1: of factorisations it
 # is met near 20, of nets above 1,000. At it the usual step size is no longer stable
 _STIFF = 100.0
-_POINTS, _BATCHES = 8, 8
+_POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
@@ -306,8 +306,13 @@ class Tuning:
     def _refuse_stiff(self, surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
         """Raise where the law is far from the independent normals that were fitted."""
         rng, seen = np.random.default_rng(0), []
-        batches = _BATCHES if surface.batch_size else 1
-        for _ in range(_POINTS):
+        batches, points = 1, _POINTS
+        if surface.batch_size:
+            # Few batches say little of coordinates that few rows touch
+            wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
+            batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
+            points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
+        for _ in range(points):
             somewhere = centre + sd * rng.standard_normal(len(centre))
             seen.append(largest_curvature_of_batches(surface, somewhere, sd, batches, rng))
         if np.median(seen) > _STIFF:

@@ -11,6 +11,9 @@ __all__ = ["largest_curvature_of_batches", "largest_curvatures", "not_too_stiff"
 
 _ROUNDS = 8
 
+# Numbers in the gradients of batches that are kept at once
+_MOST_NUMBERS = 2**22
+
 # Largest h λ (h²λ where a step size is a length) that is let pass, the value that a smaller step
 # aims at, and the share of the positions at which it has to hold
 _LARGEST, _AIM, _SHARE = 1.0, 0.75, 0.9
@@ -58,12 +61,16 @@ def largest_curvature_of_batches(
     """Return the largest eigenvalue by magnitude of σ ∇²U σ at x, from a few batches."""
     step = 10 * difference_step(surface)
     rows = surface.draw_rows(rng, batches)
+    each = max(1, _MOST_NUMBERS // len(x))
 
     def gradient(at: np.ndarray) -> np.ndarray:
-        mean: np.ndarray = surface.batch_gradient(np.repeat(at[None], batches, axis=0), rows).mean(
-            axis=0
-        )
-        return mean
+        total = np.zeros(len(at))
+        for first in range(0, batches, each):
+            some = rows[first : first + each]
+            total += surface.batch_gradient(np.repeat(at[None], len(some), axis=0), some).sum(
+                axis=0
+            )
+        return total / batches
 
     direction, size, here = rng.standard_normal(len(x)), 1.0, gradient(x)
     for _ in range(_ROUNDS):
