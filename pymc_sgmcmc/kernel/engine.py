@@ -17,7 +17,7 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.settings import Settings
-from pymc_sgmcmc.kernel.transition import LARGEST_READ, Transition, updates_per_call
+from pymc_sgmcmc.kernel.transition import Transition, updates_per_call
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Engine"]
@@ -27,6 +27,10 @@ __all__ = ["Engine"]
 _MOST_DRAWS = 16
 _LARGEST_CALL = 2**24
 _LARGEST_NOISE = 2**20
+
+# Numbers read from disk for the draws of a call: few enough to stay in a processor's cache from
+# when a thread reads them until they are used
+_LARGEST_READ = 2**20
 
 
 class Engine(CompiledModel):
@@ -134,7 +138,7 @@ class Engine(CompiledModel):
         fit = min(
             _LARGEST_CALL // max(updates * elements, 1),
             _LARGEST_NOISE // (updates * self.dimension),
-            LARGEST_READ // max(updates * settings.batches * self._read_by_batch, 1),
+            _LARGEST_READ // max(updates * settings.batches * self._read_by_batch, 1),
         )
         return int(np.clip(fit, 1, _MOST_DRAWS))
 

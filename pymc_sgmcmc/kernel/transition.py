@@ -24,14 +24,14 @@ from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["LARGEST_READ", "Draws", "Transition", "updates_per_call"]
+__all__ = ["Draws", "Transition", "updates_per_call"]
 
 # Noise of the updates of one compiled call, in numbers: models with millions of parameters take
 # several calls for a draw. What is measured at the end of each costs as much as a few updates
 _LARGEST_NOISE = 2**26
 
 # Numbers that a call reads of rows on disk: they are held in memory twice or three times
-LARGEST_READ = 2**22
+_LARGEST_READ = 2**22
 
 # Batches beside those of the updates: what is measured of a draw must not depend on how the
 # chain got there
@@ -50,7 +50,7 @@ def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
     read : int
         Numbers that an update reads from disk.
     """
-    most = max(1, min(_LARGEST_NOISE // max(dimension, 1), LARGEST_READ // max(read, 1)))
+    most = max(1, min(_LARGEST_NOISE // max(dimension, 1), _LARGEST_READ // max(read, 1)))
     return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
 
 
