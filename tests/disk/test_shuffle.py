@@ -8,6 +8,8 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import QUIET
+from helpers.z_scores import assert_right
 from pymc_sgmcmc.disk import shuffle
 from pymc_sgmcmc.disk.on_disk import opened
 from pymc_sgmcmc.disk.order import design_effect
@@ -79,12 +81,12 @@ def test_what_is_refused(tmp_path):
         sg.shuffle_to_disk({}, tmp_path)
 
 
-def step_of(x, y):
+def step_of(x, y, method=sg.SGLD, **options):
     with pm.Model():
         a, b = pm.Minibatch(x, y, batch_size=100)
         beta = pm.Normal("beta", shape=2)
         pm.Normal("y", a @ beta, observed=b, total_size=20_000)
-        return sg.SGLD(step_size=1e-5, backend="jax", **UNTUNED)
+        return method(**(options or {"step_size": 1e-5, "backend": "jax", **UNTUNED}))
 
 
 ORDERS = {
@@ -106,6 +108,20 @@ def test_ordered_rows_are_warned_of_until_they_are_shuffled(tmp_path, name):
     files = sg.shuffle_to_disk(arrays, tmp_path / "shuffled", seed=1, progressbar=False)
     # Warnings are errors
     step_of(*map(sg.on_disk, files.values()))
+
+
+def test_ordered_rows_give_the_right_posterior_once_they_are_shuffled(tmp_path):
+    rng = np.random.default_rng(1)
+    x, y = ORDERS["a trend"](rng.normal(size=(20_000, 2)), np.linspace(0, 1, 20_000))
+    y = y + 0.5 * rng.normal(size=20_000)
+    files = sg.shuffle_to_disk({"x": x, "y": y}, tmp_path, seed=1, progressbar=False)
+    step = step_of(*map(sg.on_disk, files.values()), method=sg.MSGNHT, backend="jax")
+    with step.model:
+        dt = pm.sample(1000, step=step, chains=2, cores=1, random_seed=1, **QUIET)
+    # The prior is standard, as the noise of the model
+    covariance = np.linalg.inv(np.eye(2) + x.T @ x)
+    mean, sd = covariance @ x.T @ y, np.sqrt(np.diag(covariance))
+    assert_right(dt["posterior"], {"beta": (mean, sd)})
 
 
 def test_random_orders_are_not_warned_of(tmp_path):
