@@ -14,6 +14,7 @@ from pytensor.conditional import ifelse
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.placing import aligned
 from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
@@ -241,7 +242,7 @@ class Potential:
         """Set the scales, others, data and tables, placed for the backend.
 
         The tables hold the rows in the order of batches, wrapped round, as
-        ``Shuffled.arrange`` lays them out.
+        ``kernel/row_memory.py`` lays them out.
         """
         self._fixed = list(fixed)
 
@@ -331,7 +332,7 @@ class Potential:
         before = len(self._fixed) - sum(map(len, arrays))
         tables = iter(self._fixed[before:])
         groups = [[next(tables) for _ in group] for group in arrays]
-        rows, found = fetched(groups, rows, self.sizes)
+        rows, found = fetched(groups, rows, self.sizes, aligned)
         return rows, [*self._fixed[:before], *found]
 
     def _summed(self, point: np.ndarray) -> tuple[float, np.ndarray]:
