@@ -9,10 +9,10 @@ import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["aligned", "place"]
+__all__ = ["ALIGNMENT", "aligned", "place"]
 
 # Bytes; arrays that begin elsewhere are copied by JAX at every call
-_ALIGNMENT = 64
+ALIGNMENT = 64
 
 
 def place(arrays: Sequence[Any], backend: str) -> list[Any]:
@@ -32,6 +32,6 @@ def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
     It may be filled anew once what was computed of it has been waited for.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, dtype=np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
+    memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
     return memory[start : start + size].view(dtype).reshape(shape)

@@ -23,7 +23,8 @@ class ChainState(Comparable):
     tuning_rng, noise_rng, batch_rng : numpy.random.Generator
         For starts and tuning, for the noise of updates, for batches.
     row_order : int
-        Seed of the order in which contiguous batches find the rows.
+        Seed of the order in which contiguous batches find the rows; of many rows in memory the same
+        in all chains.
     tuning_draws, last_draw : int
         Draws of burn-in, and all of them.
     jitter : float
@@ -81,7 +82,9 @@ class ChainState(Comparable):
     memory: Memory = field(default_factory=Memory)
 
     @classmethod
-    def new(cls, rng: np.random.Generator, tune: int, draws: int) -> ChainState:
+    def new(
+        cls, rng: np.random.Generator, tune: int, draws: int, row_order: int | None = None
+    ) -> ChainState:
         """Return the state of a chain that has not begun.
 
         Parameters
@@ -90,6 +93,8 @@ class ChainState(Comparable):
             The chain's; two others are made from it.
         tune, draws : int
             Draws of burn-in, and those to keep.
+        row_order : int, optional
+            One that chains share; by default the chain has its own.
         """
         seeds = rng.integers(0, 2**63, size=9).tolist()
         # A fifth faster than NumPy's default at drawing normals, which are most of the cost
@@ -100,7 +105,7 @@ class ChainState(Comparable):
             tuning_rng=rng,
             noise_rng=noise_rng,
             batch_rng=batch_rng,
-            row_order=int(seeds[8]),
+            row_order=int(seeds[8]) if row_order is None else row_order,
             tuning_draws=tune,
             last_draw=tune + draws,
             monitor=Monitor(),

@@ -17,12 +17,12 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled, uncollected
-from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.backends.placing import aligned, place
 from pymc_sgmcmc.disk.fetch import has_source, sampled
-from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, arrange, shape_of_table
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import (
     Coordinate,
@@ -62,6 +62,8 @@ class CompiledModel:
         The user's choices.
     point : dict
         A point of the model, for shapes.
+    row_memory : RowMemory, optional
+        Where rows in the order that chains share are laid out for all processes.
     """
 
     @uncollected()
@@ -71,6 +73,7 @@ class CompiledModel:
         values: list[TensorVariable],
         options: Options,
         point: Mapping[str, np.ndarray],
+        row_memory: RowMemory | None = None,
     ) -> None:
         self.model = model = in_batches(model, options.batch_dim, options.batch_size)
         self.values = values
@@ -93,6 +96,7 @@ class CompiledModel:
             _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
         self.dimension = sum(x.size for x in phi)
         self._potential: Potential | None = None
+        self._row_memory = row_memory
         self._laid_out: tuple[Any, list[Any]] | None = None
         self._data: tuple[str, list[Any]] | None = None
         self._of_hierarchy: Callable[..., Any] | None = None
@@ -303,21 +307,34 @@ class CompiledModel:
         key = self.backend, row_order, used.contiguous
         if self._laid_out is None or self._laid_out[0] != key:
             self._laid_out = None
-            self._laid_out = key, self._lay_out(row_order, used.arrange)
+            self._laid_out = key, self._lay_out(row_order, used)
         return self._laid_out[1]
 
-    def _lay_out(self, row_order: int, arrange: Callable[..., np.ndarray]) -> list[Any]:
-        found: list[Any] = []
-        groups = zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
-        for i, (batch, arrays) in enumerate(groups):
-            if has_source([arrays]):
-                found += arrays
-                continue
-            size = max(batch.batch_size, LARGEST_JOINED)
-            found += self.place([
-                arrange(array, np.random.default_rng([row_order, i]), size) for array in arrays
-            ])  # fmt: skip
-        return found
+    def _lay_out(self, row_order: int, scheme: BatchScheme) -> list[Any]:
+        minibatches, groups = self.posterior.minibatches, self.posterior.arrays
+        if not scheme.contiguous:
+            return self.place([array for arrays in groups for array in arrays])
+        in_memory = [
+            (array, i, shape_of_table(array, batch.batch_size))
+            for i, (batch, arrays) in enumerate(zip(minibatches, groups, strict=True))
+            if not has_source([arrays])
+            for array in arrays
+        ]
+
+        def write(tables: list[np.ndarray]) -> None:
+            for (array, i, _), table in zip(in_memory, tables, strict=True):
+                arrange(array, np.random.default_rng([row_order, i]), table)
+
+        memory = self._row_memory
+        if memory is not None and row_order == SHARED_ORDER and memory.is_of(minibatches):
+            tables = memory.tables(write)
+        else:
+            tables = [aligned(shape, array.dtype) for array, _, shape in in_memory]
+            write(tables)
+        placed = iter(self.place(tables))
+        return [
+            array if has_source([arrays]) else next(placed) for arrays in groups for array in arrays
+        ]
 
     # ------------------------------------------------------------------ errors
 
@@ -387,7 +404,10 @@ class CompiledModel:
         ):
             arrays = sampled(whole, max(batch.batch_size, _LOOKED_AT))
             # Rows with a number that is not finite, filled up with the first of the others
-            first = np.argsort(~bad_rows(arrays), kind="stable")[: batch.batch_size]
+            bad = bad_rows(arrays)
+            of_bad = np.flatnonzero(bad)[: batch.batch_size]
+            good = np.flatnonzero(~bad[: batch.batch_size + len(of_bad)])
+            first = np.concatenate([of_bad, good])[: batch.batch_size]
             rows.update((row, array[first]) for row, array in zip(group, arrays, strict=True))
         rng = np.random.default_rng(0)
         noise: dict[Any, np.ndarray] = {

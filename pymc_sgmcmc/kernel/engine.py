@@ -15,6 +15,7 @@ from pymc_sgmcmc.kernel.joined import blocks_to_join
 from pymc_sgmcmc.kernel.layout import Layout
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.row_memory import RowMemory
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.kernel.transition import Transition, updates_per_call
@@ -38,7 +39,7 @@ class Engine(CompiledModel):
 
     Parameters
     ----------
-    model, values, options, point
+    model, values, options, point, row_memory
         As of the compiled model.
     sampler : Sampler
         The algorithm.
@@ -51,8 +52,9 @@ class Engine(CompiledModel):
         sampler: Sampler,
         options: Options,
         point: Mapping[str, np.ndarray],
+        row_memory: RowMemory | None = None,
     ) -> None:
-        super().__init__(model, values, options, point)
+        super().__init__(model, values, options, point, row_memory)
         self.sampler = sampler
         self._transitions: dict[Layout, Transition] = {}
         self._of_joined: dict[int, Posterior | None] = {}

@@ -10,7 +10,6 @@ from typing import Any
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.model import Model
 from pymc.variational.minibatch_rv import create_minibatch_rv
@@ -20,11 +19,10 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
-from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.on_disk import source_of
-from pymc_sgmcmc.model.graphs import made_again, rebuilt
+from pymc_sgmcmc.model.graphs import rebuilt
 from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
@@ -218,21 +216,13 @@ def _view(
 
 def resized(rv: Any, axis: int, length: Any) -> TensorVariable:
     """Return an observed variable whose shape was written as a number, with other rows."""
-    node = rv.owner
-    lengths = [rv.shape[k] for k in range(rv.ndim - node.op.ndim_supp)]
+    lengths = [rv.shape[k] for k in range(rv.ndim - rv.owner.op.ndim_supp)]
     if axis < len(lengths):
         lengths[axis] = length
-        if isinstance(node.op, CustomSymbolicDistRV):
-            # PyMC's function would go back to the parameters that it was written with
-            size, *parameters = node.inputs
-            if isinstance(size.type, TensorType):
-                size = pt.stack([pt.cast(x, "int64") for x in lengths])
-            found: TensorVariable = made_again(node, [size, *parameters])[0]
-            return found
         resized: TensorVariable = change_dist_size(rv, tuple(lengths))
         return resized
-    unchanged: TensorVariable = rv
-    return unchanged
+    found: TensorVariable = rv
+    return found
 
 
 def _axis(model: Model, name: str, dim: str) -> int | None:

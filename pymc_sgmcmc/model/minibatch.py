@@ -267,9 +267,6 @@ class BatchScheme(Protocol):
     independent: bool
     """Whether the batches of an update are independent of those of the others."""
 
-    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """Lay the rows out for the draws to come; the same ``rng`` gives the same order."""
-
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
@@ -359,11 +356,6 @@ class Shuffled(_Independent):
 
     contiguous = True
 
-    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """Permute the rows and append the first B - 1 again, so that every offset is one slice."""
-        order = rng.permutation(len(array))
-        return array[np.concatenate([order, order[: batch_size - 1]])]
-
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
@@ -397,10 +389,6 @@ class Random(_Independent):
     """``pm.Minibatch``'s own scheme: rows drawn with replacement."""
 
     contiguous = False
-
-    def arrange(self, array: np.ndarray, rng: np.random.Generator, batch_size: int) -> np.ndarray:
-        """Leave the rows where they are."""
-        return array
 
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from arviz_base import rcParams
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
@@ -22,12 +23,7 @@ def prepare_checks(model: Model, values: Sequence[TensorVariable]) -> None:
     ``rcParams["stats.module"]`` does: what it gives stays the same to rounding. A module that the
     user has chosen stays.
     """
-    if parameters(model, values) < _MANY:
-        return
-    # ArviZ takes a second to import, and imports JAX where it is installed
-    from arviz_base import rcParams
+    if rcParams["stats.module"] == "base" and parameters(model, values) >= _MANY:
+        from pymc_sgmcmc.convergence import arviz_stats
 
-    from pymc_sgmcmc.convergence import arviz_stats
-
-    if rcParams["stats.module"] == "base":
         rcParams["stats.module"] = arviz_stats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from inspect import Signature
 from typing import Any, ClassVar
@@ -36,6 +37,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
@@ -128,6 +130,9 @@ class SGMCMCStep(BlockedStep):
     # What is compiled, and what moves the chain in this process
     _engine: Engine | None
     _runner: Runner | None
+    # Of rows in memory that are many: the order that all chains share, and where they find them
+    _row_order: int | None
+    _row_memory: RowMemory | None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -209,7 +214,7 @@ class SGMCMCStep(BlockedStep):
         if centring is not None and isinstance(self.options.scale, str):
             self.options = replace(self.options, centring=not self.options.is_complete())
         self.blocked = blocked
-        self._check_batches()
+        self._look_at_batches()
         if self.options.batch_dim is not None and self.options.batch_size is not None:
             check_independent_rows(self.model, self.options.batch_dim)
             tell_full_deterministics(self.model, self.options.batch_dim, self.options.batch_size)
@@ -324,7 +329,7 @@ class SGMCMCStep(BlockedStep):
         if self.options.backend != "numba":
             jax_backend.refuse_inherited(self._pid)
         if self._engine is not None and self._engine.is_stale():
-            self._check_batches()
+            self._look_at_batches()
             self._engine = None
         self._new_chain(tune, draws)
 
@@ -402,7 +407,7 @@ class SGMCMCStep(BlockedStep):
         # Compiled functions and data are made anew where the step is sampled
         if self._runner is not None:
             self._runner.settle()
-        return {**self.__dict__, "_engine": None, "_runner": None}
+        return {**self.__dict__, "_engine": None, "_runner": None, "_row_memory": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -434,18 +439,27 @@ class SGMCMCStep(BlockedStep):
         return self._engine.weights(scales) if self._engine is not None and scales else {}
 
     def _new_chain(self, tune: int, draws: int) -> None:
-        self.chain = ChainState.new(self.rng, tune, draws)
+        self.chain = ChainState.new(self.rng, tune, draws, self._row_order)
 
-    def _check_batches(self) -> None:
+    def _look_at_batches(self) -> None:
+        """Check the minibatches, and reserve memory for rows that forked processes share."""
         options = self.options
         batched = in_batches(self.model, options.batch_dim, options.batch_size)
-        arguments.check_batches(options.batches, check_minibatches(batched), options.batch)
+        minibatches = check_minibatches(batched)
+        arguments.check_batches(options.batches, minibatches, options.batch)
+        self._row_order = self._row_memory = None
+        if is_large(minibatches):
+            self._row_order = SHARED_ORDER
+            with suppress(OSError):  # then each process has a copy
+                self._row_memory = RowMemory(minibatches)
 
     # ------------------------------------------------------------------ one draw
 
     def _engine_at(self, point: PointType) -> Engine:
         if self._engine is None:
-            self._engine = Engine(self.model, self.vars, self, self.options, point)
+            self._engine = Engine(
+                self.model, self.vars, self, self.options, point, self._row_memory
+            )
         return self._engine
 
     def _runner_at(self, point: PointType, others: list[np.ndarray]) -> Runner:

@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from helpers.laid_out import laid_out
 from helpers.minibatched_models import (
     MODELS,
     data,
@@ -32,7 +33,7 @@ class FullDensity:
     def __call__(self, phi, scales=(), others=()):
         posterior = self.posterior
         tables = [
-            BATCH_SCHEMES["shuffled"].arrange(array, np.random.default_rng(0), batch.batch_size)
+            laid_out(BATCH_SCHEMES["shuffled"], array, np.random.default_rng(0), batch.batch_size)
             for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
             for array in arrays
         ]

@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.laid_out import laid_out
 from helpers.minibatched_models import data
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
@@ -34,7 +35,7 @@ def test_noise_is_that_of_the_scheme(scheme):
     squares = []
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        table = BATCH_SCHEMES[scheme].arrange(y, rng, size)
+        table = laid_out(BATCH_SCHEMES[scheme], y, rng, size)
         drawn = BATCH_SCHEMES[scheme].draw(rng, rows, size, updates)
         if scheme == "shuffled":
             drawn = drawn[:, None] + np.arange(size)
@@ -81,7 +82,7 @@ def test_variance_of_a_mean_of_batches_is_that_of_the_scheme(scheme, rows, size,
     for seed in range(len(squares)):
         for j, k in enumerate((1, batches)):
             rng = np.random.default_rng([seed, j])
-            table = drawn.arrange(y - y.mean(), rng, size)
+            table = laid_out(drawn, y - y.mean(), rng, size)
             which = drawn.draw(rng, rows, size, 20, k).reshape(20, k, -1)
             if drawn.contiguous:
                 which = which + np.arange(size)

@@ -8,6 +8,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.laid_out import laid_out
 from helpers.steps import location, start, step_for, take
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
@@ -53,7 +54,7 @@ def test_all_rows_count_alike(name, batches):
     )
     starts = starts.reshape(updates, batches)
     values = np.random.default_rng(4).normal(size=rows)
-    table = BATCH_SCHEMES[name].arrange(values, np.random.default_rng(5), size)
+    table = laid_out(BATCH_SCHEMES[name], values, np.random.default_rng(5), size)
     means = table[starts[..., None] + np.arange(size)].mean(axis=(1, 2))
     # Updates of one sweep belong together: means over many sweeps are independent
     assert abs(z_score(means.reshape(40, -1).mean(axis=1), values.mean())) < STANDARD_ERRORS
@@ -67,7 +68,7 @@ def test_variance_of_a_mean_of_batches_of_a_sweep(batches):
     values -= values.mean()
     for seed in range(400):
         rng = np.random.default_rng(seed)
-        table = scheme.arrange(values, rng, size)
+        table = laid_out(scheme, values, rng, size)
         means = []
         for k in (1, batches):
             starts, _ = scheme.follow(rng, rows, size, 64, k, NOTHING)

@@ -15,6 +15,7 @@ import pymc_sgmcmc as sg
 
 from helpers.kept import bits, location, run, untuned
 from helpers.sampling import QUIET
+from pymc_sgmcmc.kernel import row_memory
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -77,6 +78,14 @@ def test_a_run_killed_inside_a_write(tmp_path, unbroken, monkeypatch, write):
         with pytest.raises(KilledError):
             run(tmp_path)
     assert bits(run(tmp_path)) == unbroken
+
+
+def test_a_run_on_rows_that_chains_share(tmp_path, monkeypatch):
+    monkeypatch.setattr(row_memory, "_LARGE", 0)
+    whole = bits(run(None))
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(17))
+    assert bits(run(tmp_path)) == whole
 
 
 def test_a_chain_that_is_complete_is_not_run_again(tmp_path, unbroken, monkeypatch):

@@ -1,0 +1,128 @@
+"""Memory that sampling takes beside the data: the peak over all processes.
+
+Run ``python tests/benchmarks/memory.py``. Two chains on two forked processes, 20 columns of
+float64, a linear regression written for batch_dim and with pm.Minibatch. The peak of the
+proportional set sizes of all processes is taken beside that of the same run with a hundredth of
+the rows: what is left is of the data. The data themselves, which the model holds once, count as 1.
+``--write FILE`` also writes a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+from pathlib import Path
+
+import numpy as np
+
+from table import Table
+
+COLUMNS = "model", "data", "MB", "peak beyond the data, in data"
+WRITINGS = {"batch_dim": "`batch_dim`", "minibatch": "`pm.Minibatch`"}
+_COLUMNS, _SEED = 20, 1
+
+
+def _tree(root: int) -> list[int]:
+    """Return the process and all that it started."""
+    found = [root]
+    for pid in found:
+        try:
+            for task in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{task}/children") as file:
+                    found += map(int, file.read().split())
+        except OSError:
+            continue
+    return found
+
+
+def _pss(pid: int) -> int:
+    """Return the proportional set size of a process in bytes."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as file:
+            for line in file:
+                if line.startswith("Pss:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def peak_of(*arguments: str) -> int:
+    """Return the peak of all processes of a run of this program in bytes."""
+    with subprocess.Popen([sys.executable, __file__, "run", *arguments]) as process:
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, sum(_pss(pid) for pid in _tree(process.pid)))
+            time.sleep(0.02)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    return peak
+
+
+def run(writing: str, rows: int, backend: str) -> None:
+    """Sample once."""
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    with pm.Model() as model:
+        _write(pm, writing, rows)
+        options = {"batch_size": 500, "batch_dim": "obs"} if writing == "batch_dim" else {}
+        step = sg.MSGNHT(backend=backend, **options)
+        pm.sample(
+            100, tune=50, step=step, chains=2, cores=2, random_seed=_SEED, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert model is not None
+
+
+def _write(pm: object, writing: str, rows: int) -> None:
+    """Write the model; it alone holds the data afterwards."""
+    rng = np.random.default_rng(_SEED)
+    x = rng.normal(size=(rows, _COLUMNS))
+    y = x @ np.linspace(-1, 1, _COLUMNS)
+    y += rng.normal(size=rows)
+    total = {}
+    if writing == "batch_dim":
+        x = pm.Data("x", x, dims=("obs", "feature"))
+        total = {"dims": "obs"}
+    else:
+        x, y = pm.Minibatch(x, y, batch_size=500)
+        total = {"total_size": rows}
+    beta = pm.Normal("beta", 0, 10, shape=_COLUMNS)
+    pm.Normal("y", x @ beta, pm.HalfNormal("sigma", 1), observed=y, **total)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=float, default=4e6)
+    parser.add_argument("--backend", default="jax")
+    parser.add_argument("--models", nargs="+", choices=WRITINGS, default=list(WRITINGS))
+    parser.add_argument("--write", type=Path, default=None)
+    arguments = parser.parse_args()
+    rows, backend = int(arguments.rows), arguments.backend
+    few = rows // 100
+    size = (rows - few) * (_COLUMNS + 1) * 8
+    table = Table(COLUMNS, WRITINGS.values(), arguments.write)
+    for writing in arguments.models:
+        name = WRITINGS[writing]
+        peaks = [peak_of(writing, str(n), backend) for n in (few, rows)]
+        cells = [
+            f"{name}, {backend}",
+            f"{rows:.0e} rows of {_COLUMNS} + 1 float64",
+            f"{size / 1e6:.0f}",
+            f"{(peaks[1] - peaks[0]) / size - 1:.3g}",
+        ]
+        print("  ".join(cells), flush=True)
+        table.add(cells)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["run"]:
+        run(sys.argv[2], int(sys.argv[3]), sys.argv[4])
+    else:
+        main()
