@@ -10,6 +10,7 @@ from typing import Any
 import pymc as pm
 import pytensor.tensor as pt
 
+from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.model import Model
 from pymc.variational.minibatch_rv import create_minibatch_rv
@@ -219,6 +220,11 @@ def resized(rv: Any, axis: int, length: Any) -> TensorVariable:
     lengths = [rv.shape[k] for k in range(rv.ndim - rv.owner.op.ndim_supp)]
     if axis < len(lengths):
         lengths[axis] = length
+        if isinstance(rv.owner.op, CustomSymbolicDistRV):
+            # PyMC would resize it with the parameters that it was first made with
+            size = pt.stack([pt.as_tensor(x).astype("int64") for x in lengths])
+            made: TensorVariable = rv.owner.op(size, *rv.owner.inputs[1:])
+            return made
         resized: TensorVariable = change_dist_size(rv, tuple(lengths))
         return resized
     found: TensorVariable = rv

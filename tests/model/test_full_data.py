@@ -210,3 +210,21 @@ def test_what_has_none_is_refused_by_name(build, error, match):
         build(pm.Minibatch(Y, batch_size=7))
     with pytest.raises(error, match=match):
         sg.full_data(model)
+
+
+def test_a_distribution_of_the_users_own_gets_the_parameters_of_the_twin():
+    def model_of(observed, **total_size):
+        with pm.Model() as model:
+            mean, sd = pm.Normal("mean"), pm.HalfNormal("sd")
+            pm.CustomDist(
+                "y", mean, sd, dist=lambda m, s, size: pt.exp(pm.Normal.dist(m, s, size=size)),
+                observed=observed, **total_size,
+            )  # fmt: skip
+        return model
+
+    rows = np.exp(np.random.default_rng(0).normal(size=60))
+    plain = model_of(rows)
+    twin = sg.full_data(model_of(pm.Minibatch(rows, batch_size=7), total_size=60))
+    point = near_start(plain)
+    for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
+        np.testing.assert_array_equal(found, value)
