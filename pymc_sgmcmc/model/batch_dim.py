@@ -20,10 +20,11 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.on_disk import source_of
-from pymc_sgmcmc.model.graphs import rebuilt
+from pymc_sgmcmc.model.graphs import made_again, rebuilt
 from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
@@ -217,18 +218,21 @@ def _view(
 
 def resized(rv: Any, axis: int, length: Any) -> TensorVariable:
     """Return an observed variable whose shape was written as a number, with other rows."""
-    lengths = [rv.shape[k] for k in range(rv.ndim - rv.owner.op.ndim_supp)]
+    node = rv.owner
+    lengths = [rv.shape[k] for k in range(rv.ndim - node.op.ndim_supp)]
     if axis < len(lengths):
         lengths[axis] = length
-        if isinstance(rv.owner.op, CustomSymbolicDistRV):
-            # PyMC would resize it with the parameters that it was first made with
-            size = pt.stack([pt.as_tensor(x).astype("int64") for x in lengths])
-            made: TensorVariable = rv.owner.op(size, *rv.owner.inputs[1:])
-            return made
+        if isinstance(node.op, CustomSymbolicDistRV):
+            # PyMC's function would go back to the parameters that it was written with
+            size, *parameters = node.inputs
+            if isinstance(size.type, TensorType):
+                size = pt.stack([pt.cast(x, "int64") for x in lengths])
+            found: TensorVariable = made_again(node, [size, *parameters])[0]
+            return found
         resized: TensorVariable = change_dist_size(rv, tuple(lengths))
         return resized
-    found: TensorVariable = rv
-    return found
+    unchanged: TensorVariable = rv
+    return unchanged
 
 
 def _axis(model: Model, name: str, dim: str) -> int | None:

@@ -34,6 +34,7 @@ __all__ = [
     "gradient_of",
     "lengthened",
     "lengths_as_numbers",
+    "made_again",
     "masks_as_numbers",
     "rebuilt",
     "substitute",
@@ -59,18 +60,23 @@ def rebuilt(
         inputs: list[Any] = [known.get(x, x) for x in node.inputs]
         if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
             continue
-        op: Any = node.op
-        if isinstance(op, SymbolicOp):
-            made: Any = op(*inputs, return_list=True)
-        else:
-            if isinstance(op, OpFromGraph):
-                op = _of_types(op, [x.type for x in inputs])
-            made = op.make_node(*inputs).outputs
+        made = made_again(node, inputs)
         for old, new in zip(node.outputs, made, strict=True):
             if old not in known:
                 new.name, new.tag = old.name, copy(old.tag)
                 known[old] = new
     return [known.get(graph, graph) for graph in graphs]
+
+
+def made_again(node: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a node's operation of other inputs, whatever their shapes."""
+    op = node.op
+    if isinstance(op, SymbolicOp):
+        outputs: Any = op(*inputs, return_list=True)
+        return list(outputs)
+    if isinstance(op, OpFromGraph):
+        op = _of_types(op, [x.type for x in inputs])
+    return list(op.make_node(*inputs).outputs)
 
 
 def _of_types(op: OpFromGraph, types: Sequence[Any]) -> OpFromGraph:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from arviz_base import rcParams
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
@@ -23,7 +22,12 @@ def prepare_checks(model: Model, values: Sequence[TensorVariable]) -> None:
     ``rcParams["stats.module"]`` does: what it gives stays the same to rounding. A module that the
     user has chosen stays.
     """
-    if rcParams["stats.module"] == "base" and parameters(model, values) >= _MANY:
-        from pymc_sgmcmc.convergence import arviz_stats
+    if parameters(model, values) < _MANY:
+        return
+    # ArviZ takes a second to import, and imports JAX where it is installed
+    from arviz_base import rcParams
 
+    from pymc_sgmcmc.convergence import arviz_stats
+
+    if rcParams["stats.module"] == "base":
         rcParams["stats.module"] = arviz_stats

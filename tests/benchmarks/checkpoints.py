@@ -132,7 +132,7 @@ def soak(updates: int, backend: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--columns", type=int, nargs="+", default=[10, 500])
+    parser.add_argument("--columns", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--seconds", type=float, default=40.0, help="of each run")
     parser.add_argument("--backend", default="jax")
     parser.add_argument("--soak", type=float, default=None, metavar="UPDATES")

@@ -54,17 +54,21 @@ def rows_of_several_dimensions(batched, total):
 def kinds_of_likelihoods(batched, total):
     """Censored, a mixture and a distribution of the user's own."""
     [y] = data(3, 47)
-    low, y, z = batched(np.clip(y, -0.5, 1.0), y, 2 * y, batch_size=13)
+    low, y, z, w = batched(np.clip(y, -0.5, 1.0), y, 2 * y, np.exp(y), batch_size=13)
     mean = pm.Normal("mean", [0.0, 1.0], 1.0)
     sd = pm.HalfNormal("sd", 1.0)
 
     def laplace(value, mean, sd):
         return -pt.abs(value - mean) / sd - pt.log(2 * sd)
 
+    def log_normal(mean, size):
+        return pt.exp(pm.Normal.dist(mean, 1.0, size=size))
+
     normal = pm.Normal.dist(mean[0], sd)
     pm.Censored("censored", normal, lower=-0.5, upper=1.0, observed=low, **total(47))
     pm.NormalMixture("mixture", [0.3, 0.7], mean, sd, observed=y, **total(47))
     pm.CustomDist("custom", mean[1], sd, logp=laplace, observed=z, **total(47))
+    pm.CustomDist("by_dist", mean[0], dist=log_normal, observed=w, **total(47))
 
 
 MODELS = [regression, two_batches, rows_of_several_dimensions, kinds_of_likelihoods]
