@@ -35,7 +35,7 @@ def rank_rhat(draws: np.ndarray) -> np.ndarray:
     Examples
     --------
     >>> rank_rhat(np.random.default_rng(0).normal(size=(2, 4, 500))).round(3)
-    array([1.003, 1.001])
+    array([1.001, 1.001])
     """
     _, chains, n = draws.shape
     if n < 4 or chains < 2:
