@@ -21,7 +21,7 @@ import numpy as np
 
 from table import Table
 
-COLUMNS = "model", "data", "MB", "peak beyond the data, in data"
+COLUMNS = "model", "data", "MB", "peak, MB", "of a hundredth, MB", "beyond the data, in data"
 WRITINGS = {"batch_dim": "`batch_dim`", "minibatch": "`pm.Minibatch`"}
 _COLUMNS, _SEED = 20, 1
 
@@ -115,6 +115,8 @@ def main() -> None:
             f"{name}, {backend}",
             f"{rows:.0e} rows of {_COLUMNS} + 1 float64",
             f"{size / 1e6:.0f}",
+            f"{peaks[1] / 1e6:.0f}",
+            f"{peaks[0] / 1e6:.0f}",
             f"{(peaks[1] - peaks[0]) / size - 1:.3g}",
         ]
         print("  ".join(cells), flush=True)
