@@ -92,6 +92,7 @@ def run(program, shared, chains, workers, kill=False):
     return told
 
 
+@pytest.mark.slow
 def test_chains_on_a_cluster(program, tmp_path):
     run(program, tmp_path / "run", chains=2, workers=2)
 

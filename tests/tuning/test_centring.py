@@ -188,6 +188,7 @@ def test_minibatched_groups_of_mixed_size():
     assert_right(posterior, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("centred", [True, False])
 @BOTH
 def test_both_writings_are_the_same_posterior(centred, backend):

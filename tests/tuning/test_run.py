@@ -76,6 +76,7 @@ def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypa
         assert run(step, draws=10).posterior.sizes["draw"] == 10
 
 
+@pytest.mark.slow
 def test_single_precision_after_double():
     images = np.random.default_rng(1).normal(size=(200, 3))
 

@@ -43,7 +43,7 @@ def predicted(posterior, x):
     return (np.tanh(h @ V + c[:, :, None, :]) @ u[..., None])[..., 0]
 
 
-@pytest.mark.parametrize("batch_size", [None, 50])
+@pytest.mark.parametrize("batch_size", [None, pytest.param(50, marks=pytest.mark.slow)])
 def test_predictions_of_a_net_are_right_and_the_warning_says_what_is_not(caplog, batch_size):
     with net(batch_size=batch_size), caplog.at_level(logging.WARNING):
         result = pm.sample(draws=300, step=sg.MSGNHT(), **OPTIONS)
