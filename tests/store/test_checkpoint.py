@@ -18,6 +18,8 @@ from helpers.sampling import QUIET
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.testing import UNTUNED
 
+ROWS = np.random.default_rng(3).normal(1, 0.5, size=3000)
+
 
 class KilledError(BaseException):
     """The process ended here."""
@@ -148,46 +150,63 @@ def test_a_schedule_and_batches_that_are_planned_ahead(tmp_path):
 # ----------------------------------------------------------------------------- other rows
 
 
-def likelihood(y, **rows):
-    pm.Normal("y", pm.Normal("mu", 0, 10), pm.HalfNormal("sigma", 1), observed=y, **rows)
+@cache
+def of_a_dim():
+    with pm.Model() as model:
+        x = pm.Data("x", ROWS[:400], dims="obs")
+        pm.Normal("y", pm.Normal("mu", 0, 10) * x, 0.5, observed=ROWS[400:800], dims="obs")
+    return model
 
 
-def of_a_dim(path):
-    likelihood(pm.Data("rows", np.load(path), dims="obs"), dims="obs")
+def on_disk(folder, rows=ROWS):
+    np.save(folder / "y.npy", rows[:400].astype(np.float32))
+    with pm.Model() as model:
+        y = pm.Minibatch(sg.on_disk(folder / "y.npy"), batch_size=50)
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.5, observed=y, total_size=400)
+    return model
 
 
-def of_a_dim_on_disk(path):
-    likelihood(sg.on_disk(path, name="rows", dims="obs"), dims="obs")
+def on_disk_of_a_dim(folder, rows=ROWS):
+    np.save(folder / "y.npy", rows[:400].astype(np.float32))
+    with pm.Model() as model:
+        y = sg.on_disk(folder / "y.npy", name="y_data", dims="obs")
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.5, observed=y, dims="obs")
+    return model
 
 
-def minibatch_on_disk(path):
-    likelihood(pm.Minibatch(sg.on_disk(path), batch_size=50), total_size=400)
+def in_batches_of_a_dim(model):
+    return untuned(model, batch_size=50, batch_dim="obs", batch="sweep")
 
 
-@pytest.mark.parametrize("build", [of_a_dim, of_a_dim_on_disk, minibatch_on_disk])
-def test_other_rows_go_on_and_are_compared(tmp_path, build):
-    path = tmp_path / "rows.npy"
-    np.save(path, np.random.default_rng(0).normal(1, 0.5, size=400))
-    options = {} if build is minibatch_on_disk else {"batch_size": 50, "batch_dim": "obs"}
+def goes_on(tmp_path, **options):
+    for _ in range(2):
+        with pytest.raises(KilledError):
+            run(tmp_path / "run", callback=Killer(23), **options)
+    assert bits(run(tmp_path / "run", **options)) == bits(run(None, **options))
 
-    def anew(folder, change=(), **of_run):
-        """Write the model anew, as a process that goes on does."""
-        with pm.Model() as model:
-            build(path)
-        return run(
-            folder, make=lambda: model, chains=1,
-            step=lambda model: untuned(model, **{**options, **dict(change)}), **of_run,
+
+def test_a_run_of_an_unchanged_model_goes_on(tmp_path):
+    goes_on(tmp_path, make=of_a_dim, step=in_batches_of_a_dim)
+
+
+def test_another_dim_or_size_of_batches_is_refused(tmp_path):
+    run(tmp_path, 5, make=of_a_dim, step=in_batches_of_a_dim)
+    with pytest.raises(ValueError, match="batch_size= of step method 0 was 50 and is 40"):
+        run(
+            tmp_path, 5, make=of_a_dim,
+            step=lambda m: untuned(m, batch_size=40, batch_dim="obs", batch="sweep"),
         )  # fmt: skip
 
-    with pytest.raises(KilledError):
-        anew(tmp_path / "run", callback=Killer(17))
-    assert bits(anew(tmp_path / "run")) == bits(anew(None))
-    if options:
-        with pytest.raises(ValueError, match=r"batch_size= of step method 0 was 50 and is 40"):
-            anew(tmp_path / "run", {"batch_size": 40})
-    np.save(path, np.random.default_rng(1).normal(1, 0.5, size=400))
+
+@pytest.mark.parametrize(
+    ("build", "step"), [(on_disk, untuned), (on_disk_of_a_dim, in_batches_of_a_dim)]
+)
+def test_a_run_of_rows_on_disk_goes_on(tmp_path, build, step):
+    model = build(tmp_path)
+    goes_on(tmp_path, make=lambda: model, step=step)
+    other = build(tmp_path, ROWS[::-1])
     with pytest.raises(ValueError, match="the data of 'y' differ"):
-        anew(tmp_path / "run")
+        run(tmp_path / "run", make=lambda: other, step=step)
 
 
 # ----------------------------------------------------------------------------- other steps
@@ -364,9 +383,6 @@ def test_a_damaged_chain_is_named_with_its_cure(tmp_path, unbroken):
 
 
 # ----------------------------------------------------------------------------- more rows
-
-
-ROWS = np.random.default_rng(3).normal(1, 0.5, size=3000)
 
 
 @cache
