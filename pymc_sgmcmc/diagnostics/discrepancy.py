@@ -28,6 +28,8 @@ def ksd(
     reference: Any = None,
     scale: str = "covariance",
     batches: int | None = None,
+    batch_size: int | None = None,
+    batch_dim: str | None = None,
     draws: int | None = 500,
     temperature: float = 1.0,
     backend: str = "auto",
@@ -68,6 +70,10 @@ def ksd(
         Estimate each score from so many minibatches in place of all the data. Each draw has
         its own, and terms with i = j are left out, so that KSD² stays unbiased; the noise
         shows in ``expected``.
+    batch_size, batch_dim : int and str, optional
+        As of the step method, for a model without ``pm.Minibatch``: rows of the dim ``batch_dim``
+        are taken in batches of so many, also where
+        ``batches`` is not given: sums over all rows then need less memory.
     draws : int or None, default 500
         Most draws of each chain, evenly spaced; None for all. The cost is this many gradients
         of the full data for each chain, and grows with its square in the kernel.
@@ -126,12 +132,14 @@ def ksd(
     other = None
     if reference is not None:
         other = draws_of(reference, model, group="posterior", limit=None)
-    density = density_of(model, backend=backend, temperature=temperature)
+    density = density_of(
+        model, backend=backend, temperature=temperature, batch_size=batch_size, batch_dim=batch_dim
+    )
     density.refuse_circular("the kernel Stein discrepancy")
     if batches is not None and not density.batch_size:
         raise ValueError(
-            "batches estimates scores from minibatches, and the model has no pm.Minibatch. Leave "
-            "it out."
+            "batches estimates scores from minibatches, and the model has no pm.Minibatch. Pass "
+            "batch_size= and batch_dim=, as to the step method, or leave batches out."
         )
     rng = np.random.default_rng(random_seed)
     phi = density.positions(chosen.values)

@@ -279,12 +279,12 @@ def _report(
             axes = {"chain_axis": 0, "draw_axis": 1}
             errors.append(
                 np.stack([
-                    array_stats.mcse(x, method=name, **axes)
+                    array_stats.mcse(x, method=name, **axes)  # type: ignore[no-untyped-call]
                     for name in _STATISTICS
                 ])
             )  # fmt: skip
             if len(run) > 1:
-                found: Any = array_stats.rhat(x, **axes)
+                found: Any = array_stats.rhat(x, **axes)  # type: ignore[no-untyped-call]
                 rhat = max(rhat, float(np.nanmax(found, initial=1.0)))
     if rhat > _UNMIXED:
         warnings.warn(

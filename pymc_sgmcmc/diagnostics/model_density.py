@@ -18,24 +18,33 @@ from pymc_sgmcmc.diagnostics.over_draws import unconstrained
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import check_minibatches
-from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
+from pymc_sgmcmc.step.arguments import checked_backend, checked_batch_dim, sampled_values
 
 __all__ = ["ModelDensity", "density_of"]
 
 _latest: ModelDensity | None = None
 
 
-def density_of(model: Model, *, backend: str = "auto", temperature: float = 1.0) -> ModelDensity:
+def density_of(
+    model: Model,
+    *,
+    backend: str = "auto",
+    temperature: float = 1.0,
+    batch_size: int | None = None,
+    batch_dim: str | None = None,
+) -> ModelDensity:
     """Return the density of a model; that of the latest one is kept, compiled.
 
     Several diagnostics of one result, or of several results of one model, compile once.
     """
     global _latest  # noqa: PLW0603
-    if _latest is None or not _latest.is_of(model, backend, temperature):
+    options = backend, temperature, batch_size, batch_dim
+    if _latest is None or not _latest.is_of(model, *options):
         _latest = None
-        _latest = ModelDensity(model, backend=backend, temperature=temperature)
+        _latest = ModelDensity(model, *options)
     else:
         _latest.restore_rows()
     return _latest
@@ -52,6 +61,8 @@ class ModelDensity:
         Where gradients are computed.
     temperature : float
         T.
+    batch_size, batch_dim
+        As of the step methods, for a model without ``pm.Minibatch``.
 
     Attributes
     ----------
@@ -68,7 +79,14 @@ class ModelDensity:
         If the model has discrete variables, or of ``pymc.dims``.
     """
 
-    def __init__(self, model: Model, *, backend: str = "auto", temperature: float = 1.0) -> None:
+    def __init__(
+        self,
+        model: Model,
+        backend: str = "auto",
+        temperature: float = 1.0,
+        batch_size: int | None = None,
+        batch_dim: str | None = None,
+    ) -> None:
         values = sampled_values(model, None)
         discrete = [v for v in model.value_vars if v.dtype not in continuous_types]
         if discrete:
@@ -81,23 +99,27 @@ class ModelDensity:
             warnings.simplefilter("ignore", UserWarning)
             check_minibatches(model)
         self.model = model
-        self._made_for = _contents(model), backend, temperature
+        self._made_for = _contents(model), backend, temperature, batch_size, batch_dim
+        of_dim = checked_batch_dim(model, batch_size, batch_dim)
+        if batch_dim is not None:
+            check_independent_rows(model, batch_dim)
         backend, kwargs = checked_backend(backend, None)
         temperature = positive("temperature", temperature, usual=1.0)
         self._names = [model.values_to_rvs[v].name for v in values]
         self._value_names = [str(v.name) for v in values]
         options = Options(
-            transforms="model", temperature=temperature, backend=backend, compile_kwargs=kwargs
-        )
+            transforms="model", temperature=temperature, backend=backend, compile_kwargs=kwargs,
+            **of_dim,
+        )  # fmt: skip
         self._compiled = CompiledModel(model, values, options, initial_point(model))
         self.dimension = self._compiled.dimension
         self._compiled.attempt(self._start)
         self.batch_size = self._potential.batch_size
         self.rows = sum(len(arrays[0]) for arrays in self._compiled.posterior.arrays)
 
-    def is_of(self, model: Model, backend: str, temperature: float) -> bool:
+    def is_of(self, model: Model, *options: Any) -> bool:
         """Whether it was made for this model, as it is now, and these arguments."""
-        same = self._made_for == (_contents(model), backend, temperature)
+        same = self._made_for == (_contents(model), *options)
         return same and not self._compiled.is_stale()
 
     def _start(self) -> None:

@@ -37,6 +37,8 @@ def gradient_noise(
     centre: Mapping[str, Any] | None = None,
     largest: float = 1.5,
     batches: int = 1024,
+    batch_size: int | None = None,
+    batch_dim: str | None = None,
     backend: str = "auto",
     random_seed: Any = None,
 ) -> xr.Dataset:
@@ -55,7 +57,7 @@ def gradient_noise(
     Parameters
     ----------
     model : pymc.Model or None
-        A model with ``pm.Minibatch``; None for the one in context.
+        A model with ``pm.Minibatch``, or any with ``batch_dim``; None for the one in context.
     point : xarray.DataTree, xarray.Dataset or dict
         A result, for the noise at eight of its draws, in units of their covariance; or
         a value for each variable in its own space, such as
@@ -68,6 +70,9 @@ def gradient_noise(
         ``MSGNHT`` 6.
     batches : int, default 1024
         Batches that are drawn.
+    batch_size, batch_dim : int and str, optional
+        As of the step method, for a model without ``pm.Minibatch``: rows of the dim ``batch_dim``
+        are taken in batches of so many.
     backend : {"auto", "jax", "numba"}, default "auto"
         Where gradients are computed; see the notes of :func:`ksd`.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -88,8 +93,8 @@ def gradient_noise(
     Raises
     ------
     ValueError, TypeError
-        If the model has no minibatch, or an argument is outside its range or does not fit the
-        model.
+        If the model has no minibatch and ``batch_dim`` is not given, or an argument is outside
+        its range or does not fit the model.
     NotImplementedError
         If the model has discrete variables, or above 512 dimensions where ``point`` is no
         result.
@@ -123,11 +128,11 @@ def gradient_noise(
         else point_of("point", point, model)
     )
     anchor_values = None if centre is None else point_of("centre", centre, model)
-    density = density_of(model, backend=backend)
+    density = density_of(model, backend=backend, batch_size=batch_size, batch_dim=batch_dim)
     if not density.batch_size:
         raise ValueError(
             "The model has no pm.Minibatch, so that its gradients are exact and there is no noise "
-            "to measure."
+            "to measure. Pass batch_size= and batch_dim=, if the step method has them."
         )
     rng = np.random.default_rng(random_seed)
     phi = density.positions(values)

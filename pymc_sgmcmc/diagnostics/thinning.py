@@ -26,6 +26,8 @@ def stein_thinning(
     model: Model | None = None,
     *,
     draws: int | None = None,
+    batch_size: int | None = None,
+    batch_dim: str | None = None,
     temperature: float = 1.0,
     backend: str = "auto",
 ) -> xr.DataTree:
@@ -52,6 +54,9 @@ def stein_thinning(
     draws : int or None, default None
         Most draws of each chain that are candidates, evenly spaced; None for all. The cost is
         one gradient of the full data for each, and ``size`` times their number of kernels.
+    batch_size, batch_dim : int and str, optional
+        As of the step method, for a model without ``pm.Minibatch``: the full gradient is then the
+        sum over blocks of so many rows of the dim ``batch_dim``, which needs less memory.
     temperature : float, default 1.0
         T of the step method.
     backend : {"auto", "jax", "numba"}, default "auto"
@@ -101,7 +106,9 @@ def stein_thinning(
         raise ValueError(
             f"size={size} draws cannot be chosen out of {len(chosen.chain)}. Pass a smaller size."
         )
-    density = density_of(model, backend=backend, temperature=temperature)
+    density = density_of(
+        model, backend=backend, temperature=temperature, batch_size=batch_size, batch_dim=batch_dim
+    )
     density.refuse_circular("Stein thinning")
     phi = density.positions(chosen.values)
     standard = Standard.of(phi)
