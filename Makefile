@@ -51,10 +51,9 @@ lint: $(DEV)
 types: $(DEV)
 	$(BIN)/mypy
 
-# SMALL: the notebooks run small versions, JOBS at a time. -E: an environment kept from before would
-# hide the warnings of unchanged pages.
+# SMALL: of the reproductions the small versions. -E: an environment kept from before would hide the warnings of unchanged pages.
 docs: $(DOCS)
-	SMALL=1 $(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
+	SMALL=1 $(BIN)/sphinx-build -E -W --keep-going docs docs/_build/html
 
 notebooks: $(RUN)
 	@set -e; cd notebooks; for script in *.py; do \

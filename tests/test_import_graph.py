@@ -25,7 +25,6 @@ ROOMS = [
     "disk",
     "transforms",
     "centring",
-    "convergence",
     "checks",
     "_version",
 ]

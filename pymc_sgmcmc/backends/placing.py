@@ -9,10 +9,7 @@ import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["aligned", "place"]
-
-# Bytes; arrays that begin elsewhere are copied by JAX at every call
-_ALIGNMENT = 64
+__all__ = ["place"]
 
 
 def place(arrays: Sequence[Any], backend: str) -> list[Any]:
@@ -24,14 +21,3 @@ def place(arrays: Sequence[Any], backend: str) -> list[Any]:
             return [jax.device_put(array) for array in arrays]
     # A read-only or strided array would make numba compile anew
     return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
-
-
-def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """Return an empty array that JAX on CPUs reads where it is.
-
-    It may be filled anew once what was computed of it has been waited for.
-    """
-    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
-    memory = np.empty(size + _ALIGNMENT, dtype=np.uint8)
-    start = -memory.ctypes.data % _ALIGNMENT
-    return memory[start : start + size].view(dtype).reshape(shape)

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.backends.placing import aligned
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.transition import Transition
 
 __all__ = ["Feed"]
+
+# JAX reads arrays where they are if they begin at a multiple of this many bytes
+_ALIGNED = 64
 
 
 @dataclass
@@ -161,7 +163,10 @@ class _Buffers:
         self._used += 1
         if k < len(kept) and kept[k].shape == tuple(shape) and kept[k].dtype == dtype:
             return kept[k]
-        new = aligned(shape, dtype)
+        size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+        raw = np.empty(size + _ALIGNED, dtype=np.uint8)
+        first = -raw.ctypes.data % _ALIGNED
+        new = raw[first : first + size].view(dtype).reshape(shape)
         kept[k:] = [new]
         return new
 

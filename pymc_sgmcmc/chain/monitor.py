@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 from pymc_sgmcmc.kernel.comparable import Comparable
 
-__all__ = ["Monitor", "final_warning"]
+__all__ = ["MOST_TAMED", "Monitor", "final_warning"]
 
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
@@ -23,7 +23,7 @@ _MOST_PARTS = 80
 _LEAST_OF_PART, _LEAST_PARTS = 10, 10
 _MOST_WATCHED = 1024
 # Share of updates whose gradient was scaled down
-_MOST_TAMED = 0.05
+MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
 _LARGEST_ERROR = 0.1
 
@@ -171,7 +171,7 @@ def final_warning(
             f"{rejected} updates ({rejected / updates:.2%}) were not finite and were rejected. "
             "The draws are biased near where that happened: pass a smaller step_size."
         )
-    if tamed > _MOST_TAMED * updates:
+    if tamed > MOST_TAMED * updates:
         texts.append(
             f"In {tamed / updates:.0%} of the updates the gradient was far larger than where the "
             "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "

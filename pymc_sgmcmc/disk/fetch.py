@@ -68,14 +68,16 @@ def fetched(
 def gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.ndarray) -> None:
     """Put the blocks of ``size`` rows at sorted offsets one after the other.
 
-    The first row follows the last.
+    Neighbouring blocks are read at once. The first row follows the last.
     """
-    whole = int(np.searchsorted(offsets, rows - size, side="right"))
-    source.read_blocks(offsets[:whole], size, out[: whole * size])
-    for k in range(whole, len(offsets)):
-        first, part = int(offsets[k]), out[k * size : (k + 1) * size]
-        source.read(first, part[: rows - first])
-        source.read(0, part[rows - first :])
+    apart = np.flatnonzero(np.diff(offsets) != size) + 1
+    for part in np.split(np.arange(len(offsets)), apart):
+        first, count = int(offsets[part[0]]), len(part) * size
+        begin = int(part[0]) * size
+        before = min(count, rows - first)
+        source.read(first, out[begin : begin + before])
+        if before < count:
+            source.read(0, out[begin + before : begin + count])
 
 
 def sampled(group: Sequence[Any], count: int) -> list[np.ndarray]:

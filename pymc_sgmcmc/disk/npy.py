@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from pymc_sgmcmc.disk.dtypes import dtype_read
-from pymc_sgmcmc.disk.pread import read_places
 from pymc_sgmcmc.disk.source import DiskError, Source, state_of
 
 __all__ = ["NpySource"]
@@ -75,19 +74,6 @@ class NpySource(Source):
             done += count
         if raw is not out:
             self.assign(out, raw)
-
-    def read_blocks(self, offsets: np.ndarray, size: int, out: np.ndarray) -> None:
-        """Put the blocks of ``size`` rows at sorted offsets one after the other."""
-        count = len(offsets)
-        if not count or self.stored != out.dtype or not out.flags.c_contiguous:
-            super().read_blocks(offsets, size, out)
-            return
-        places = self._offset + offsets.astype(np.int64) * self.row_bytes
-        raw = out.reshape(-1).view(np.uint8).reshape(count, -1)
-        full = read_places(self._opened(), places, raw)
-        if full < count:
-            # Fails in the same place, and says why
-            super().read_blocks(offsets[full:], size, out[full * size :])
 
     def check(self) -> None:
         """Raise where the file was written to since the model was made."""

@@ -82,21 +82,6 @@ class Source(ABC):
             If they cannot be read.
         """
 
-    def read_blocks(self, offsets: np.ndarray, size: int, out: np.ndarray) -> None:
-        """Put the blocks of ``size`` rows at sorted offsets one after the other.
-
-        Neighbouring blocks are read at once.
-
-        Raises
-        ------
-        DiskError
-            If they cannot be read.
-        """
-        apart = np.flatnonzero(np.diff(offsets) != size) + 1
-        for part in np.split(np.arange(len(offsets)), apart) if len(offsets) else []:
-            begin = int(part[0]) * size
-            self.read(int(offsets[part[0]]), out[begin : begin + len(part) * size])
-
     @abstractmethod
     def whole(self) -> np.ndarray:
         """Return all rows as an array, mapped into memory where that can be done."""

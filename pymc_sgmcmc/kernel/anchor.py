@@ -38,7 +38,8 @@ def gradient_at_anchor(
     point, known = potential.join(phi), []
     if blocks:
         estimates = potential.blocks_as_batches(point)
-        known = potential.split(estimates)
+        parts = [potential.split(estimate) for estimate in estimates]
+        known = [np.stack(of_one) for of_one in zip(*parts, strict=True)]
         gradient = estimates.mean(axis=0)
     else:
         [gradient] = potential.full(point[None])[1]

@@ -11,7 +11,6 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.placing import aligned
 from pymc_sgmcmc.kernel.blocks import Blocks
 
 __all__ = ["FILL", "Noise"]
@@ -113,7 +112,7 @@ class Noise:
             self._filled = draws, updates
             self._kinds = [kind for kind, _ in self.flat_requests()]
             size = (draws, updates, sum(self._sizes))
-            self._buffers = [aligned(size, self._dtype) for _ in self._kinds]
+            self._buffers = [np.empty(size, dtype=self._dtype) for _ in self._kinds]
         for k in range(draws):
             for kind, buffer in zip(self._kinds, self._buffers, strict=True):
                 FILL[kind](rng, buffer[k])

@@ -91,8 +91,6 @@ class Potential:
             for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
         ]
         self.batch_size = sum(size for _, size in self.sizes)
-        # Of a row in a sum over blocks
-        self._weights = [size / n for n, size in self.sizes]
         self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
         self._length = int(np.clip(_LARGEST_CALL // self.dimension, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
@@ -252,10 +250,10 @@ class Potential:
         return other
 
     def split(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Return the variables' parts of a flat position, or of several, shape (..., d)."""
-        starts, several = [0, *self._ends[:-1]], flat.shape[:-1]
+        """Return the variables' parts of a flat position."""
+        starts = [0, *self._ends[:-1]]
         return [
-            flat[..., start:end].reshape((*several, *shape)).astype(x.dtype)
+            flat[start:end].reshape(shape).astype(x.dtype)
             for start, end, shape, x in zip(
                 starts, self._ends, self._shapes, self.posterior.phi, strict=True
             )
@@ -339,14 +337,14 @@ class Potential:
         if "blocks" not in self._sums:
             self._sums["blocks"] = self._compile_sum()
         self._count[0] += self.n_blocks
+        starts, counted, weights = self._layout()
         floatX, blocks = pytensor.config.floatX, np.arange(self.n_blocks)
-        starts, counted = self._layout(blocks)
         u, g = self._sums["blocks"](
             point.astype(self._dtype),
             (blocks == 0).astype(floatX),
             *(x.astype(np.int32) for x in starts),
             *(x.astype(np.int32) for x in counted),
-            *(np.full(self.n_blocks, w, dtype=floatX) for w in self._weights),
+            *(np.full(self.n_blocks, w, dtype=floatX) for w in weights),
             *self._fixed,
         )
         return float(u), np.asarray(g, dtype=float)
@@ -373,13 +371,13 @@ class Potential:
 
         Unbiased for a random block: their mean is that of the full data.
         """
+        starts, counted, weights = self._layout()
         gradient = np.zeros((self.n_blocks, self.dimension))
-        weights = [self.n_blocks * w for w in self._weights]
         for first in range(0, self.n_blocks, self._length):
             k = np.arange(first, min(first + self._length, self.n_blocks))
             gradient[k] = self._run(
-                np.repeat(point[None], len(k), axis=0), np.zeros(len(k)), *self._layout(k), weights,
-                potential=False,
+                np.repeat(point[None], len(k), axis=0), np.zeros(len(k)), [s[k] for s in starts],
+                [c[k] for c in counted], [self.n_blocks * w for w in weights], potential=False,
             )[1]  # fmt: skip
         return gradient
 
@@ -439,12 +437,14 @@ class Potential:
     ) -> tuple[np.ndarray, np.ndarray]:
         which = np.broadcast_to(which, len(points))
         values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        starts, counted, weights = self._layout()
         for start in range(0, len(points), self._length):
             part = slice(start, start + self._length)
             k = which[part]
             values[part], gradient[part] = self._run(
-                points[part], k == 0, *self._layout(k), self._weights, potential=potential
-            )
+                points[part], k == 0, [s[k] for s in starts], [c[k] for c in counted], weights,
+                potential=potential,
+            )  # fmt: skip
         return values, gradient
 
     def _batch(
@@ -461,15 +461,16 @@ class Potential:
             )  # fmt: skip
         return values, gradient
 
-    def _layout(self, blocks: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return offsets of blocks, and how many of their rows count."""
+    def _layout(self) -> tuple[list[np.ndarray], list[np.ndarray], list[float]]:
+        """Offsets of the blocks, how many of their rows count, and the weight of a row."""
+        blocks = np.arange(self.n_blocks)
         # The first rows follow the last row once more, at the end of their block
         counted = [np.clip(n - blocks * size, 0, size) for n, size in self.sizes]
         starts = [
             np.where(c > 0, blocks * size, 0)
             for c, (_, size) in zip(counted, self.sizes, strict=True)
         ]
-        return starts, counted
+        return starts, counted, [size / n for n, size in self.sizes]
 
     def _run(
         self,

@@ -64,9 +64,7 @@ class Unwhitened:
 
 
 class Diagonal:
-    """A centre and a scale for every element; ψ is one vector for each variable.
-
-    Of a matrix the compiled loop over its rows would be short, and not in vector instructions.
+    """A centre and a scale for every element.
 
     Parameters
     ----------
@@ -79,30 +77,26 @@ class Diagonal:
     elementwise = True
 
     def __init__(self, centre: Sequence[np.ndarray], scale: Sequence[np.ndarray]) -> None:
-        self._shapes = [x.shape for x in centre]
-        self.arrays = _flat([*centre, *scale])
+        self.arrays = [*centre, *scale]
         self.symbols = [
             pt.tensor(f"{name}_{i}", dtype=str(x.dtype), shape=x.shape)
             for name, group in (("centre", centre), ("scale", scale))
-            for i, x in enumerate(_flat(group))
+            for i, x in enumerate(group)
         ]
 
     def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return m + s ψ, shaped as the variables."""
+        """Return m + s ψ."""
         centre, scale = symbols[: len(psi)], symbols[len(psi) :]
-        return [
-            (m + s * x).reshape(shape)
-            for m, s, x, shape in zip(centre, scale, psi, self._shapes, strict=True)
-        ]
+        return [m + s * x for m, s, x in zip(centre, scale, psi, strict=True)]
 
     def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return s ∇."""
-        return [s * g for s, g in zip(symbols[len(gradient) :], _flat(gradient), strict=True)]
+        return [s * g for s, g in zip(symbols[len(gradient) :], gradient, strict=True)]
 
     def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return (φ − m) / s."""
         centre, scale = symbols[: len(phi)], symbols[len(phi) :]
-        return [(x - m) / s for m, s, x in zip(centre, scale, _flat(phi), strict=True)]
+        return [(x - m) / s for m, s, x in zip(centre, scale, phi, strict=True)]
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return s."""
@@ -158,11 +152,6 @@ class Dense:
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return that of L, one vector."""
         return [pt.diagonal(symbols[1])]
-
-
-def _flat(parts: Sequence[Any]) -> list[Any]:
-    """Return matrices as vectors; vectors and numbers stay as they are."""
-    return [x.reshape((-1,)) if x.ndim > 1 else x for x in parts]
 
 
 def _joined(parts: Sequence[Any]) -> Any:

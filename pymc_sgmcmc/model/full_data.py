@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,63 +12,65 @@ import pytensor
 import pytensor.tensor as pt
 
 from pymc.data import MinibatchOp
+from pymc.logprob.basic import transformed_conditional_logp
 from pymc.model import Model, modelcontext
-from pymc.model.fgraph import deepcopy_shared_variable
-from pymc.pytensorf import find_rng_nodes
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import Elemwise
 
 from pymc_sgmcmc.backends.compiling import compiled
-from pymc_sgmcmc.model.batch_dim import resized
-from pymc_sgmcmc.model.graphs import rebuilt
-from pymc_sgmcmc.model.independent_rows import log_densities, some_rows
-from pymc_sgmcmc.model.initial_point import points_near_start
+from pymc_sgmcmc.disk.on_disk import source_of
+from pymc_sgmcmc.model.graphs import masks_as_numbers, substitute
+from pymc_sgmcmc.model.initial_point import at_values, points_near_start
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
     check_minibatches,
     evaluate,
     find_minibatches,
+    replace_minibatches,
 )
+from pymc_sgmcmc.model.more_rows import Resized, with_more_rows
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
 __all__ = ["full_data"]
 
-# Sizes of two sets of rows, and of both
-_SIZES = 2, 3, 5
+_BUILD_ERRORS = AssertionError, IndexError, NotImplementedError, TypeError, ValueError
 
 
 def full_data(model: Model | None = None) -> Model:
     """Return a model with all rows in the place of ``pm.Minibatch``.
 
-    Whatever needs the density of all data works on it, with the draws of the minibatched model:
+    Whatever needs the density of all data works on it with the draws of the minibatched model:
     :func:`pymc.compute_log_likelihood`, leave-one-out cross-validation, posterior predictive
     draws, NUTS.
 
     Parameters
     ----------
     model : pymc.Model, optional
-        A model with ``pm.Minibatch``; that of the context by default.
+        A model with ``pm.Minibatch``; taken from the context by default.
 
     Returns
     -------
     pymc.Model
-        Another model with the same names, dims, coords, transforms and initial values, and
+        A model of its own with the same names, dims, coords, transforms and initial values, and
         without ``total_size``. An observed variable without dims has those of the ``pm.Data``
-        whose rows it observes. The arrays are those of ``model`` and not copied; ``pm.set_data``
-        on one of the models leaves the other as it is. Rows on disk are read when they are needed.
+        whose rows it observes. The arrays are not copied; ``pm.set_data`` on one of the models
+        leaves the other as it is.
 
     Raises
     ------
     ValueError
-        If the model has no ``pm.Minibatch``; if an observed variable lacks ``total_size``, or has
-        one that is not the number of rows, or is not a sum over rows; if a potential is neither a
-        sum nor a mean over the rows of a batch, times a number.
+        If the model has no ``pm.Minibatch``, if an observed variable lacks ``total_size``, or if a
+        potential is neither a sum over the rows of a batch, multiplied by rows of the data / rows
+        of the batch, nor their mean.
     NotImplementedError
-        If the model has a :func:`GradientPotential`, which has no value; if a variable is written
-        for batches of one size only.
+        If the density of a row depends on the batch it is in, if a variable holds the length of
+        the batch as a number, if the rows are on disk, or if the model has a
+        :func:`GradientPotential`, which has no value.
 
     Examples
     --------
@@ -80,27 +81,10 @@ def full_data(model: Model | None = None) -> Model:
     ...     y = pm.Minibatch(np.arange(100.0), batch_size=10)
     ...     mu = pm.Normal("mu", 50, 10)
     ...     observed = pm.Normal("y", mu, 30, observed=y, total_size=100)
-    >>> sg.full_data(model)["y"].shape.eval()
-    array([100])
+    >>> sg.full_data(model)["y"].eval().shape
+    (100,)
     """
     model = modelcontext(model)
-    _check(model)
-    initial_values = [x for x in model.rvs_to_initial_values.values() if isinstance(x, Variable)]
-    lengths = list(model.dim_lengths.values())
-    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
-    old = list(dict.fromkeys([*model.named_vars.values(), *values, *lengths, *initial_values]))
-    factors = _factors(model)
-    found: dict[Any, Any] = dict(zip(old, _with_all_rows(model, old), strict=True))
-    for potential, factor in factors.items():
-        if factor != 1:
-            found[potential] = found[potential] * np.asarray(factor, dtype=potential.dtype)
-    return _model_of(model, found)
-
-
-def _check(model: Model) -> None:
-    """Refuse models without a density of the full data."""
-    if model.parent is not None:
-        raise ValueError(f"The model '{model.name}' is a part of another one. Pass the whole.")
     if has_own_gradient(model.potentials):
         raise NotImplementedError(
             "The model has a GradientPotential, of which no density is known: there is none of the "
@@ -114,76 +98,146 @@ def _check(model: Model) -> None:
         raise ValueError(
             "The model has no pm.Minibatch: it is its own full-data model. Pass it as it is."
         )
-    for rv in model.observed_RVs:
-        if not (minibatch := _minibatch_of(model, rv)):
-            continue
-        axis, rows = axis_of_rows(rv), _rows(minibatch)
-        total_size = rv.owner.inputs[1 + (axis or 0)]
-        if isinstance(total_size, Constant) and int(total_size.data) != rows:
-            raise ValueError(
-                f"The observed variable '{rv.name}' counts for total_size={int(total_size.data)} "
-                f"rows, and its pm.Minibatch draws from {rows}: there is no full-data model with "
-                "the same posterior. Pass total_size=<number of rows> to it."
+    for minibatch in minibatches:
+        for of_disk in map(source_of, minibatch.sources):
+            if of_disk is not None:
+                raise NotImplementedError(
+                    f"The rows of {of_disk.name} are on disk, and a model of the full data would "
+                    "read all of them at once. Build the model with arrays of as many rows as fit "
+                    "into memory."
+                )
+    full = _Twin(model).full
+    _check(model, full)
+    return full
+
+
+class _Twin:
+    """Builds the full-data model.
+
+    Attributes
+    ----------
+    full : pymc.Model
+    """
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        lengths = dict(model.dim_lengths)
+        observed = {rv: _unscaled(rv) for rv in model.observed_RVs}
+        values = [model.rvs_to_values[rv] for rv in observed]
+        rest = [*model.free_RVs, *model.deterministics, *model.data_vars, *model.potentials]
+        graphs = [*lengths.values(), *rest, *values, *observed.values()]
+        # Names stay where a clone is
+        copies: Any = clone_replace(graphs, _copies_of_shared(model))
+        self._copies = dict(zip(graphs, copies, strict=True))
+        self._full_arrays = _full_arrays(copies)
+
+        self.full = full = Model(model=None)
+        full._coords = dict(model._coords)
+        full._dim_lengths = {dim: self._copies[length] for dim, length in lengths.items()}
+        self._new: dict[Any, Any] = {}
+        self._new |= {x: self._rebuilt(x) for x in rest}
+        of_values = {rv: self._rebuilt(model.rvs_to_values[rv], rv.name) for rv in observed}
+        for rv, of_rv in observed.items():
+            found = find_minibatches([rv, model.rvs_to_values[rv]])
+            self._new[rv] = (
+                self._observed(rv, of_rv, of_values[rv], found[0]) if found else self._copies[rv]
             )
-        dims = model.named_vars_to_dims.get(rv.name)
-        dim = dims[axis or 0] if dims else None
-        if dim is not None and int(evaluate(model.dim_lengths[dim])) != rows:
-            raise ValueError(
-                f"The observed variable '{rv.name}' has the dim '{dim}', which has the length of a "
-                f"batch and not that of its {rows} rows. Leave it out, or write the model with "
-                f'rows of that dim and sample with batch_size=, batch_dim="{dim}".'
+        for name in model.named_vars:
+            old = model.named_vars[name]
+            self._add(old, self._new[old], of_values.get(old))
+        for rv, start in model.rvs_to_initial_values.items():
+            symbolic = isinstance(start, Variable)
+            full.set_initval(
+                self._new[rv], substitute([start], self._new)[0] if symbolic else start
             )
 
-
-def _minibatch_of(model: Model, rv: Any) -> Minibatch | None:
-    found = find_minibatches([rv, model.rvs_to_values.get(rv, rv)])
-    return found[0] if found else None
-
-
-def _rows(minibatch: Minibatch) -> int:
-    return len(evaluate(minibatch.sources[0]))
-
-
-def _with_all_rows(model: Model, graphs: Sequence[Variable]) -> list[Any]:
-    """Return clones of graphs that share nothing with the model, with all rows for each batch."""
-    now: list[Any] = clone_replace(list(graphs), _copies_of_shared(graphs))
-    at = {variable: k for k, variable in enumerate(graphs)}
-    lengths: dict[Variable, Variable] = {}
-    for rv in model.observed_RVs:
-        if _minibatch_of(model, rv):
-            term, value = (now[at[x]] for x in (rv, model.rvs_to_values[rv]))
-            [minibatch] = find_minibatches([term, value])
-            new, length = _unscaled(term)
-            lengths[length] = minibatch.sources[0].shape[0]
-            now = rebuilt(now, {term: new})
-    return rebuilt(now, {**_full_arrays(now), **lengths})
-
-
-def _unscaled(rv: Any) -> tuple[Any, Variable]:
-    """Return an observed variable without total_size, and the variable that is its length."""
-    length = pt.lscalar()
-    term = rv.owner.inputs[0]
-    with suppress(NotImplementedError):  # of distributions whose length follows from arrays
-        # In its graph the length of a batch may have become a number
-        term = resized(term, axis_of_rows(rv) or 0, length)
-    return term, length
-
-
-def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Return shared variables of the same values, which can be set apart."""
-    random = set(find_rng_nodes(graphs))
-    copies: dict[Variable, Variable] = {}
-    for variable in ancestors(list(graphs)):
-        if not isinstance(variable, SharedVariable):
-            continue
-        if variable in random:
-            copies[variable] = deepcopy_shared_variable(variable)
-            continue
-        value = variable.get_value(borrow=True)
-        copies[variable] = pytensor.shared(
-            value, variable.name, borrow=True, shape=variable.type.shape
+    def _rebuilt(self, old: Any, name: str | None = None) -> Any:
+        return self._named_error(
+            name or old.name, lambda: with_more_rows([self._copies[old]], self._full_arrays)[0]
         )
-    return copies
+
+    def _observed(self, rv: Any, unscaled: Any, value: Any, minibatch: Minibatch) -> Any:
+        """Return the observed variable of all rows."""
+        axis = axis_of_rows(rv) or 0
+        copy = self._copies[unscaled]
+        shape = [value.shape[k] for k in range(value.ndim)]
+        new = self._named_error(
+            rv.name,
+            lambda: with_more_rows([copy], self._full_arrays, [Resized(copy, shape)])[0],
+        )
+        if new.type.shape[axis] not in (None, len(evaluate(minibatch.sources[0]))):
+            raise NotImplementedError(_fixed(rv.name, f"Its shape stays {new.type.shape}."))
+        return new
+
+    def _named_error(self, name: str, build: Callable[[], Any]) -> Any:
+        try:
+            return build()
+        except _BUILD_ERRORS as error:
+            said = (str(error).splitlines() or [type(error).__name__])[0][:300]
+            raise NotImplementedError(_fixed(name, f"PyTensor says: {said}")) from error
+
+    def _add(self, old: Any, new: Any, value: Any) -> None:
+        model, full = self._model, self.full
+        dims = model.named_vars_to_dims.get(old.name)
+        if old in model.free_RVs:
+            full.free_RVs.append(new)
+            full.create_value_var(
+                new,
+                transform=model.rvs_to_transforms[old],
+                default_transform=None,
+                value_var=model.rvs_to_values[old].clone(),
+            )
+        elif old in model.observed_RVs:
+            dims = dims or self._dims_of_data(value)
+            new.tag.observations = value
+            full.observed_RVs.append(new)
+            full.create_value_var(new, transform=None, default_transform=None, value_var=value)
+        elif old in model.potentials:
+            factor = _factor(model, old)
+            new = new * np.asarray(factor, dtype=old.dtype) if factor != 1 else new.copy()
+            full.potentials.append(new)
+        elif old in model.deterministics:
+            full.deterministics.append(new)
+        else:
+            full.data_vars.append(new)
+        new.name = old.name
+        full.add_named_variable(new, dims)
+
+    def _dims_of_data(self, value: Any) -> Any:
+        while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
+            value = value.owner.inputs[0]
+        return next(
+            (
+                self._model.named_vars_to_dims.get(data.name)
+                for data in self._model.data_vars
+                if self._copies[data] is value
+            ),
+            None,
+        )
+
+
+def _fixed(name: str, said: str) -> str:
+    return (
+        f"'{name}' cannot be rebuilt for all rows: it holds the length of its batch as a number. "
+        f"{said} Write the model for all rows, with pm.Data and dims, and let the step draw "
+        "batches: batch_size=..., batch_dim=..."
+    )
+
+
+def _unscaled(rv: Any) -> Any:
+    """Return an observed variable without its total_size."""
+    return rv.owner.inputs[0] if isinstance(rv.owner.op, MinibatchRandomVariable) else rv
+
+
+def _copies_of_shared(model: Model) -> dict[Variable, Variable]:
+    """Return shared variables that hold the same arrays, and can be set apart."""
+    return {
+        variable: pytensor.shared(
+            variable.get_value(borrow=True), variable.name, borrow=True, shape=variable.type.shape
+        )
+        for variable in [*model.data_vars, *model.dim_lengths.values()]
+        if isinstance(variable, SharedVariable)
+    }
 
 
 def _full_arrays(graphs: Sequence[Any]) -> dict[Variable, Variable]:
@@ -196,113 +250,110 @@ def _full_arrays(graphs: Sequence[Any]) -> dict[Variable, Variable]:
     }
 
 
-def _model_of(model: Model, found: dict[Any, Any]) -> Model:
-    """Return a model of other variables that are to each other as those of a model."""
-    full = Model(model.name, model=None, check_bounds=model.check_bounds)
-    full._coords = dict(model._coords)
-    full._dim_lengths = {dim: found[length] for dim, length in model._dim_lengths.items()}
-    for rv in model.free_RVs:
-        full.free_RVs.append(found[rv])
-        full.create_value_var(
-            found[rv],
-            transform=model.rvs_to_transforms[rv],
-            default_transform=None,
-            value_var=model.rvs_to_values[rv].clone(),
+# ----------------------------------------------------------------------------- tried out
+
+
+def _factor(model: Model, potential: Any) -> float:
+    """Return by what a potential of all rows has to be multiplied."""
+    found = find_minibatches([potential])
+    if not found:
+        return 1.0
+    size, sources = found[0].batch_size, _full_arrays([potential])
+    count = len(evaluate(found[0].sources[0]))
+    rng = np.random.default_rng(0)
+    chosen = rng.choice(count, 2 * size, replace=count < 2 * size)
+    arrays = [evaluate(source) for source in sources.values()]
+    of_one, of_two = (_potential(model, potential, sources, k * size) for k in (1, 2))
+    tried = (of_one, chosen[:size]), (of_one, chosen[size:]), (of_two, chosen)
+    for point in points_near_start(model, rng):
+        one, other, joint = (
+            float(function(*point, *(array[part] for array in arrays))[0])
+            for function, part in tried
         )
-    for rv in model.observed_RVs:
-        full.observed_RVs.append(found[rv])
-        value = found[model.rvs_to_values[rv]]
-        full.create_value_var(found[rv], transform=None, default_transform=None, value_var=value)
-    full.potentials.extend(found[potential] for potential in model.potentials)
-    full.deterministics.extend(found[deterministic] for deterministic in model.deterministics)
-    full.data_vars.extend(found[data] for data in model.data_vars)
-    for rv, start in model.rvs_to_initial_values.items():
-        full.set_initval(found[rv], found.get(start) if isinstance(start, Variable) else start)
-    dims = {**_dims_of_observed(model), **model.named_vars_to_dims}
-    for name, variable in model.named_vars.items():
-        found[variable].name = name
-        full.add_named_variable(found[variable], dims.get(name))
-    return full
+        if np.isfinite([one, other, joint]).all():
+            if np.isclose(joint, one + other, rtol=1e-6):
+                return size / count  # it is multiplied by N / B, in numbers
+            if np.isclose(2 * joint, one + other, rtol=1e-6):
+                return 1.0  # by N / (length of the batch), which is 1 for all rows
+            break
+    raise ValueError(
+        f"The potential '{potential.name}' is no sum over the rows of a pm.Minibatch, so that "
+        "its value for the full data is unknown. Write it as a vector with one entry for each "
+        "row, each multiplied by rows of the data / rows of the batch, or as an observed "
+        "pm.CustomDist with total_size=."
+    )
 
 
-def _dims_of_observed(model: Model) -> dict[str, Any]:
-    """Return for observed variables the dims of the data whose rows they observe."""
-    of_data = {data: model.named_vars_to_dims.get(data.name) for data in model.data_vars}
-    found = {}
-    for rv in model.observed_RVs:
-        value = model.rvs_to_values[rv]
-        source = _full_arrays([value]).get(value)
-        if source is not None and of_data.get(source) is not None:
-            found[str(rv.name)] = of_data[source]
-    return found
-
-
-def _factors(model: Model) -> dict[Any, float]:
-    """Return by what potentials of all rows have to be multiplied, and refuse what is no sum."""
-    factors: dict[Any, float] = {}
-    for term in [*model.observed_RVs, *model.potentials]:
-        minibatch = _minibatch_of(model, term)
-        if minibatch is None:
-            continue
-        two, three, five = _sums_over_rows(model, term, minibatch)
-        if np.isclose(five, two + three, rtol=1e-6):
-            # A potential is multiplied by N / B, in numbers
-            factors[term] = minibatch.batch_size / _rows(minibatch)
-        elif np.isclose(_SIZES[2] * five, _SIZES[0] * two + _SIZES[1] * three, rtol=1e-6):
-            factors[term] = 1.0  # by N / (length of the batch), which is 1 for all rows
-        if term in model.observed_RVs and factors.get(term) in (None, 1.0):
-            raise ValueError(
-                f"The log density of '{term.name}' is not a sum over the rows of a pm.Minibatch: "
-                "rows depend on each other, or on a mean over the batch. Compute such means before "
-                "the model is made."
-            )
-        if term not in factors:
-            raise ValueError(
-                f"The potential '{term.name}' is no sum over the rows of a pm.Minibatch, so that "
-                "its value for the full data is unknown. Write it as a vector with one entry for "
-                "each row, each multiplied by rows of the data / rows of the batch, or as an "
-                "observed pm.CustomDist with total_size=."
-            )
-    return {potential: factors.get(potential, 1.0) for potential in model.potentials}
-
-
-def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float]:
-    """Return the log density of two rows, of three others, and of these five."""
-    value = model.rvs_to_values.get(term)
-    graphs = [term] if value is None else [term, value]
-    batches = _full_arrays(graphs)
-    rows: dict[Any, Any] = {
-        output: pt.tensor(dtype=source.type.dtype, shape=(None, *source.type.shape[1:]))
-        for output, source in batches.items()
+def _potential(
+    model: Model, potential: Any, sources: dict[Variable, Variable], count: int
+) -> Callable[..., Any]:
+    """Return a potential as a function of the values and of so many rows."""
+    rows = {
+        output: pt.tensor(dtype=output.type.dtype, shape=(count, *output.type.shape[1:]))
+        for output in sources
     }
+    [graph] = at_values(model, with_more_rows([potential], rows))
+    return compiled([*model.value_vars, *rows.values()], [pt.sum(graph)], "interpreter")
+
+
+def _check(model: Model, full: Model) -> None:
+    """Compare each row's log density in the full data with that in a batch."""
+    names = [rv.name for rv in model.observed_RVs]
+    of_batch = [find_minibatches([rv, model.rvs_to_values[rv]]) for rv in model.observed_RVs]
+    axes = [axis_of_rows(rv) for rv in model.observed_RVs]
+    minibatches = find_minibatches([*model.observed_RVs, *model.rvs_to_values.values()])
+    inputs = [
+        [pt.tensor(dtype=x.dtype, shape=(one.batch_size, *x.type.shape[1:])) for x in one.sources]
+        for one in minibatches
+    ]
+    rows = {one.stream: _last_rows(one) for one in minibatches}
+    arrays = [evaluate(x)[rows[one.stream]] for one in minibatches for x in one.sources]
     try:
-        if value is None:
-            terms, values = {term: rebuilt([term], rows, keep=model.free_RVs)[0]}, {}
-        else:
-            new, length = _unscaled(term)
-            lengths = {length: next(iter(rows.values())).shape[0]}
-            found = rebuilt([new, value], {**rows, **lengths}, keep=model.free_RVs)
-            terms, values = {term: found[0]}, {term: found[1]}
-        density = pt.sum(log_densities(model, terms, values)[0])
-        function = compiled([*model.value_vars, *rows.values()], [density], "interpreter")
-        rng = np.random.default_rng(0)
-        count = _rows(minibatch)
-        chosen = rng.choice(count, _SIZES[2], replace=count < _SIZES[2])
-        sets = [*np.split(chosen, [_SIZES[0]]), chosen]
-        arrays = [evaluate(source) for source in batches.values()]
-        sums: list[float] = []
-        for point in points_near_start(model, rng):
-            sums = [
-                float(function(*point, *(some_rows(a, part, 0) for a in arrays))[0])
-                for part in sets
-            ]
-            if np.isfinite(sums).all():
+        graphs = _log_densities(model)
+        graphs = substitute(graphs, replace_minibatches(graphs, minibatches, inputs))
+        given = [*model.value_vars, *(x for of_one in inputs for x in of_one)]
+        batch = compiled(given, masks_as_numbers(graphs), "interpreter")
+        whole = compiled(full.value_vars, masks_as_numbers(_log_densities(full)), "interpreter")
+        for point in points_near_start(model, np.random.default_rng(0)):
+            with np.errstate(all="ignore"):
+                parts, wholes = batch(*point, *arrays), whole(*point)
+            if all(np.isfinite(part).all() for part in parts):
                 break
-    except (AssertionError, TypeError, ValueError, IndexError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0][:300]
-        raise NotImplementedError(
-            f"The variable '{term.name}' is written for as many rows as a batch has; with others "
-            f"PyTensor says: {first} Write lengths as those of an array, such as x.shape[0], or "
-            "build the model on the full arrays yourself."
-        ) from error
-    return sums
+    except NotImplementedError:
+        return  # an operation that the interpreter lacks
+    for name, axis, found, part, all_rows in zip(names, axes, of_batch, parts, wholes, strict=True):
+        if not found or axis is None:
+            continue
+        if np.ndim(all_rows) <= axis:
+            raise NotImplementedError(_dependent(name))
+        expected = np.take(all_rows, rows[found[0].stream], axis)
+        precision = np.finfo(part.dtype).eps ** 0.5
+        if expected.shape != part.shape or not np.allclose(
+            part, expected, rtol=precision, atol=precision, equal_nan=True
+        ):
+            raise NotImplementedError(_dependent(name))
+
+
+def _last_rows(minibatch: Minibatch) -> np.ndarray:
+    """Return the numbers of a batch of rows, from the last one on."""
+    return len(evaluate(minibatch.sources[0])) - 1 - np.arange(minibatch.batch_size)
+
+
+def _log_densities(model: Model) -> list[Any]:
+    """Return the log densities of the observed variables, entry by entry and without total_size."""
+    free = {rv: model.rvs_to_values[rv] for rv in model.free_RVs}
+    observed = {_unscaled(rv): model.rvs_to_values[rv] for rv in model.observed_RVs}
+    found: list[Any] = transformed_conditional_logp(
+        [*free, *observed],
+        rvs_to_values={**free, **observed},
+        rvs_to_transforms={rv: model.rvs_to_transforms[rv] for rv in model.free_RVs},
+    )
+    return found[len(free) :]
+
+
+def _dependent(name: str) -> str:
+    return (
+        f"The log density of a row of '{name}' depends on the batch that the row is in, as through "
+        "a mean over the batch: it has no value for the full data. Compute such means of all rows "
+        "before the model is made."
+    )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pytensor.compile.builders import OpFromGraph, SymbolicOp
+from pytensor.compile.builders import SymbolicOp
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
@@ -50,37 +48,15 @@ def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[T
 def rebuilt(
     graphs: Sequence[Any], replacements: Mapping[Any, Any], keep: Sequence[Any] = ()
 ) -> list[Any]:
-    """Return ``graphs`` with inputs of other lengths, the shapes inferred anew.
+    """Return clones of ``graphs`` with inputs of other lengths, the shapes inferred anew.
 
-    What depends on none of them stays as it is, and so do the variables to keep.
+    The variables to keep stay the objects that they are, with all that they depend on.
     """
-    known: dict[Variable, Variable] = {**{variable: variable for variable in keep}, **replacements}
-    for node in io_toposort(list(known), list(graphs)):
-        inputs: list[Any] = [known.get(x, x) for x in node.inputs]
-        if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
-            continue
-        op: Any = node.op
-        if isinstance(op, SymbolicOp):
-            made: Any = op(*inputs, return_list=True)
-        else:
-            if isinstance(op, OpFromGraph):
-                op = _of_types(op, [x.type for x in inputs])
-            made = op.make_node(*inputs).outputs
-        for old, new in zip(node.outputs, made, strict=True):
-            if old not in known:
-                new.name, new.tag = old.name, copy(old.tag)
-                known[old] = new
-    return [known.get(graph, graph) for graph in graphs]
-
-
-def _of_types(op: OpFromGraph, types: Sequence[Any]) -> OpFromGraph:
-    """Return the operation with the graph inside it made for inputs of other types."""
-    if list(op.input_types) == list(types):
-        return op
-    inner = op.fgraph.unfreeze()
-    inputs = [kind() for kind in types]
-    outputs = rebuilt(inner.outputs, dict(zip(inner.inputs, inputs, strict=True)))
-    return op.clone_with_inner_graph(FunctionGraph(inputs, outputs, clone=False))
+    stand_ins: dict[Any, Any] = {variable: variable.type(name=variable.name) for variable in keep}
+    found: Any = clone_replace(
+        substitute(graphs, stand_ins), dict(replacements), rebuild_strict=False
+    )
+    return substitute(found, {stand_in: variable for variable, stand_in in stand_ins.items()})
 
 
 def with_known_shapes(graphs: Sequence[Any]) -> list[TensorVariable]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.disk.source import Source
@@ -22,7 +21,7 @@ from pymc_sgmcmc.model.graphs import masks_as_numbers
 from pymc_sgmcmc.model.initial_point import at_values, points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate
 
-__all__ = ["check_independent_rows", "log_densities", "some_rows"]
+__all__ = ["check_independent_rows"]
 
 # Sizes of two sets of rows. Their joint log density is the sum of theirs, if rows are independent
 _SIZES = 2, 3
@@ -45,10 +44,7 @@ def check_independent_rows(model: Model, dim: str) -> None:
     chosen = rng.choice(rows.count, sum(_SIZES), replace=rows.count < sum(_SIZES))
     sets = [chosen, *np.split(chosen, [_SIZES[0]])]
     parts = [
-        [
-            some_rows(value, part, axis)
-            for value, axis in zip(values, rows.axes.values(), strict=True)
-        ]
+        [_some(value, part, axis) for value, axis in zip(values, rows.axes.values(), strict=True)]
         for part in sets
     ]
     for point in points_near_start(model, rng):
@@ -76,7 +72,7 @@ def check_independent_rows(model: Model, dim: str) -> None:
             return
 
 
-def some_rows(value: Any, part: np.ndarray, axis: int) -> np.ndarray:
+def _some(value: Any, part: np.ndarray, axis: int) -> np.ndarray:
     """Return some rows of an array, as its first axis."""
     if isinstance(value, Source):
         return np.concatenate([value.rows(k, k + 1) for k in part.tolist()])
@@ -91,38 +87,23 @@ def _log_densities(model: Model, rows: Rows) -> tuple[list[str], Callable[..., A
         batches.append(pt.tensor(dtype=array.type.dtype, shape=(None, *shape)))
     try:
         terms, values = taken(model, rows, batches, batches[0].shape[0])
-        graphs = log_densities(model, terms, values)
+        observed = list(values)
+        logps = transformed_conditional_logp(
+            [*model.free_RVs, *(terms[rv] for rv in observed)],
+            rvs_to_values={
+                **{rv: model.rvs_to_values[rv] for rv in model.free_RVs},
+                **{terms[rv]: value for rv, value in values.items()},
+            },
+            rvs_to_transforms={rv: model.rvs_to_transforms[rv] for rv in model.free_RVs},
+        )
+        found = dict(zip(observed, logps[len(model.free_RVs) :], strict=True))
+        rest = [term for term in rows.terms if term not in found]
+        found.update(zip(rest, at_values(model, [terms[term] for term in rest]), strict=True))
+        graphs = masks_as_numbers([found[term] for term in rows.terms])
         inputs: list[Variable] = [*model.value_vars, *batches]
         return [str(term.name) for term in rows.terms], compiled(inputs, graphs, "interpreter")
     except (AssertionError, ValueError, IndexError, TypeError) as error:
         raise ValueError(_mismatch(model, rows, error)) from error
-
-
-def log_densities(
-    model: Model, terms: Mapping[Any, Any], values: Mapping[Any, Any]
-) -> list[TensorVariable]:
-    """Return the log densities of terms, entry by entry, at the model's value variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    terms : dict
-        Observed variables and potentials of the model, with what stands for each.
-    values : dict
-        Observed variables, with what is observed.
-    """
-    logps = transformed_conditional_logp(
-        [*model.free_RVs, *(terms[rv] for rv in values)],
-        rvs_to_values={
-            **{rv: model.rvs_to_values[rv] for rv in model.free_RVs},
-            **{terms[rv]: value for rv, value in values.items()},
-        },
-        rvs_to_transforms={rv: model.rvs_to_transforms[rv] for rv in model.free_RVs},
-    )
-    found = dict(zip(values, logps[len(model.free_RVs) :], strict=True))
-    rest = [term for term in terms if term not in found]
-    found.update(zip(rest, at_values(model, [terms[term] for term in rest]), strict=True))
-    return masks_as_numbers([found[term] for term in terms])
 
 
 def _no_sum(term: str, dim: str) -> str:

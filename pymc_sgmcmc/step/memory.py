@@ -13,7 +13,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.batch_dim import depends_on, rows_of
 
-__all__ = ["parameters", "tell_full_deterministics", "tell_memory"]
+__all__ = ["tell_full_deterministics", "tell_memory"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -29,7 +29,7 @@ _COPIES = 2.5
 
 def tell_memory(model: Model, values: Sequence[TensorVariable]) -> None:
     """Say in the log what a thousand draws of a chain take, where that is more than a GiB."""
-    size = _DRAWS * sum(_size(model, value) * np.dtype(value.dtype).itemsize for value in values)
+    size = _DRAWS * sum(_bytes(model, value) for value in values)
     if size < _LARGE:
         return
     gigabytes = size / 1e9
@@ -63,12 +63,8 @@ def tell_full_deterministics(model: Model, dim: str, batch_size: int) -> None:
         )
 
 
-def parameters(model: Model, values: Sequence[TensorVariable]) -> int:
-    """Return the number of parameters; those not known without compilation count as none."""
-    return sum(_size(model, value) for value in values)
-
-
-def _size(model: Model, value: TensorVariable) -> int:
+def _bytes(model: Model, value: TensorVariable) -> int:
+    """Return the size of one draw; what is not known without compilation counts as nothing."""
     rv = model.values_to_rvs[value]
     shape = list(rv.type.shape)
     dims = model.named_vars_to_dims.get(rv.name, ())
@@ -77,4 +73,6 @@ def _size(model: Model, value: TensorVariable) -> int:
         if shape[k] is None and length is not None:
             shape[k] = int(length.eval())
     known = [length for length in shape if length is not None]
-    return int(np.prod(known, dtype=np.int64)) if len(known) == len(shape) else 0
+    if len(known) < len(shape):
+        return 0
+    return int(np.prod(known, dtype=np.int64)) * np.dtype(value.dtype).itemsize

@@ -43,7 +43,6 @@ from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
-from pymc_sgmcmc.step.convergence import prepare_checks
 from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
@@ -214,7 +213,6 @@ class SGMCMCStep(BlockedStep):
             check_independent_rows(self.model, self.options.batch_dim)
             tell_full_deterministics(self.model, self.options.batch_dim, self.options.batch_size)
         tell_memory(self.model, self.vars)
-        prepare_checks(self.model, self.vars)
         tell_compilation(self.model)
 
         self.rng = get_random_generator(rng)

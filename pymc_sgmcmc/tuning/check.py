@@ -12,16 +12,17 @@ import numpy as np
 
 from scipy.special import stdtrit
 
-from pymc_sgmcmc.convergence.effective import effective_draws
+from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.effective import effective_draws
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
 
-__all__ = ["LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]
+__all__ = ["LARGEST_THIN", "Chain", "Found", "Trial", "burn_in", "settle"]
 
 _BURN_IN = 1000
-TRIAL_DRAWS = 500
+_TRIAL_DRAWS = 500
 # Fewer effective draws say too little to extrapolate from
 _LEAST_TO_EXTRAPOLATE = 30
 _MOST_TRIALS = 14
@@ -33,10 +34,6 @@ _SLACK = 0.05
 
 # Share of many coordinates that may be slow or off, and the effective draws of a slow one
 _FEW, _SLOW = 0.05, 50
-
-# Share of updates whose gradient is scaled down, of a chain that has left the Gaussian: nearly all
-# are, of nets. Of factorisations one in twenty may be, where their noise moves a scale far
-_LEFT = 0.25
 
 # One in so many draws of a trial has its curvature looked at
 _EACH = 10
@@ -114,7 +111,6 @@ def settle(
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
     moves: bool = False,
     permutable: bool = False,
-    draws: int = TRIAL_DRAWS,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
@@ -124,8 +120,7 @@ def settle(
     thousands of coordinates a few may fail: some may have no law of their own, as permuted units
     of a net have none. Where the density ``collapses``
     into a funnel, the warning of a coordinate much wider than its whitening comes sooner. Where
-    the law ``moves`` with what other step methods sample, temperatures are taken about its mean. A
-    trial has so many ``draws``.
+    the law ``moves`` with what other step methods sample, temperatures are taken about its mean.
 
     Raises
     ------
@@ -137,9 +132,9 @@ def settle(
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     report("check")
     for _ in range(_MOST_TRIALS):
-        trial = chain.run(h, thin, draws)
+        trial = chain.run(h, thin, _TRIAL_DRAWS)
         far = trial.variables is None and _looks(trial, widest, policy)
-        if permutable and (far or trial.tamed > _LEFT):
+        if permutable and (far or trial.tamed > MOST_TAMED):
             raise TuningError("no Gaussian is near the posterior")
         wild = trial.is_wild()
         if (moves or trial.variables is not None) and not wild:
@@ -159,7 +154,7 @@ def settle(
             if allowed < h:
                 h = allowed
                 continue
-        ess, enough = _effective_draws_of(trial), _enough(*trial.psi.shape)
+        ess, enough = _effective_draws_of(trial), _enough(trial.psi.shape[1])
         if fixed_thin or ess >= enough or thin >= most_thin:
             passed = ess >= enough or fixed_thin
             break
@@ -226,7 +221,7 @@ def _off_temperature(trial: Trial) -> bool:
 
 
 def _least_effective_draws(psi: np.ndarray) -> float:
-    ess = effective_draws(psi.T[:, None])
+    ess = effective_draws(psi)
     return float(np.nanmin(ess)) if np.any(np.isfinite(ess)) else 0.0
 
 
@@ -240,7 +235,7 @@ def _effective_draws_of(trial: Trial) -> float:
 def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
     """Return of each variable its name, the share of slow coordinates and their low quantile."""
     assert trial.variables is not None
-    ess = np.nan_to_num(effective_draws(trial.psi.T[:, None]))
+    ess = np.nan_to_num(effective_draws(trial.psi))
     found = []
     for name in dict.fromkeys(trial.variables.tolist()):
         own = ess[trial.variables == name]
@@ -248,9 +243,9 @@ def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
     return found
 
 
-def _enough(draws: int, dimension: int) -> float:
-    """Return how many draws must be effective: one of many coordinates always seems slow."""
-    return draws * max(0.25, 0.5 - 0.15 * math.log10(max(dimension / 10, 1.0)))
+def _enough(dimension: int) -> float:
+    """Return how many of 500 draws must be effective: one of many coordinates always seems slow."""
+    return max(125.0, 250 - 75 * math.log10(max(dimension / 10, 1.0)))
 
 
 def _looks(trial: Trial, widest: float, policy: Policy) -> list[str]:
@@ -280,9 +275,9 @@ def _why_not(trial: Trial, policy: Policy) -> str:
     if trial.variables is not None:
         slow = [
             f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{len(trial.psi)} of a trial at the quantile of {_FEW:.0%})"
+            f"{_TRIAL_DRAWS} of a trial at the quantile of {_FEW:.0%})"
             for name, share, quantile in _slow_variables(trial)
-            if quantile < _enough(*trial.psi.shape)
+            if quantile < _enough(trial.psi.shape[1])
         ]
     if trial.variables is not None and slow:
         return (
@@ -306,5 +301,5 @@ def _why_not(trial: Trial, policy: Policy) -> str:
         )
     return (
         f"the chain mixes slowly: {_least_effective_draws(trial.psi):.0f} effective draws in "
-        f"{len(trial.psi)}. Raise thin, or write the model non-centred"
+        f"{_TRIAL_DRAWS}. Raise thin, or write the model non-centred"
     )

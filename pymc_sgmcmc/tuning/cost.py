@@ -4,8 +4,9 @@ from __future__ import annotations
 
 __all__ = ["told_cost"]
 
-# Parameters from which on PyMC's checks of two thousand draws after sampling take minutes
-_MANY_TO_CHECK = 200_000
+# Parameters from which on PyMC's checks after sampling take longer than many a run: several minutes
+# for 50,000
+_MANY_TO_CHECK = 10_000
 
 
 def told_cost(

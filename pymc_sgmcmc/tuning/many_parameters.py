@@ -11,8 +11,8 @@ from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
 __all__ = ["draw_pairs", "gaussian_of_many"]
 
-# Pairs of a step
-_PAIRS = 8
+# Pairs of a step: fewer where a gradient is as large as the memory of many
+_PAIRS, _FEW_PAIRS, _LARGE = 8, 2, 300_000
 _LEAST_STEPS, _PASSES = 400, 20
 _LEAST_MEMORY = 8
 
@@ -74,8 +74,8 @@ def gaussian_of_many(
        JMLR 21, 1-76.
     """
     d, blocks = len(start), surface.n_blocks
-    batches = _batches_of_pair(surface)
-    in_pass = blocks // (_PAIRS * batches)
+    pairs, batches = _of_step(surface)
+    in_pass = blocks // (pairs * batches)
     memory = max(_LEAST_MEMORY, in_pass)
     steps = max(_LEAST_STEPS, (_PASSES if known is None else _PASSES // 2) * in_pass)
     full_rate, held = int(steps * _SHARE_AT_FULL_RATE), 0
@@ -89,14 +89,14 @@ def gaussian_of_many(
     highest, count, failed = _RATE, 0, 0
     for k in range(steps):
         if k in _EARLY or k % max(_FIRST, memory) == 0:
-            stiff = largest_curvature_of_batches(surface, x, sd, _PAIRS, rng)
-            highest = _highest_rate(stiff, widths.noise * sd**2 * blocks / (_PAIRS * batches))
+            stiff = largest_curvature_of_batches(surface, x, sd, pairs, rng)
+            highest = _highest_rate(stiff, widths.noise * sd**2 * blocks / (pairs * batches))
         falling = 1 + _FALL * max(0, k - full_rate) / full_rate
         rate = (1.0 if known is None else _NEAR) * highest / falling
-        signs = (2 * rng.integers(0, 2, (_PAIRS, d), dtype=np.int8) - 1).astype(np.int8)
+        signs = (2 * rng.integers(0, 2, (pairs, d), dtype=np.int8) - 1).astype(np.int8)
         found = surface.pair_sums(x, sd, signs, draw_pairs(surface, rng))
         n = found.count
-        if n < _PAIRS:
+        if n < pairs:
             # The density is not defined so far away
             failed += 1
             sd = widths.sd = sd / 2
@@ -172,16 +172,18 @@ def draw_pairs(surface: Surface, rng: np.random.Generator) -> np.ndarray:
     ndarray
         Shape (pairs, minibatches), or (pairs, m, minibatches).
     """
-    batches = _batches_of_pair(surface)
-    rows = surface.draw_rows(rng, _PAIRS)
+    pairs, batches = _of_step(surface)
+    rows = surface.draw_rows(rng, pairs)
     if batches == 1:
         return rows
     total, size = np.array(surface.sizes).T
     return (rows[:, None] + np.arange(batches)[:, None] * size) % total
 
 
-def _batches_of_pair(surface: Surface) -> int:
-    return max(1, _PASSES * surface.n_blocks // (_PAIRS * _LEAST_STEPS))
+def _of_step(surface: Surface) -> tuple[int, int]:
+    """Return the pairs of a step and the batches of each."""
+    pairs = _PAIRS if surface.dimension < _LARGE else _FEW_PAIRS
+    return pairs, max(1, _PASSES * surface.n_blocks // (pairs * _LEAST_STEPS))
 
 
 def _highest_rate(stiff: float, noise: np.ndarray) -> float:

@@ -29,9 +29,6 @@ from pymc_sgmcmc.tuning.whiten import (
 
 __all__ = ["Plan", "anchored_bound", "find_bulk", "friction_bound", "make_plan"]
 
-# Numbers in the gradients of an update: where there are more, too few updates are left for a chain
-_LARGEST_UPDATE = 2**25
-
 # Times the least cost of an effective draw: less than to compile for another K
 _LITTLE = 1.6
 
@@ -195,7 +192,6 @@ def make_plan(
             surface.n_blocks,
             remembered,
             compiled,
-            max(1, _LARGEST_UPDATE // d),
         )
         if many and scale is not None and not policy.per_coordinate:
             # The few that are noisier take shorter steps, and all others need not wait for them
@@ -467,7 +463,6 @@ def _estimator(
     n_blocks: int,
     remembered: bool,
     compiled: int | None,
-    most_batches: int,
 ) -> tuple[GradientChoice, int, np.ndarray]:
     """Return the estimator and the K for which an effective draw costs least.
 
@@ -491,7 +486,6 @@ def _estimator(
     # Coarse, so that another centre and other chains mostly take the same compiled function
     counts = np.unique([*(c << k for k in range(30) for c in (2, 3) if c << k < n_blocks), 1])
     counts = np.union1d(counts, [max(1, n_blocks)])
-    counts = counts[counts <= most_batches]
     if isinstance(options.batches, int):
         counts = np.array([options.batches])
     of_blocks = ratios(counts, remembered)

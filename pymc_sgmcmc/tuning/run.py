@@ -25,16 +25,18 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
-from pymc_sgmcmc.tuning.check import LARGEST_THIN, TRIAL_DRAWS, burn_in, settle
+from pymc_sgmcmc.tuning.check import LARGEST_THIN, burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
-from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
+from pymc_sgmcmc.tuning.remembered import Remembered
+from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches, largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
@@ -64,10 +66,11 @@ _OF_SQUARES, _HOTTER = 2.0, 2.0
 _STIFF = 100.0
 _POINTS, _BATCHES = 8, 8
 
+# Half the distance between two points of which the slope of a map is taken, in posterior sds
+_SECANT = 0.1
+
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
-# Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
-_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**36, 100
 _LEAST_THIN = 5
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
@@ -105,9 +108,12 @@ class Tuning:
         self._policy = engine.sampler.policy()
         self._state = state
         self._rng = state.tuning_rng
-        self._density = Density(engine, state, places)
+        self._places = list(places)
+        self._others = self._places[-1].others
+        self._scales = list(self._places[-1].scales)
         self._again = again
         self._began = time.perf_counter()
+        self._views: list[Potential] = []
         self._gradients = 0
         self._step = "start"
 
@@ -136,28 +142,28 @@ class Tuning:
             raise SamplingError(f"Tuning failed: {why}.") from error
 
     def _run(self, thorough: bool) -> Runner:
-        engine, density = self._engine, self._density
-        phi = density.places[-1].phi
-        engine.attempt(density.compile)
-        evaluated = density.views[0].evaluations
+        engine = self._engine
+        phi = self._places[-1].phi
+        engine.attempt(self._make_views)
+        evaluated = self._views[0].evaluations
         if not self._again:
             # Of products of thousands of effects the scale falls to nothing where it multiplies
             # random ones; centred, the data lead the effects first
             many = sum(x.size for x in phi) > LARGEST_DENSE
-            phi = list(density.rewritten(phi, with_weight(engine, density.scales, float(many))))
-        start = Potential.join(phi) if self._again else density.jittered_start(phi)
-        surface: Surface = density.surface()
+            phi = list(self._rewritten(phi, with_weight(engine, self._scales, float(many))))
+        start = Potential.join(phi) if self._again else self._jittered_start(phi)
+        surface: Surface = self._surface()
         scale = self._flat_scale(phi)
         how: dict[str, Any] = {"permutable": self._permutable(surface)}
         if not (self._again or how["permutable"]):
             # Of products, data tell one factor only as much as they tell of the other
-            how["rewrite"] = density.writing(surface, WritingChoice(engine))
-        begun_at = density.scales
+            how["rewrite"] = self._writing(surface, WritingChoice(engine))
+        begun_at = self._scales
         try:
             runner, plan = self._near_a_gaussian(surface, start, scale, how, thorough=thorough)
         except TuningError:
             begin = engine.at_scales(
-                density.views[0].split(start), begun_at, density.scales, density.others
+                self._views[0].split(start), begun_at, self._scales, self._others
             )
             if not how["permutable"]:
                 raise
@@ -175,7 +181,7 @@ class Tuning:
     ) -> tuple[Runner, Plan]:
         """Tune a chain by the Gaussian that is fitted to its bulk."""
         centre, root, collapses = find_bulk(
-            surface, start, self._density.rescale, scale, self._rng, self._report, **how
+            surface, start, self._rescale, scale, self._rng, self._report, **how
         )
         if how["permutable"] and root.ndim == 1:
             self._refuse_stiff(surface, centre, root)
@@ -200,11 +206,10 @@ class Tuning:
             fixed_thin=self._options.thin is not None,
             # What has no law of its own never mixes, and trials would cost more than the draws
             most_thin=settings.thin if plan.endless else most_thin,
-            draws=self._draws_of_a_trial(plan, settings.thin),
             collapses=collapses,
             curvatures=self._curvatures(surface, plan),
             report=self._report,
-            moves=len(self._density.others) > 0,
+            moves=len(self._others) > 0,
             permutable=how["permutable"],
         )
         settings.step_size, settings.thin = found.step_size, found.thin
@@ -217,9 +222,138 @@ class Tuning:
         """Tell what was found, and let the chain begin."""
         self._state.updates = self._state.next_refresh = 0
         self._gradients += runner.gradients
-        gradients = self._density.views[0].evaluations - evaluated + self._gradients
+        gradients = self._views[0].evaluations - evaluated + self._gradients
         self._log(plan, runner.settings, gradients, thorough=thorough)
         return runner
+
+    # ------------------------------------------------------------------ the density
+
+    def _make_views(self) -> None:
+        """Compile the potential and call it: only then does JAX trace the graph."""
+        engine = self._engine
+        potential = engine.potential()
+        self._views = [potential.at(self._fixed(place.others)) for place in self._places]
+        self._views[-1].block(Potential.join(self._places[-1].phi)[None], 0)
+
+    def _fixed(self, others: Sequence[np.ndarray]) -> list[Any]:
+        return self._engine.fixed(self._state.row_order, self._scales, others)
+
+    def _surface(self) -> Surface:
+        if len(self._views) == 1:
+            return self._views[0]
+        return Remembered(self._views, self._in_scales())
+
+    def _in_scales(self) -> np.ndarray:
+        """Positions of all places in coordinates of the present scales."""
+        return np.stack(
+            [
+                Potential.join(
+                    self._engine.at_scales(place.phi, place.scales, self._scales, place.others)
+                )
+                for place in self._places
+            ]
+        )
+
+    def _rescale(self, points: np.ndarray) -> np.ndarray:
+        """Fit the scales of softplus coordinates to the first of these positions."""
+        blocks = [self._views[0].split(point) for point in points]
+        self._scales, moved = rescaled(self._engine.posterior.coordinates, self._scales, blocks)
+        for view, place in zip(self._views, self._places, strict=True):
+            view.set_fixed(self._fixed(place.others))
+        return np.stack([Potential.join(block) for block in moved])
+
+    def _jittered_start(self, phi: Sequence[np.ndarray]) -> np.ndarray:
+        def potential(points: np.ndarray) -> np.ndarray:
+            values, gradient = self._views[-1].full(points)
+            finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
+            return np.where(finite, values, np.inf)
+
+        start = jittered(Potential.join(phi), self._rng, potential, self._state.jitter)
+        if start is None:
+            raise SamplingError(self._engine.why_not_finite(phi, self._scales, self._others))
+        return start
+
+    def _writing(
+        self, surface: Surface, choice: WritingChoice
+    ) -> Callable[..., tuple[np.ndarray, np.ndarray] | None]:
+        """Return what changes the coordinates of a hierarchy, None where nothing is left to do."""
+
+        def rewrite(
+            centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
+        ) -> tuple[np.ndarray, np.ndarray] | None:
+            written, changed = self._scales, False
+            # The choice is made in non-centred coordinates
+            if choice.is_first and not choice.is_done(at_mode=at_mode):
+                non_centred = with_weight(self._engine, written, 0.0)
+                centre, root = self._moved(centre, root, non_centred)
+            while not choice.is_done(at_mode=at_mode):
+                scales = choice.next_level(
+                    surface, self._scales, self._others, centre, root, self._rng, at_mode=at_mode
+                )
+                centre, root = self._moved(centre, root, scales)
+                changed = not all(map(np.array_equal, scales, written))
+                if changed and not at_mode:
+                    break
+            return (centre, root) if changed else None
+
+        return rewrite
+
+    def _moved(
+        self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bulk in coordinates of other scales, in which the surface is from then on."""
+        if all(map(np.array_equal, scales, self._scales)):
+            return centre, root
+        moved = self._moved_root if len(centre) <= LARGEST_DENSE else self._moved_sds
+        root = moved(centre, root, scales)
+        return Potential.join(self._rewritten(self._views[0].split(centre), scales)), root
+
+    def _moved_root(
+        self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Return L in coordinates of other scales, by the slopes of the map along its columns."""
+        columns = np.diag(root) if root.ndim == 1 else root
+
+        def moved(flat: np.ndarray) -> np.ndarray:
+            phi = self._views[0].split(flat)
+            return Potential.join(self._engine.at_scales(phi, self._scales, scales, self._others))
+
+        pairs = [(moved(centre + _SECANT * c), moved(centre - _SECANT * c)) for c in columns.T]
+        return np.stack([a - b for a, b in pairs], axis=1) / (2 * _SECANT)
+
+    def _moved_sds(
+        self, centre: np.ndarray, sd: np.ndarray, scales: Sequence[np.ndarray]
+    ) -> np.ndarray:
+        """Return sds in coordinates of other scales, each variable's with all others held."""
+        split, found = self._views[0].split, []
+        phi, widths = split(centre), split(sd)
+        for k, width in enumerate(widths):
+            moves = [_SECANT * w * (j == k) for j, w in enumerate(widths)]
+            above, below = (
+                self._engine.at_scales(
+                    [(x + side * move).astype(x.dtype) for x, move in zip(phi, moves, strict=True)],
+                    self._scales,
+                    scales,
+                    self._others,
+                )[k]
+                for side in (1, -1)
+            )
+            moved = np.abs(above - below) / (2 * _SECANT)
+            # Where the secant is lost in rounding the old width is all that is known
+            found.append(np.where(moved > 0, moved, width))
+        return Potential.join(found)
+
+    def _rewritten(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]
+    ) -> Sequence[np.ndarray]:
+        """Return φ in coordinates of other scales, in which the surface is from then on."""
+        if all(map(np.array_equal, scales, self._scales)):
+            return phi
+        phi = self._engine.at_scales(phi, self._scales, scales, self._others)
+        self._scales = list(scales)
+        for view, place in zip(self._views, self._places, strict=True):
+            view.set_fixed(self._fixed(place.others))
+        return phi
 
     # ------------------------------------------------------------------ the plan
 
@@ -257,7 +391,7 @@ class Tuning:
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))
-            chain = TrialChain(runner, plan.unit, self._rng, self._density.others, many=plan.many)
+            chain = TrialChain(runner, plan.unit, self._rng, self._others, many=plan.many)
             if schedule is not None and not fixed:
                 # A step size that moves cannot be checked by trials at one place of its schedule
                 chain.restart()
@@ -282,7 +416,7 @@ class Tuning:
                 or attempt == _MOST_CENTRES - 1
                 or plan.root is None
                 or len(offset) < surface.dimension
-                or len(self._density.places) > 1
+                or len(self._places) > 1
             ):
                 break
             # The chain has found where the density is: look again from there
@@ -295,11 +429,11 @@ class Tuning:
 
     def _permutable(self, surface: Surface) -> bool:
         """Return whether the posterior has modes by permutation, so that no Gaussian is near."""
-        if self._again or len(self._density.places) > 1 or not self._policy.second_moments:
+        if self._again or len(self._places) > 1 or not self._policy.second_moments:
             return False
         # A generator of its own: the others' numbers are the same whatever is asked here
         rng = np.random.default_rng(0)
-        somewhere = self._density.views[0].split(rng.standard_normal(surface.dimension))
+        somewhere = self._views[0].split(rng.standard_normal(surface.dimension))
         rows = surface.draw_rows(rng, 1)
         return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
 
@@ -334,7 +468,7 @@ class Tuning:
             settings.thin = self._most_thin(plan, settings.thin)
         thin, policy = settings.thin, self._policy
         found = warm_up(
-            runner, surface, plan, policy, self._density.others, self._rng, self._report,
+            runner, surface, plan, policy, self._others, self._rng, self._report,
             thin=thin, fixed=fixed,
         )  # fmt: skip
         if found.damping > 1:
@@ -353,7 +487,7 @@ class Tuning:
         root, by_hand = plan.root, self._options.batches != "auto"
         if root is None or not isinstance(plan.gradient, ControlVariates) or plan.many or by_hand:
             return 0.0
-        if len(self._density.places) > 1 or psi.shape[1] < surface.dimension:
+        if len(self._places) > 1 or psi.shape[1] < surface.dimension:
             return 0.0
         # Squares of heavy-tailed draws have no mean
         if not self._policy.second_moments:
@@ -371,17 +505,13 @@ class Tuning:
 
     def _updates_of_a_draw(self, plan: Plan) -> int:
         of_update = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
-        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._density.views[0].n_blocks)
-        return max(1, min(gradients, _LARGEST_DRAW // len(plan.centre)) // of_update)
-
-    def _draws_of_a_trial(self, plan: Plan, thin: int) -> int:
-        numbers = thin * plan.batches * len(plan.centre)
-        return int(np.clip(_LARGEST_TRIAL // numbers, _LEAST_OF_TRIAL, TRIAL_DRAWS))
+        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._views[0].n_blocks)
+        return gradients // of_update
 
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
         state = self._state
-        state.scales = list(self._density.scales)
+        state.scales = list(self._scales)
         state.settings, state.psi = self._settings(plan)
         state.origin, state.next_refresh, state.batches_left = [], 0, []
         state.extra = self._engine.sampler.initial_extra(state.psi, state.noise_rng)
@@ -389,7 +519,7 @@ class Tuning:
 
     def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
         """Return the plan in the blocks of the model's variables, and ψ = 0."""
-        split = self._density.views[0].split
+        split = self._views[0].split
         centre = split(plan.centre)
         root: Any = plan.root
         if plan.root is not None and plan.root.ndim == 1:
@@ -426,14 +556,14 @@ class Tuning:
         if root is not None and self._policy.gradients_bounded:
             # Larger ones are met ten sds away or in an abyss of the density. A coordinate that few
             # rows touch is moved by few batches: one of M is at most √M sds from their mean
-            of_few = max(1.0, self._density.views[-1].n_blocks / plan.batches) if plan.many else 1.0
+            of_few = max(1.0, self._views[-1].n_blocks / plan.batches) if plan.many else 1.0
             largest = _FARTHEST * np.sqrt(1 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre
-            settings.anchor_others = self._density.others
+            settings.anchor_others = self._others
             settings.anchor_gradient, settings.anchor_blocks = gradient_at_anchor(
-                self._density.views[-1], whitening, centre, blocks=self._engine.remembers_blocks
+                self._views[-1], whitening, centre, blocks=self._engine.remembers_blocks
             )
         return settings, psi
 
@@ -445,8 +575,8 @@ class Tuning:
 
         def of_trial(psi: np.ndarray) -> np.ndarray:
             found = np.empty(len(psi))
-            for k, view in enumerate(self._density.views):
-                part = slice(k, None, len(self._density.views))
+            for k, view in enumerate(self._views):
+                part = slice(k, None, len(self._views))
                 found[part] = largest_curvatures(view, plan.phi(psi[part]), root, self._rng)
             return found
 
@@ -483,14 +613,14 @@ class Tuning:
                     settings.thin,
                     settings.batches,
                     anchored=bool(settings.anchor) and not settings.anchor_blocks,
-                    blocks=self._density.views[0].n_blocks,
+                    blocks=self._views[0].n_blocks,
                     dimension=len(plan.centre),
                 )
             )
 
     def _centred_elements(self) -> str:
         """Say of each variable of a hierarchy of how many elements data tell more than it does."""
-        weights = self._engine.weights(self._density.scales)
+        weights = self._engine.weights(self._scales)
         counts = [f"{np.sum(w > 0.5)} of {w.size} of {name}" for name, w in weights.items()]
         told = "; told by the data more than by the hierarchy: "
         return told + ", ".join(counts) if counts else ""

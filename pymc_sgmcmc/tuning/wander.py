@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
-from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
@@ -71,24 +71,12 @@ class Found:
 
 
 def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> Plan:
-    """Return the plan of a chain that begins at its start, in units of the priors.
-
-    Raises
-    ------
-    TuningError
-        If the user wants an anchor that does not move with the chain.
-    """
-    if isinstance(options.gradient, ControlVariates):
-        raise TuningError(
-            "no Gaussian is near the posterior, and gradient=ControlVariates() needs a centre that "
-            "the chain stays near. Pass gradient='plain', or SVRG(refresh=...), whose anchor moves "
-            "with the chain"
-        )
+    """Return the plan of a chain that begins at its start, in units of the priors."""
     dimension = len(start)
     return Plan(
         centre=start,
         root=widths,
-        gradient=options.gradient if isinstance(options.gradient, SVRG) else Plain(),
+        gradient=Plain(),
         batches=options.batches if isinstance(options.batches, int) else 1,
         variance=np.zeros(dimension),
         step_size=1.0,

@@ -22,13 +22,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -110,15 +108,9 @@ def by_nuts(X: np.ndarray, y: np.ndarray, seed: int, seconds: float) -> list[lis
     sampler = nutpie.sample(
         compiled, chains=CHAINS, cores=CHAINS, seed=seed, blocking=False, progress_bar=False
     )
-    finished = False
-    while not finished and time.process_time() < seconds:
+    while not sampler.is_finished and time.process_time() < seconds:
         time.sleep(0.2)
-        # Beside other programs nutpie does not wait for the answer of its threads
-        with suppress(TimeoutError):
-            finished = sampler.is_finished
-    result = sampler.inspect()
-    with suppress(TimeoutError):
-        sampler.cancel()
+    result = sampler.abort()
     draws = each(result.posterior)
     return draws if any(draws) else [c[len(c) // 2 :] for c in each(result.warmup_posterior)]
 
@@ -202,9 +194,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.one:
         name, method, split, seconds = arguments.one
-        print(json.dumps(measure(name, method, int(split), float(seconds))), flush=True)
-        # Threads of nutpie that are still on their way do not survive Python's end
-        os._exit(0)
+        print(json.dumps(measure(name, method, int(split), float(seconds))))
+        return
     table = Table(COLUMNS, NAMES, arguments.write)
     print(" ".join(f"{c:>11}" for c in COLUMNS))
     for name in arguments.data:

@@ -1,96 +1,82 @@
-"""Five common models of a few hundred rows, written once for every way to take batches of them."""
+"""Five models of one kind of rows, each written for ``pm.Minibatch`` and for a dim."""
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from helpers.hard_posteriors import weighted
-from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.model.initial_point import initial_point
+from helpers.minibatched_models import with_batches
 
-N, BATCH = 400, 50
+N, B, GROUPS = 2000, 100, 20
 
 
-def _data(seed):
-    rng = np.random.default_rng(seed)
-    return rng, rng.normal(size=(N, 2))
+def logistic(batched, observed):
+    """Coefficients of a logistic regression."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(N, 3))
+    x, y = batched(X, rng.random(N) < 1 / (1 + np.exp(-X @ [1.0, -0.5, 0.3])), batch_size=B)
+    beta = pm.Normal("beta", 0, 2, shape=3)
+    pm.Bernoulli("y", logit_p=x @ beta, observed=y, **observed(N))
 
 
-def logistic(batched, total):
-    rng, X = _data(1)
-    y = rng.random(N) < 1 / (1 + np.exp(-(0.5 + X @ [1.0, -0.7])))
-    x, y = batched(X, y, batch_size=BATCH)
-    intercept = pm.Normal("intercept", 0, 2)
-    slopes = pm.Normal("slopes", 0, 2, shape=2)
-    pm.Bernoulli("y", logit_p=intercept + x @ slopes, observed=y, **total(N))
+def poisson_with_offset(batched, observed):
+    """Counts over exposures of known length; a rate that is positive."""
+    rng = np.random.default_rng(2)
+    X, exposure = rng.normal(size=N), rng.uniform(0.2, 3, size=N)
+    counts = rng.poisson(exposure * 0.7 * np.exp(0.4 * X)).astype(np.int32)
+    x, e, y = batched(X, exposure, counts, batch_size=B)
+    rate, slope = pm.Gamma("rate", 2, 2), pm.Normal("slope")
+    pm.Poisson("y", e * rate * pt.exp(slope * x), observed=y, **observed(N))
 
 
-def counts_with_exposure(batched, total):
-    rng, X = _data(2)
-    exposure = rng.uniform(0.5, 3, size=N)
-    y = rng.poisson(0.8 * exposure * np.exp(0.3 * X[:, 0])).astype(np.int32)
-    x, offset, y = batched(X[:, 0], np.log(exposure), y, batch_size=BATCH)
-    rate = pm.Gamma("rate", 2, 2)
-    slope = pm.Normal("slope")
-    pm.Poisson("y", rate * pt.exp(offset + slope * x), observed=y, **total(N))
+def hierarchical(batched, observed):
+    """Groups by an index, with their spread."""
+    rng = np.random.default_rng(3)
+    groups, X = rng.integers(0, GROUPS, size=N), rng.normal(size=N)
+    Y = rng.normal(0.5, 0.8, size=GROUPS)[groups] + 0.3 * X + rng.normal(size=N)
+    g, x, y = batched(groups.astype(np.int32), X, Y, batch_size=B)
+    mean, spread = pm.Normal("mean", 0, 2), pm.HalfNormal("spread", 1)
+    effects = pm.Normal("effects", mean, spread, shape=GROUPS)
+    sd = pm.HalfNormal("sd", 2)
+    pm.Normal("y", effects[g] + pm.Normal("slope") * x, sd, observed=y, **observed(N))
 
 
-def groups(batched, total):
-    rng, X = _data(3)
-    group = (np.arange(N) % 8).astype(np.int32)
-    y = rng.normal(size=8)[group] + 0.5 * X[:, 0] + rng.normal(size=N)
-    x, g, y = batched(X[:, 0], group, y, batch_size=BATCH)
-    mean, spread = pm.Normal("mean", 0, 2), pm.HalfNormal("spread", 2)
-    effects = pm.Normal("effects", mean, spread, shape=8)
-    slope, sigma = pm.Normal("slope"), pm.HalfNormal("sigma", 2)
-    pm.Normal("y", effects[g] + slope * x, sigma, observed=y, **total(N))
+def robust(batched, observed):
+    """A regression with heavy tails, whose degrees of freedom are bounded below."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(N, 2))
+    x, y = batched(X, X @ [1.0, -1.0] + 0.5 * rng.standard_t(4, size=N), batch_size=B)
+    beta, sd = pm.Normal("beta", 0, 2, shape=2), pm.HalfNormal("sd", 1)
+    nu = pm.Gamma("nu", 4, 0.5)
+    pm.StudentT("y", nu + 1, mu=x @ beta, sigma=sd, observed=y, **observed(N))
 
 
-def robust_regression(batched, total):
-    rng, X = _data(4)
-    y = 1 + X @ [0.4, -1.0] + 0.5 * rng.standard_t(3, size=N)
-    x, y = batched(X, y, batch_size=BATCH)
-    intercept, slopes = pm.Normal("intercept", 0, 3), pm.Normal("slopes", 0, 3, shape=2)
-    nu, sigma = pm.Gamma("nu", 2, 0.5), pm.HalfNormal("sigma", 2)
-    pm.StudentT("y", nu, mu=intercept + x @ slopes, sigma=sigma, observed=y, **total(N))
+def zero_inflated(batched, observed):
+    """A mixture: counts with zeros of another origin; a probability between 0 and 1."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=N)
+    counts = np.where(rng.random(N) < 0.6, rng.poisson(np.exp(0.8 + 0.3 * X)), 0)
+    x, y = batched(X, counts.astype(np.int32), batch_size=B)
+    psi, beta = pm.Beta("psi", 2, 2), pm.Normal("beta", 0, 2, shape=2)
+    pm.ZeroInflatedPoisson("y", psi, pt.exp(beta[0] + beta[1] * x), observed=y, **observed(N))
 
 
-def zeros_and_counts(batched, total):
-    rng, X = _data(5)
-    y = (rng.poisson(np.exp(0.7 + 0.3 * X[:, 0])) * (rng.random(N) < 0.6)).astype(np.int32)
-    x, y = batched(X[:, 0], y, batch_size=BATCH)
-    share = pm.Beta("share", 2, 2)
-    level, slope = pm.Exponential("level", 0.5), pm.Normal("slope")
-    pm.ZeroInflatedPoisson("y", share, level * pt.exp(slope * x), observed=y, **total(N))
+FIVE = [logistic, poisson_with_offset, hierarchical, robust, zero_inflated]
 
 
-FIVE = [logistic, counts_with_exposure, groups, robust_regression, zeros_and_counts]
+def unchanged(build):
+    """Return the model that knows of no batches: its rows have the dim "obs"."""
+
+    def data(*arrays, batch_size):
+        return [
+            pm.Data(f"data_{k}", array, dims=("obs", *[None] * (array.ndim - 1)))
+            for k, array in enumerate(arrays)
+        ]
+
+    with pm.Model() as model:
+        build(data, lambda size: {"dims": "obs"})
+    return model
 
 
-def exact_moments(model, draws=2000):
-    """Mean and sd of each variable of a model without batches, by PyMC's own density of it."""
-    start = initial_point(model)
-    shapes = [np.shape(start[value.name]) for value in model.value_vars]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    variables = model.replace_rvs_by_values(model.free_RVs)
-    log_density, values = (
-        pm.compile(model.value_vars, graphs, mode=INTERPRETER)
-        for graphs in (model.logp(), variables)
-    )
-
-    def split(x):
-        parts = zip(np.split(x, ends), shapes, strict=True)
-        return [part.reshape(shape) for part, shape in parts]
-
-    x, weight = weighted(
-        lambda points: np.array([float(log_density(*split(x))) for x in points]),
-        np.concatenate([np.ravel(start[value.name]) for value in model.value_vars]),
-        np.random.default_rng(0),
-        draws,
-    )
-    columns = zip(*[values(*split(point)) for point in x], strict=True)
-    found = {}
-    for rv, of_rv in zip(model.free_RVs, map(np.stack, columns), strict=True):
-        mean = np.tensordot(weight, of_rv, 1)
-        found[rv.name] = mean, np.sqrt(np.tensordot(weight, (of_rv - mean) ** 2, 1))
-    return found
+def both_ways(build):
+    """Return each writing of a model and what a step method must be told of it."""
+    return [(unchanged(build), {"batch_size": B, "batch_dim": "obs"}), (with_batches(build), {})]

@@ -227,13 +227,6 @@ def rare_cell():
 
 def importance(log_density, start, rng, draws=40_000):
     """Means and sds by importance sampling from a Student-t at the mode; they are exact to 1 %."""
-    x, weight = weighted(log_density, start, rng, draws)
-    mean = weight @ x
-    return mean, np.sqrt(weight @ (x - mean) ** 2)
-
-
-def weighted(log_density, start, rng, draws):
-    """Draws from a Student-t at the mode of a density, and their weights, which sum to one."""
     from scipy.optimize import minimize
 
     found = minimize(lambda x: -log_density(x[None])[0], start, method="BFGS")
@@ -256,7 +249,8 @@ def weighted(log_density, start, rng, draws):
     weight = np.exp(log_weight - log_weight.max())
     weight /= weight.sum()
     assert 1 / np.sum(weight**2) > draws / 10
-    return x, weight
+    mean = weight @ x
+    return mean, np.sqrt(weight @ (x - mean) ** 2)
 
 
 def wild_columns():

@@ -85,20 +85,6 @@ def without_batches(build):
     return model
 
 
-def with_dims(build):
-    """Return a model whose rows have the dim "obs"."""
-
-    def batched(*arrays, batch_size):
-        return [
-            pm.Data(f"rows_{k}", array, dims=("obs", *[None] * (array.ndim - 1)))
-            for k, array in enumerate(arrays)
-        ]
-
-    with pm.Model() as model:
-        build(batched, lambda size: {"dims": "obs"})
-    return model
-
-
 def reference(build):
     """Return a point of a model, and PyMC's log density and gradient without batches."""
     model = without_batches(build)

@@ -75,12 +75,3 @@ def test_a_draw_gets_the_same_numbers_alone_and_with_others(dtype, size):
         for many, one in zip(together, noise.draw(again, 2), strict=True):
             np.testing.assert_array_equal(many[k], one[0])
     assert again.bit_generator.state == rng.bit_generator.state
-
-
-def test_buffers_begin_where_jax_reads_them_without_a_copy():
-    noise = Noise([(3, 5), ()], ["float32", "float32"])
-    noise.normal(), noise.uniform()
-    for draws in (1, 3):
-        for buffer in noise.draw(np.random.default_rng(0), 2, draws):
-            assert buffer.shape == (draws, 2, 16)
-            assert buffer.ctypes.data % 64 == 0

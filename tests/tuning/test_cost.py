@@ -32,6 +32,6 @@ def test_what_is_told():
     assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3) == (
         "The chain will take 200 updates."
     )
-    twice = told_cost(1100, 20, 2, anchored=True, blocks=1000, dimension=500_000)
+    twice = told_cost(1100, 20, 2, anchored=True, blocks=1000, dimension=50_000)
     assert twice.startswith("The chain will take 22,000 updates of 2 batches: 88 passes")
     assert "compute_convergence_checks=False" in twice

@@ -343,7 +343,7 @@ def test_what_breaks_between_two_steps_names_the_last(monkeypatch):
     def broken(*args, **kwargs):
         raise np.linalg.LinAlgError("Singular matrix")
 
-    monkeypatch.setattr("pymc_sgmcmc.tuning.density.rescaled", broken)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run.rescaled", broken)
     with pm.Model() as model:
         pm.Normal("x")
     why = r"^Tuning failed: the step 'rough centre' broke down \(Singular matrix\)\. Pass initvals="

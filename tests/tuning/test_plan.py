@@ -105,14 +105,6 @@ def test_plan_averages_as_many_batches_as_cost_least(policy):
             np.testing.assert_allclose(found.step_size * found.relative, expected)
 
 
-def test_plan_averages_few_batches_of_millions_of_parameters(monkeypatch):
-    surface, _ = means_surface()
-    assert plan_for(surface, np.zeros(3), gradient=sg.Plain()).batches > 4
-    monkeypatch.setattr("pymc_sgmcmc.tuning.plan._LARGEST_UPDATE", 3 * 4)
-    assert plan_for(surface, np.zeros(3), gradient=sg.Plain()).batches == 4
-    assert plan_for(surface, np.zeros(3), gradient=sg.Plain(), batches=7).batches == 7
-
-
 def test_plan_averages_the_batches_that_it_is_told():
     surface, _ = means_surface()
     for estimator in (sg.Plain(), sg.ControlVariates(), "auto"):

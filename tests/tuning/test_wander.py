@@ -13,9 +13,6 @@ from pymc.exceptions import SamplingError
 import pymc_sgmcmc as sg
 
 from helpers.subprocesses import run_python
-from pymc_sgmcmc.kernel.estimators import Plain
-from pymc_sgmcmc.tuning.surface import TuningError
-from pymc_sgmcmc.tuning.wander import wandering_plan
 
 OPTIONS = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
 
@@ -52,17 +49,6 @@ def test_predictions_of_a_net_are_right_and_the_warning_says_what_is_not(caplog,
     # A curve of ten or so degrees of freedom from 400 rows of noise 0.1: sds near 0.1 √(10/400)
     assert np.sqrt(np.mean((of_chains - np.sin(3 * x)) ** 2)) < 0.04
     assert any("modes by permutation" in r.getMessage() for r in caplog.records)
-
-
-def test_a_gradient_by_hand_is_taken_or_refused():
-    def plan_of(gradient):
-        options = sg.MSGNHT(gradient=gradient, model=net(batch_size=50)).options
-        return wandering_plan(np.zeros(3), np.ones(3), options)
-
-    assert plan_of(sg.SVRG(refresh=200)).gradient == sg.SVRG(refresh=200)
-    assert plan_of("auto").gradient == plan_of("plain").gradient == Plain()
-    with pytest.raises(TuningError, match=r"needs a centre.*SVRG"):
-        plan_of(sg.ControlVariates())
 
 
 def test_a_net_that_explodes_ends_in_draws_or_in_a_sentence():

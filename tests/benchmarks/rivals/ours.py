@@ -26,8 +26,7 @@ def run(problem: Problem, budget: float, seed: int, clock: Clock, method: str) -
     def callback(trace: Any, draw: Any) -> None:
         if not draw.tuning:
             seconds.append(clock.seconds())
-            # With bounded variables on their own scale, as draw.point has not
-            draws.append(problem.flat(trace.point(len(trace) - 1)))
+            draws.append(problem.flat(draw.point))
             if seconds[-1] > budget:
                 raise KeyboardInterrupt
 

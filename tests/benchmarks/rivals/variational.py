@@ -31,10 +31,8 @@ def run(problem: Problem, budget: float, seed: int, clock: Clock, method: str) -
             compiled.append(True)
         if i % EVERY == 0:
             now = clock.seconds()
-            # PyMC's own mean_data fails where two variables without dims differ in length
             mean, sd = (
-                {name: flat[part] for name, part, *_ in approx.ordering.values()}
-                for flat in (approx.mean.eval(), approx.std.eval())
+                {k: v.values for k, v in x.items()} for x in (approx.mean_data, approx.std_data)
             )
             course.add(now, *_moments(names, mean, sd, positive))
             if now > budget:
