@@ -1,8 +1,8 @@
 """ArviZ's statistics, with the usual ones computed of many parameters at once.
 
 The module is a value of ArviZ's ``rcParams["stats.module"]``. Of ``ess`` the methods "bulk" and
-"mean", of ``rhat`` "rank", and of ``mcse`` "mean" and "sd" are ArviZ's to rounding, in a quarter of
-the time (``tests/benchmarks/checks.py``); all else is ArviZ's own.
+"mean", of ``rhat`` "rank", and of ``mcse`` "mean" and "sd" are ArviZ's to rounding, and take less
+time (``tests/benchmarks/checks.py``); all else is ArviZ's own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from arviz_stats.base.array import BaseArray, process_ary_axes, process_chain_no
 from arviz_stats.base.dataarray import BaseDataArray
 
 from pymc_sgmcmc.convergence.effective import effective_draws
-from pymc_sgmcmc.convergence.errors import error_of_mean, error_of_sd
 from pymc_sgmcmc.convergence.rhat import rank_rhat
+from pymc_sgmcmc.convergence.standard_errors import error_of_mean, error_of_sd
 
 __all__ = ["array_stats", "dataarray_stats", "eti", "rhat"]
 

@@ -16,8 +16,8 @@ import pymc_sgmcmc as sg
 from pymc_sgmcmc.convergence import arviz_stats as together
 from pymc_sgmcmc.convergence import parts
 from pymc_sgmcmc.convergence.effective import effective_draws
-from pymc_sgmcmc.convergence.errors import error_of_mean, error_of_sd
 from pymc_sgmcmc.convergence.rhat import rank_rhat
+from pymc_sgmcmc.convergence.standard_errors import error_of_mean, error_of_sd
 
 
 def some_draws(chains: int, draws: int) -> np.ndarray:
