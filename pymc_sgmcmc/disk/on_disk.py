@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from collections.abc import Sequence
@@ -22,8 +23,40 @@ from pymc_sgmcmc.disk.zarr import ZarrSource, is_zarr
 
 __all__ = ["RowsOnDisk", "on_disk", "opened", "source_of"]
 
+_log = logging.getLogger("pymc.sgmcmc")
+
 # Batches are given by offsets of this type
 _MOST_ROWS = 2**31 - 1
+
+# Bytes of rows that PyMC copies into a result as what was observed
+_MOST_OBSERVED = 2**27
+
+
+class RowsVariable(TensorVariable):
+    """All rows of a source, which are evaluated on their own only where they are few.
+
+    PyMC evaluates what was observed to store it with the draws, several times over with its
+    coordinates.
+    """
+
+    def eval(self, *arguments: Any, **options: Any) -> Any:
+        """Return the rows.
+
+        Raises
+        ------
+        TypeError
+            If they take more than 128 MiB: PyMC then leaves them out of its result.
+        """
+        source = self.owner.op.source
+        size = source.size * source.dtype.itemsize
+        if size <= _MOST_OBSERVED:
+            return super().eval(*arguments, **options)
+        told = (
+            f"The rows of {source.name} stay on disk: they would take {size / 1e9:.3g} GB as "
+            f"'{self.name}'"
+        )
+        _log.info("%s in observed_data, of which PyMC leaves them out.", told)
+        raise TypeError(f"{told}. Read some of them, as with numpy.load(path, mmap_mode='r').")
 
 
 class RowsOnDisk(Op):
@@ -43,7 +76,8 @@ class RowsOnDisk(Op):
 
     def make_node(self, *inputs: Variable) -> Apply:
         """Return a node without inputs, whose shape is known."""
-        return Apply(self, [], [pt.tensor(dtype=str(self.source.dtype), shape=self.source.shape)])
+        kind = pt.tensor(dtype=str(self.source.dtype), shape=self.source.shape).type
+        return Apply(self, [], [RowsVariable(kind, None)])
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
         """Refuse to become a constant of the graph, which would be read and hashed."""
@@ -70,7 +104,8 @@ def on_disk(
 
     Nothing is read but the shape. While the model is sampled a thread reads the batches of the
     coming updates, so that rows take the same memory however many there are. They must be in
-    random order: :func:`shuffle_to_disk` brings them into one.
+    random order: :func:`shuffle_to_disk` brings them into one. What was observed is left out of
+    the result's ``observed_data`` where it takes more than 128 MiB; PyMC warns of that.
 
     Parameters
     ----------

@@ -7,8 +7,11 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from pymc.backends.arviz import find_observations
+
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.disk import on_disk
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -167,3 +170,15 @@ def test_rows_that_are_not_finite_are_named(folder):
     model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
     with model, pytest.raises(pm.exceptions.SamplingError, match=r"y.npy' has NaN in 2 of 1000"):
         drawn(sg.MSGNHT(backend="jax"), model, lambda: None)
+
+
+def test_result_holds_few_observed_rows_and_not_many(folder, monkeypatch, caplog):
+    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    caplog.set_level("INFO", logger="pymc.sgmcmc")
+    np.testing.assert_array_equal(find_observations(model)["y"], np.load(folder / "y.npy"))
+    monkeypatch.setattr(on_disk, "_MOST_OBSERVED", 7999)
+    with pytest.warns(UserWarning, match="Could not extract data from symbolic observation y"):
+        assert not find_observations(model)
+    assert "'y' in observed_data" in caplog.text
+    with pytest.raises(TypeError, match="Read some of them"):
+        sg.on_disk(folder / "y.npy").eval()
