@@ -170,6 +170,7 @@ SLOW = {
     (rare_cell, sg.CoRVSGLD),
     (many_predictors, sg.CoRVSGLD),
     (many_dimensions, sg.CoRVSGLD),
+    (horseshoe, sg.CoRVSGLD),
 }
 QUICK_WITH_MSGNHT = (collinear, student)
 

@@ -50,6 +50,7 @@ def check_on(backend, names, monkeypatch, **options):
     exec(code_with("check_sampler("), names)
 
 
+@pytest.mark.slow
 def test_added_sampler_passes_the_matrix_jax(names, monkeypatch):
     pytest.importorskip("jax")
     check_on("jax", names, monkeypatch, dimensions=[10])

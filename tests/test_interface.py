@@ -77,7 +77,7 @@ class Asking(sg.SGMCMCStep):
         return position, {"seen": seen, "maps": stacked}
 
 
-@pytest.mark.parametrize("batches", [1, 3])
+@pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_what_an_update_may_ask(batches):
     data = np.random.default_rng(0).normal(1.0, 2.0, size=60)
     with pm.Model() as model:

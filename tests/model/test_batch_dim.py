@@ -57,10 +57,12 @@ def test_batches_make_up_the_density_of_the_model(build, batch_size, backend):
     np.testing.assert_allclose(estimates.mean(axis=0), -gradient, rtol=1e-9, atol=1e-9)
 
 
-CASES = [(build, "jax") for build in FIVE] + [(FIVE[0], "numba")]
+QUICK, *REST = FIVE
+SAME_BITS = [(QUICK, "jax"), (QUICK, "numba")]
+SAME_BITS += [pytest.param(build, "jax", marks=pytest.mark.slow) for build in REST]
 
 
-@pytest.mark.parametrize(("build", "backend"), CASES)
+@pytest.mark.parametrize(("build", "backend"), SAME_BITS)
 def test_draws_are_those_of_the_model_with_minibatches(build, backend):
     """To the last bit."""
     found = []

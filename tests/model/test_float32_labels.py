@@ -7,8 +7,10 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("int16", "bool", "float32")]
 
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "bool", "float32"])
+
+@pytest.mark.parametrize("dtype", ["uint8", *OTHERS])
 def test_labels_of_these_types_are_sampled(dtype):
     with pytensor.config.change_flags(floatX="float32"), pm.Model():
         rng = np.random.default_rng(0)

@@ -135,7 +135,8 @@ def test_untuned_sweeps_are_right(name):
         assert abs(draws.std() / spread - 1) < 0.1
 
 
-@pytest.mark.parametrize("name", ["symmetric", pytest.param("sweep", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["symmetric", "sweep"])
 def test_noise_that_cancels_is_not_made_up_for(name):
     # Plain gradients of forty blocks, two for an update: what they bring is a few percent
     data = np.random.default_rng(0).normal(size=(4000, 20))

@@ -173,7 +173,9 @@ def minibatch_on_disk(path):
     likelihood(pm.Minibatch(sg.on_disk(path), batch_size=50), total_size=400)
 
 
-@pytest.mark.parametrize("build", [of_a_dim, of_a_dim_on_disk, minibatch_on_disk])
+@pytest.mark.parametrize(
+    "build", [of_a_dim, pytest.param(of_a_dim_on_disk, marks=pytest.mark.slow), minibatch_on_disk]
+)
 def test_other_rows_go_on_and_are_compared(tmp_path, build):
     path = tmp_path / "rows.npy"
     np.save(path, np.random.default_rng(0).normal(1, 0.5, size=400))

@@ -62,6 +62,7 @@ def test_all_mixed_models_are_here(monkeypatch):
     assert set(MODELS) == set(gallery.MIXED)
 
 
+@pytest.mark.slow
 def test_two_blocks(measure):
     check(measure("linear_blocks", "CoRVSGLD", 1, cores=1, options={"backend": "jax"}))
 

@@ -59,7 +59,8 @@ def test_a_funnel_of_100(method):
     assert_right(posterior, {"v": (0.0, 3.0)})
 
 
-@pytest.mark.parametrize("method", [sg.CoRVSGLD, pytest.param(sg.MSGNHT, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
 def test_a_funnel_in_a_funnel(method):
     with pm.Model():
         v = pm.Normal("v", 0, 3)
@@ -87,7 +88,12 @@ FUNNELS = {
 }
 
 
-@pytest.mark.parametrize("family", FUNNELS)
+# One that is quick to compile; the others are slow
+QUICK = "log-normal"
+FAMILIES = [pytest.param(f, marks=[pytest.mark.slow] * (f != QUICK)) for f in FUNNELS]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_funnels_of_other_families(family):
     with pm.Model():
         v = pm.Normal("v", 0, 3)
@@ -127,6 +133,7 @@ def exact(group, y, count, scales):
     return (centre, 1 / precision), (effects, spread), density
 
 
+@pytest.mark.slow
 def test_large_groups_are_centred_and_small_ones_are_not():
     """Location, scale and effects of normal groups, the scale by quadrature."""
     sizes = np.array([0, 1, 1, 2, 3, 300, 400, 500, 600, 700])
@@ -209,6 +216,7 @@ def test_both_writings_are_the_same_posterior(centred, backend):
     assert_right(posterior, mixed_over_scales(group, y, SIZES))
 
 
+@pytest.mark.slow
 def test_levels_are_chosen_from_the_data_upwards():
     """Many rows tell all of a group, and one group little of a region."""
     rng = np.random.default_rng(1)
@@ -367,6 +375,7 @@ def test_odd_hierarchies_are_right(build):
         assert np.all(abs(a[0] - b[0]) < STANDARD_ERRORS * np.hypot(a[1], b[1])), name
 
 
+@pytest.mark.slow
 def test_scales_of_another_step():
     """θ keeps the weights that were chosen for all places of the scale that another step moves."""
     sizes = np.array([1] * 6 + [300] * 6)

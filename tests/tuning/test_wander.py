@@ -43,7 +43,8 @@ def predicted(posterior, x):
     return (np.tanh(h @ V + c[:, :, None, :]) @ u[..., None])[..., 0]
 
 
-@pytest.mark.parametrize("batch_size", [None, pytest.param(50, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("batch_size", [None, 50])
 def test_predictions_of_a_net_are_right_and_the_warning_says_what_is_not(caplog, batch_size):
     with net(batch_size=batch_size), caplog.at_level(logging.WARNING):
         result = pm.sample(draws=300, step=sg.MSGNHT(), **OPTIONS)
@@ -65,6 +66,7 @@ def test_a_gradient_by_hand_is_taken_or_refused():
         plan_of(sg.ControlVariates())
 
 
+@pytest.mark.slow
 def test_a_net_that_explodes_ends_in_draws_or_in_a_sentence():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(100, 4)), rng.normal(size=100)
