@@ -25,6 +25,8 @@ def stein_thinning(
     size: int,
     model: Model | None = None,
     *,
+    batch_size: int | None = None,
+    batch_dim: str | None = None,
     draws: int | None = None,
     temperature: float = 1.0,
     backend: str = "auto",
@@ -49,6 +51,9 @@ def stein_thinning(
         How many draws.
     model : pymc.Model, optional
         The model that was sampled; taken from the context by default.
+    batch_size, batch_dim : optional
+        As of the step methods, for a model without ``pm.Minibatch``: the full gradient is then
+        summed over blocks of so many rows, which takes less memory.
     draws : int or None, default None
         Most draws of each chain that are candidates, evenly spaced; None for all. The cost is
         one gradient of the full data for each, and ``size`` times their number of kernels.
@@ -101,7 +106,9 @@ def stein_thinning(
         raise ValueError(
             f"size={size} draws cannot be chosen out of {len(chosen.chain)}. Pass a smaller size."
         )
-    density = density_of(model, backend=backend, temperature=temperature)
+    density = density_of(
+        model, backend=backend, temperature=temperature, batch_size=batch_size, batch_dim=batch_dim
+    )
     density.refuse_circular("Stein thinning")
     phi = density.positions(chosen.values)
     standard = Standard.of(phi)

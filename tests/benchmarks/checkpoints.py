@@ -9,6 +9,9 @@ state takes is measured on a run that writes one after each draw.
 ``--soak 1e7`` makes so many updates of one kept chain instead and prints the resident memory of the
 process as they go on, its growth since the first tenth, and how long reading all draws again takes.
 
+``--full`` keeps a chain on a file system of 256 KiB instead, which ``unshare`` and ``mount`` make
+where the system lets a user do so, and reads what it holds once it is full.
+
 ``--write FILE`` also writes the costs as a Markdown table.
 """
 
@@ -17,6 +20,9 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
+import subprocess
+import sys
 import tempfile
 import time
 
@@ -130,17 +136,52 @@ def soak(updates: int, backend: str) -> None:
         )
 
 
+def on_full_disk(folder: Path, backend: str) -> None:
+    draws, model = 20_000, model_of(10, 1_000)
+    options = {"draws": draws, "tune": 0, "chains": 1, "cores": 1, "random_seed": 1}
+    quiet = {"progressbar": False, "compute_convergence_checks": False}
+
+    def sample() -> Any:
+        step = sg.MSGNHT(backend=backend, thin=20, batch_size=50, batch_dim="obs")
+        return pm.sample(step=sg.checkpoint(step, folder / "run", every=0.05), **options, **quiet)
+
+    with model:
+        try:
+            sample()
+        except pm.exceptions.SamplingError as error:
+            print(f"{type(error).__name__}: {error}")
+            kept = re.search(r"keeps the first (\d+) draws", str(error))
+            assert kept is not None
+            options["draws"] = int(kept.group(1))
+            print(f"read afterwards: {sample().posterior.sizes['draw']} draws")
+
+
+def full(backend: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        command = f"mount -t tmpfs -o size=256k none {folder} && {sys.executable} {__file__}"
+        command += f" --full {folder} --backend {backend}"
+        subprocess.run(["unshare", "-rm", "sh", "-c", command], check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--columns", type=int, nargs="+", default=[10, 100])
     parser.add_argument("--seconds", type=float, default=40.0, help="of each run")
     parser.add_argument("--backend", default="jax")
     parser.add_argument("--soak", type=float, default=None, metavar="UPDATES")
+    parser.add_argument("--full", type=Path, nargs="?", const=Path(), default=None)
     parser.add_argument("--write", type=Path, default=None)
     arguments = parser.parse_args()
     logging.getLogger("pymc").setLevel(logging.ERROR)
     if arguments.soak is not None:
         soak(int(arguments.soak), arguments.backend)
+        return
+    if arguments.full is not None:
+        # A folder is given by the program itself, inside the file system that it has made
+        if arguments.full == Path():
+            full(arguments.backend)
+        else:
+            on_full_disk(arguments.full, arguments.backend)
         return
     table = Table(COLUMNS_OF_TABLE, [*WAYS, ALONE], arguments.write)
     for columns in arguments.columns:

@@ -10,6 +10,7 @@ from helpers.results import result_of, ten_normal_draws
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.diagnostics import (
     ksd,
+    stein_thinning,
 )
 
 
@@ -71,6 +72,9 @@ def test_minibatch_ksd_is_unbiased():
     by_dim = ksd(result, unchanged, batches=2, random_seed=6, **of_rows)
     np.testing.assert_array_equal(by_dim["ksd_squared"], noisy["ksd_squared"])
     assert not ksd(result, unchanged).equals(by_dim)
+    thinned = [stein_thinning(result, 9, unchanged, **options) for options in ({}, of_rows)]
+    one, other = (of["posterior_thinned"].to_dataset() for of in thinned)
+    xr.testing.assert_allclose(one, other, rtol=1e-9)
 
 
 @pytest.mark.slow
