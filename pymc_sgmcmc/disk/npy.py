@@ -101,7 +101,8 @@ class NpySource(Source):
 
     def whole(self) -> np.ndarray:
         """Return all rows, mapped into memory."""
-        mapped: np.ndarray = np.load(self.path, mmap_mode="r")
+        # Compiled graphs write into what an operation returned: into copies of these pages
+        mapped: np.ndarray = np.load(self.path, mmap_mode="c")
         return mapped if self.dtype == self.stored else mapped.astype(self.dtype)
 
     def fingerprint(self) -> tuple[Any, ...]:

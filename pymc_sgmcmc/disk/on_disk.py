@@ -123,7 +123,7 @@ def on_disk(
         By default the file's without its ending.
     dims : str or sequence of str, optional
         As of ``pm.Data``, inside a model: a step with ``batch_size=`` and ``batch_dim=`` then draws
-        its rows.
+        its rows. An axis whose dim is None gets one of its own.
 
     Returns
     -------
@@ -177,10 +177,12 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
             f"dims={dims} are {len(dims)}, but the rows of '{variable.name}' have shape "
             f"{variable.type.shape}: give a dim, or None, for each axis."
         )
-    for dim, length in zip(dims, variable.type.shape, strict=True):
-        if dim is not None and dim not in model.dim_lengths:
-            model.add_coord(dim, length=length)
     variable.name = model.name_for(variable.name)
+    # PyMC copies no model of which a dim is None
+    dims = tuple(dim or f"{variable.name}_dim_{axis}" for axis, dim in enumerate(dims))
+    for dim, length in zip(dims, variable.type.shape, strict=True):
+        if dim not in model.dim_lengths:
+            model.add_coord(dim, length=length)
     # Not as one of the model's data: PyMC copies those into its result
     model.add_named_variable(variable, dims=dims)
 

@@ -1,5 +1,6 @@
 """Rows on disk give the draws of the same rows in memory."""
 
+import arviz as az
 import numpy as np
 import pymc as pm
 import pytest
@@ -133,6 +134,26 @@ def test_rows_of_a_dim_are_drawn_as_by_minibatch(data, tmp_path):
         )  # fmt: skip
     assert model.dim_lengths["obs"].eval() == N
     np.testing.assert_array_equal(result["posterior"]["beta"].values, draws)
+
+
+@pytest.mark.filterwarnings("ignore:Numba will use object mode to run RowsOnDisk:UserWarning")
+def test_pymc_computes_with_rows_of_a_dim_and_leaves_the_file_as_it_is(data, tmp_path):
+    found = []
+    path = tmp_path / "x.npy"
+    np.save(path, data[0].astype("float64"))
+    before = path.read_bytes()
+    for rows in (sg.on_disk, np.load):
+        with pm.Model() as model:
+            dims = {"dims": ("obs", None)} if rows is sg.on_disk else {}
+            beta = pm.Normal("beta", 0, 2, shape=3)
+            pm.Normal("y", rows(path, **dims) * beta, 1, observed=2 * data[0])
+        point = {"beta": np.array([0.1, 0.2, 0.3])}
+        drawn = az.from_dict({"posterior": {"beta": point["beta"][None, None]}})
+        pm.compute_log_likelihood(drawn, model=model, progressbar=False)
+        found.append((model.compile_dlogp()(point), drawn["log_likelihood"]["y"].values))
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
+    assert path.read_bytes() == before
 
 
 def test_dims_need_a_model_and_one_for_each_axis(data, tmp_path):
