@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["ALIGNMENT", "aligned", "place"]
+__all__ = ["ALIGNMENT", "aligned", "is_in_place", "place"]
 
 # Bytes; arrays that begin elsewhere are copied by JAX at every call
 ALIGNMENT = 64
@@ -24,6 +24,13 @@ def place(arrays: Sequence[Any], backend: str) -> list[Any]:
             return [jax.device_put(array) for array in arrays]
     # A read-only or strided array would make numba compile anew
     return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
+
+
+def is_in_place(placed: Any, array: np.ndarray) -> bool:
+    """Whether a backend reads an array where it is, so that it sees what is written there."""
+    if isinstance(placed, np.ndarray):
+        return np.shares_memory(placed, array)
+    return bool(placed.unsafe_buffer_pointer() == array.ctypes.data)
 
 
 def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
