@@ -29,7 +29,7 @@ sys.path[0] = str(HERE.parent)
 RESULTS = HERE / "results.jsonl"
 METHODS = (
     "CoRVSGLD", "MSGNHT", "nutpie", "ADVI", "full-rank ADVI", "BlackJAX SGLD-CV",
-    "BlackJAX SGHMC-CV", "NumPyro HMCECS",
+    "BlackJAX SGHMC-CV", "NumPyro HMCECS", "Gibbs",
 )  # fmt: skip
 THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"
 PACKAGES = "pymc", "nutpie", "blackjax", "numpyro", "jax"
@@ -41,7 +41,7 @@ def cell(problem: str, method: str, seconds: float, seed: int) -> dict[str, Any]
 
     import jax
 
-    from rivals import ecs, langevin, nuts, ours, variational
+    from rivals import ecs, factorisation, langevin, nuts, ours, variational
     from rivals.clock import Clock
     from rivals.course import judged
     from rivals.problems import PROBLEMS
@@ -58,6 +58,8 @@ def cell(problem: str, method: str, seconds: float, seed: int) -> dict[str, Any]
         course = variational.run(*arguments, "advi" if method == "ADVI" else "fullrank_advi")
     elif method.startswith("BlackJAX"):
         course = langevin.run(*arguments, method.split()[1].removesuffix("-CV"))
+    elif method == "Gibbs":
+        course = factorisation.again(seed, clock)
     elif method == "NumPyro HMCECS":
         course = ecs.run(*arguments)
     else:
@@ -91,6 +93,8 @@ def main() -> None:
     same += ["--core", str(arguments.core)]
     for problem in problems:
         for method in arguments.methods:
+            if method == "Gibbs" and problem != "factorisation":
+                continue
             command = [sys.executable, __file__, "--one", problem, method, *same]
             run = subprocess.run(
                 command, check=False, capture_output=True, text=True, env=environment
