@@ -263,10 +263,13 @@ def _looks(trial: Trial, widest: float, policy: Policy) -> list[str]:
         sds, means = (high - low) / _IQR_OF_NORMAL, np.abs(middle)
     sd, mean = np.quantile(sds, share), np.quantile(means, share)
     if sd > widest or mean > 4:
+        cure = "Check the result against NUTS, or on another parametrisation"
+        if trial.variables is not None:
+            cure = "Compare what chains predict, on which they may agree, before single parameters"
         return [
             f"the posterior is far from the Gaussian that whitening fitted to it (largest sd "
             f"{sd:.1f} and mean {mean:.1f} in units of its sds): heavy tails, a funnel or "
-            "several modes. Check the result against NUTS, or on another parametrisation"
+            f"several modes. {cure}"
         ]
     return []
 
