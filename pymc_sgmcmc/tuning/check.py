@@ -290,8 +290,8 @@ def _why_not(trial: Trial, policy: Policy) -> str:
     if trial.variables is not None and slow:
         return (
             f"some variables mix slowly: {', '.join(slow)}. Marginals of these coordinates are not "
-            "to be trusted, predictions that average over them may be. Raise thin, or give them "
-            "tighter priors"
+            "to be trusted, predictions that average over them may be. Raise thin, write an "
+            "intercept as the mean of its effects, or give them tighter priors"
         )
     mean, _ = temperatures(trial)
     worst = float(mean[np.argmax(np.abs(mean - 1))]) if mean.size else 1.0
