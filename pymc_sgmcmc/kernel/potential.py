@@ -171,7 +171,8 @@ class Potential:
         # Where one of the two is not finite the pair is left out
         finite = pt.isfinite(above).all() & pt.isfinite(below).all()
         middle, change = (above + below) / 2, above - below
-        terms = [middle, middle**2, change * signs, change**2]
+        # Not powers, which XLA leaves to a function of single numbers
+        terms = [middle, middle * middle, change * signs, change * change]
         sums = [point.type() for _ in terms]
         number = pt.scalar("number", dtype=self._dtype)
         added = [

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches
+from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches, largest_curvature_of_pairs
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["draw_pairs", "gaussian_of_many"]
+__all__ = ["Stiffness", "draw_pairs", "gaussian_of_many"]
 
 # Pairs of a step
 _PAIRS = 8
@@ -26,7 +27,7 @@ _KNOWN = 3.0
 _RATE, _MOMENTUM = 0.18, 0.7
 # Share of the rate where the start is nearly right
 _NEAR = 0.3
-_SHARE_AT_FULL_RATE, _FALL = 1 / 3, 4.0
+_SHARE_AT_FULL_RATE, _SHARE_OF_SEVERAL, _FALL = 1 / 3, 1 / 2, 4.0
 # Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
 _STABLE = 2.0
 # Variance of x by the noise of batches, in units of the fitted ones, and for how many coordinates:
@@ -34,6 +35,10 @@ _STABLE = 2.0
 _FLUCTUATION, _MOST_OF_MANY = 1.0, 0.95
 # Steps at which it is measured first, while sds still grow
 _EARLY = (8, 12, 16, 20, 24, 32, 40)
+
+# Where pairs have several batches each: power iterations of the first look at the curvature and of
+# those that follow, steps from look to look, and by what the limit of a coordinate's moves grows
+_FIRST_ROUNDS, _ROUNDS, _EACH, _GROWTH = 8, 2, 25, 1.5
 
 
 @named_step("the fit of independent normals")
@@ -78,19 +83,25 @@ def gaussian_of_many(
     in_pass = blocks // (_PAIRS * batches)
     memory = max(_LEAST_MEMORY, in_pass)
     steps = max(_LEAST_STEPS, (_PASSES if known is None else _PASSES // 2) * in_pass)
-    full_rate, held = int(steps * _SHARE_AT_FULL_RATE), 0
+    stiffness = Stiffness(surface)
+    several = stiffness.several
+    full_rate = int(steps * (_SHARE_OF_SEVERAL if several else _SHARE_AT_FULL_RATE))
+    held, each = 0, _EACH if several else max(_FIRST, memory)
     if known is None and surface.unbounded.any():
         # First all but scales and slopes: where they multiply effects that are still random, the
         # data would lead them to nothing
-        held = max(2 * _FIRST, 2 * memory)
-    x, v, total = start.copy(), np.zeros(d), np.zeros(d)
-    widths = _Widths(surface, known)
+        held = 2 * memory if several else max(2 * _FIRST, 2 * memory)
+    x, total = start.copy(), np.zeros(d)
+    widths, velocity = _Widths(surface, known), _Velocity(d, grows=several)
     sd = widths.sd
     highest, count, failed = _RATE, 0, 0
     for k in range(steps):
-        if k in _EARLY or k % max(_FIRST, memory) == 0:
-            stiff = largest_curvature_of_batches(surface, x, sd, _PAIRS, rng)
-            highest = _highest_rate(stiff, widths.noise * sd**2 * blocks / (_PAIRS * batches))
+        if k in _EARLY or k % each == 0:
+            # Data seem to tell little of factors that are still nothing, and sds would follow their
+            # growth too late
+            noise = np.ones(1) if several else widths.noise * sd**2
+            stiff = stiffness.at(x, sd, rng)
+            highest = _highest_rate(stiff, noise * blocks / (_PAIRS * batches))
         falling = 1 + _FALL * max(0, k - full_rate) / full_rate
         rate = (1.0 if known is None else _NEAR) * highest / falling
         signs = (2 * rng.integers(0, 2, (_PAIRS, d), dtype=np.int8) - 1).astype(np.int8)
@@ -100,7 +111,7 @@ def gaussian_of_many(
             # The density is not defined so far away
             failed += 1
             sd = widths.sd = sd / 2
-            v = np.zeros(d)
+            velocity.stop()
             continue
         # Once x has settled the curvature is averaged as x is
         kept = memory + max(0, k - steps // 2)
@@ -114,10 +125,7 @@ def gaussian_of_many(
         if known is None and k < _EARLY[0]:
             # Sds first: how far a move may go is not known yet
             continue
-        most = _MOST_MOVES * sd
-        v = _MOMENTUM * v - rate * np.clip(mean * sd**2, -most, most)
-        v = v * (surface.unbounded | (k >= held))
-        x = x + v
+        x = x + velocity.after(mean, sd, rate, surface.unbounded | (k >= held))
         if k >= steps // 2:
             # The noise of batches keeps x moving: the later half is averaged
             total, count = total + x, count + 1
@@ -159,6 +167,71 @@ class _Widths:
         precision = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
         sd = np.minimum(1 / np.sqrt(precision), 3 * sd)
         self.sd = np.minimum(sd, self._widest)
+
+
+class _Velocity:
+    """The moves of successive steps, with momentum and a limit in sds.
+
+    A scale of which millions of rows tell begins thousands of its sds away: where ``grows``, the
+    limit of a coordinate that goes on in one direction grows.
+    """
+
+    def __init__(self, dimension: int, *, grows: bool) -> None:
+        self._v, self._before = np.zeros(dimension), np.zeros(dimension)
+        self._farthest: float | np.ndarray = _MOST_MOVES
+        self._grows = grows
+
+    def stop(self) -> None:
+        """Forget the momentum."""
+        self._v = np.zeros(len(self._v))
+
+    def after(self, mean: np.ndarray, sd: np.ndarray, rate: float, free: np.ndarray) -> np.ndarray:
+        """Return the move after a mean gradient, of the coordinates that are free to move."""
+        move, most = mean * sd**2, self._farthest * sd
+        self._v = (_MOMENTUM * self._v - rate * np.clip(move, -most, most)) * free
+        if self._grows:
+            onwards = free & (np.abs(move) > most) & (move * self._before > 0)
+            self._farthest = np.where(onwards, _GROWTH * self._farthest, _MOST_MOVES)
+            self._before = move
+        return self._v
+
+
+class Stiffness:
+    """The largest curvature in units of the sds, from as many batches as a step averages.
+
+    Fewer say too much of coordinates that few rows touch. Where a step's pairs have several batches
+    each, a look costs a few steps, and goes on from the direction that the last one found.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    batches : int
+        How many serve where a pair has one.
+
+    Attributes
+    ----------
+    several : bool
+        Whether a pair has several batches, with thousands of parameters.
+    """
+
+    def __init__(self, surface: Surface, batches: int = _PAIRS) -> None:
+        self._surface, self._batches = surface, batches
+        self.several = _batches_of_pair(surface) > 1 and surface.dimension > LARGEST_DENSE
+        self._direction: np.ndarray | None = None
+
+    def at(self, x: np.ndarray, sd: np.ndarray, rng: np.random.Generator) -> float:
+        """Return the largest eigenvalue by magnitude of σ ∇²U σ at x."""
+        if not self.several:
+            return largest_curvature_of_batches(self._surface, x, sd, self._batches, rng)
+        direction, rounds = self._direction, _ROUNDS
+        if direction is None:
+            direction, rounds = rng.standard_normal(len(x)), _FIRST_ROUNDS
+        rows = draw_pairs(self._surface, rng)
+        size, self._direction = largest_curvature_of_pairs(
+            self._surface, x, sd, rows, direction, rounds
+        )
+        return size
 
 
 def draw_pairs(surface: Surface, rng: np.random.Generator) -> np.ndarray:

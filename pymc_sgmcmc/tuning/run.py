@@ -33,9 +33,10 @@ from pymc_sgmcmc.tuning.check import LARGEST_THIN, TRIAL_DRAWS, burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.failure import NEARER
+from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
-from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches, largest_curvatures
+from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, bound_gradients, wandering_plan, warm_up
@@ -67,7 +68,7 @@ _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
 # Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
-_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**36, 100
+_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
 _LEAST_THIN = 5
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
@@ -312,9 +313,10 @@ class Tuning:
             wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
             batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
             points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
+        stiffness = Stiffness(surface, batches)
         for _ in range(points):
             somewhere = centre + sd * rng.standard_normal(len(centre))
-            seen.append(largest_curvature_of_batches(surface, somewhere, sd, batches, rng))
+            seen.append(stiffness.at(somewhere, sd, rng))
         if np.median(seen) > _STIFF:
             raise TuningError("no Gaussian is near the posterior")
 
@@ -375,12 +377,16 @@ class Tuning:
         return max(1, self._updates_of_a_draw(plan) // each) * each if plan.many else LARGEST_THIN
 
     def _updates_of_a_draw(self, plan: Plan) -> int:
-        of_update = plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._density.views[0].n_blocks)
-        return max(1, min(gradients, _LARGEST_DRAW // len(plan.centre)) // of_update)
+        return max(1, min(gradients, _LARGEST_DRAW // len(plan.centre)) // self._of_update(plan))
+
+    @staticmethod
+    def _of_update(plan: Plan) -> int:
+        """Return how many gradients an update takes."""
+        return plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
 
     def _draws_of_a_trial(self, plan: Plan, thin: int) -> int:
-        numbers = thin * plan.batches * len(plan.centre)
+        numbers = thin * self._of_update(plan) * len(plan.centre)
         return int(np.clip(_LARGEST_TRIAL // numbers, _LEAST_OF_TRIAL, TRIAL_DRAWS))
 
     def _runner(self, plan: Plan) -> Runner:

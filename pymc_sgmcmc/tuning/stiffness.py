@@ -7,7 +7,12 @@ import numpy as np
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.surface import Surface, difference_step
 
-__all__ = ["largest_curvature_of_batches", "largest_curvatures", "not_too_stiff"]
+__all__ = [
+    "largest_curvature_of_batches",
+    "largest_curvature_of_pairs",
+    "largest_curvatures",
+    "not_too_stiff",
+]
 
 _ROUNDS = 8
 
@@ -80,6 +85,48 @@ def largest_curvature_of_batches(
         if not np.isfinite(size) or size == 0:
             return 1.0
     return size
+
+
+def largest_curvature_of_pairs(
+    surface: Surface,
+    x: np.ndarray,
+    sd: np.ndarray,
+    rows: np.ndarray,
+    direction: np.ndarray,
+    rounds: int,
+) -> tuple[float, np.ndarray]:
+    """Return the largest eigenvalue of σ ∇²U σ at x, from the batches of some pairs.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    x, sd : ndarray
+        The position and σ, shape (d,).
+    rows : ndarray
+        The batches, as :meth:`~pymc_sgmcmc.tuning.surface.Surface.pair_sums` takes them.
+    direction : ndarray
+        A direction to begin with, shape (d,): the one found nearby where there is one.
+    rounds : int
+        Power iterations.
+
+    Returns
+    -------
+    size : float
+    direction : ndarray
+        The eigenvector, as far as it was found.
+    """
+    step, size = 10 * difference_step(surface), 1.0
+    together = np.ones((len(rows), len(x)), dtype=np.int8)
+    for _ in range(rounds):
+        unit = direction / np.linalg.norm(direction)
+        found = surface.pair_sums(x, step * sd * unit, together, rows)
+        changed = sd * found.change / (2 * step * max(found.count, 1))
+        size = float(np.linalg.norm(changed))
+        if not np.isfinite(size) or size == 0:
+            return 1.0, direction
+        direction = changed
+    return size, direction
 
 
 def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:

@@ -5,7 +5,8 @@ import pytest
 
 from helpers.surfaces import Exact
 from helpers.surfaces_of_rows import Rows
-from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
+from pymc_sgmcmc.tuning.many_parameters import Stiffness, draw_pairs, gaussian_of_many
+from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_pairs
 from pymc_sgmcmc.tuning.surface import TuningError
 
 
@@ -72,6 +73,51 @@ def test_a_slope_waits_until_the_effects_have_followed_the_data():
     # Effects of sd 1 and a slope of 1 made the data; independent normals see the scale to a tenth
     assert abs(found[-1]) < 0.15
     assert np.corrcoef(found[:-1], surface.mean)[0, 1] > 0.95
+
+
+def test_the_curvature_of_a_step_is_that_of_all_its_batches():
+    surface = Groups(1000, 20, seed=0)
+    rng, sd = np.random.default_rng(3), np.full(1000, 21**-0.5)
+    rows = draw_pairs(surface, rng)
+    assert rows.shape == (8, 2, 1)
+    found, _ = largest_curvature_of_pairs(
+        surface, surface.mean, sd, rows, rng.standard_normal(1000), 40
+    )
+    # Each batch's 50 rows stand for all 20,000, and a group's prior has a precision of 1
+    index = (rows.reshape(-1, 1) + np.arange(50)) % 20_000
+    touched = np.bincount(surface.group[index].reshape(-1), minlength=1000)
+    assert found == pytest.approx((1 + touched.max() * 20_000 / index.size) / 21, rel=0.03)
+    # A later look goes on from where the first one ended
+    stiffness = Stiffness(surface)
+    assert stiffness.several
+    looks = [stiffness.at(surface.mean, sd, rng) for _ in range(3)]
+    assert np.all((np.array(looks) > 1.5) & (np.array(looks) < 3 * found))
+
+
+class Scale(Groups):
+    """Groups, and a coordinate of which so much is known that its start is far away."""
+
+    def __init__(self, groups, each, seed):
+        super().__init__(groups, each, seed)
+        super(Groups, self).__init__(groups + 1, groups * each, 50)
+
+    def of_rows(self, points, index, counted):
+        u, g = super().of_rows(points[:, :-1], index, counted)
+        return u, np.column_stack([g, np.zeros(len(points))])
+
+    def prior(self, points):
+        away = points - np.append(np.zeros(self.dimension - 1), 1.0)
+        precision = np.append(np.ones(self.dimension - 1), 1e8)
+        return np.sum(precision * away**2, axis=1) / 2, precision * away
+
+
+def test_a_scale_that_begins_ten_thousand_of_its_sds_away():
+    surface = Scale(600, 40, seed=0)
+    start = np.append(surface.mean, 0.0)
+    found, sd = gaussian_of_many(surface, start, np.random.default_rng(1))
+    assert abs(found[-1] - 1) < 1e-4
+    assert sd[-1] == pytest.approx(1e-4, rel=0.01)
+    assert np.mean((found[:-1] - surface.mean) ** 2) * 41 < 0.3
 
 
 def test_an_ill_conditioned_gaussian():
