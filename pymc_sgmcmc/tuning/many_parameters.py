@@ -7,14 +7,12 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.passes import LEAST_STEPS, PAIRS, PASSES, Passes
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches, largest_curvature_of_pairs
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["Stiffness", "draw_pairs", "gaussian_of_many"]
+__all__ = ["Stiffness", "gaussian_of_many"]
 
-# Pairs of a step
-_PAIRS = 8
-_LEAST_STEPS, _PASSES = 400, 20
 _LEAST_MEMORY = 8
 
 # First steps, in which the curvature at a start may say little, and how many sds one may move
@@ -79,11 +77,12 @@ def gaussian_of_many(
        JMLR 21, 1-76.
     """
     d, blocks = len(start), surface.n_blocks
-    batches = _batches_of_pair(surface)
-    in_pass = blocks // (_PAIRS * batches)
+    passes = Passes(surface, rng)
+    batches = passes.batches
+    in_pass = blocks // (PAIRS * batches)
     memory = max(_LEAST_MEMORY, in_pass)
-    steps = max(_LEAST_STEPS, (_PASSES if known is None else _PASSES // 2) * in_pass)
-    stiffness = Stiffness(surface)
+    steps = max(LEAST_STEPS, (PASSES if known is None else PASSES // 2) * in_pass)
+    stiffness = Stiffness(surface, rng)
     several = stiffness.several
     full_rate = int(steps * (_SHARE_OF_SEVERAL if several else _SHARE_AT_FULL_RATE))
     held, each = 0, _EACH if several else max(_FIRST, memory)
@@ -100,14 +99,14 @@ def gaussian_of_many(
             # Data seem to tell little of factors that are still nothing, and sds would follow their
             # growth too late
             noise = np.ones(1) if several else widths.noise * sd**2
-            stiff = stiffness.at(x, sd, rng)
-            highest = _highest_rate(stiff, noise * blocks / (_PAIRS * batches))
+            stiff = stiffness.at(x, sd)
+            highest = _highest_rate(stiff, noise * blocks / (PAIRS * batches))
         falling = 1 + _FALL * max(0, k - full_rate) / full_rate
         rate = (1.0 if known is None else _NEAR) * highest / falling
-        signs = (2 * rng.integers(0, 2, (_PAIRS, d), dtype=np.int8) - 1).astype(np.int8)
-        found = surface.pair_sums(x, sd, signs, draw_pairs(surface, rng))
+        signs = (2 * rng.integers(0, 2, (PAIRS, d), dtype=np.int8) - 1).astype(np.int8)
+        found = surface.pair_sums(x, sd, signs, passes.draw())
         n = found.count
-        if n < _PAIRS:
+        if n < PAIRS:
             # The density is not defined so far away
             failed += 1
             sd = widths.sd = sd / 2
@@ -206,6 +205,8 @@ class Stiffness:
     ----------
     surface : Surface
         The potential.
+    rng : numpy.random.Generator
+        For batches and directions.
     batches : int
         How many serve where a pair has one.
 
@@ -215,46 +216,23 @@ class Stiffness:
         Whether a pair has several batches, with thousands of parameters.
     """
 
-    def __init__(self, surface: Surface, batches: int = _PAIRS) -> None:
-        self._surface, self._batches = surface, batches
-        self.several = _batches_of_pair(surface) > 1 and surface.dimension > LARGEST_DENSE
+    def __init__(self, surface: Surface, rng: np.random.Generator, batches: int = PAIRS) -> None:
+        self._surface, self._rng, self._batches = surface, rng, batches
+        self._passes = Passes(surface, rng)
+        self.several = self._passes.batches > 1 and surface.dimension > LARGEST_DENSE
         self._direction: np.ndarray | None = None
 
-    def at(self, x: np.ndarray, sd: np.ndarray, rng: np.random.Generator) -> float:
+    def at(self, x: np.ndarray, sd: np.ndarray) -> float:
         """Return the largest eigenvalue by magnitude of σ ∇²U σ at x."""
         if not self.several:
-            return largest_curvature_of_batches(self._surface, x, sd, self._batches, rng)
+            return largest_curvature_of_batches(self._surface, x, sd, self._batches, self._rng)
         direction, rounds = self._direction, _ROUNDS
         if direction is None:
-            direction, rounds = rng.standard_normal(len(x)), _FIRST_ROUNDS
-        rows = draw_pairs(self._surface, rng)
+            direction, rounds = self._rng.standard_normal(len(x)), _FIRST_ROUNDS
         size, self._direction = largest_curvature_of_pairs(
-            self._surface, x, sd, rows, direction, rounds
+            self._surface, x, sd, self._passes.draw(), direction, rounds
         )
         return size
-
-
-def draw_pairs(surface: Surface, rng: np.random.Generator) -> np.ndarray:
-    """Draw the batches of a step: one for each pair, or neighbours that share no rows.
-
-    A batch that touches few of many parameters costs as much as several: what is computed of all
-    parameters outweighs it. There are as many as leave enough steps.
-
-    Returns
-    -------
-    ndarray
-        Shape (pairs, minibatches), or (pairs, m, minibatches).
-    """
-    batches = _batches_of_pair(surface)
-    rows = surface.draw_rows(rng, _PAIRS)
-    if batches == 1:
-        return rows
-    total, size = np.array(surface.sizes).T
-    return (rows[:, None] + np.arange(batches)[:, None] * size) % total
-
-
-def _batches_of_pair(surface: Surface) -> int:
-    return max(1, _PASSES * surface.n_blocks // (_PAIRS * _LEAST_STEPS))
 
 
 def _highest_rate(stiff: float, noise: np.ndarray) -> float:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.many_parameters import draw_pairs
+from pymc_sgmcmc.tuning.noise_of_many import noise_of_pairs
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
@@ -18,7 +17,6 @@ __all__ = ["GradientNoise", "measured_noise", "met_noise"]
 _POINTS = 16
 _LEAST_BATCHES = 512
 _LARGEST = 2**24
-_PASSES = 4
 
 _NOT_FINITE = (
     "the measurement of the gradient noise met non-finite gradients all around the "
@@ -86,7 +84,11 @@ def measured_noise(
     if root.ndim == 1:
         bulk = root if spread is None else spread
         if many and bulk.ndim == 1 and not isinstance(surface, Remembered):
-            return _of_pairs(surface, centre, root, bulk, rng)
+            found = noise_of_pairs(surface, centre, bulk, rng)
+            if found is None:
+                raise TuningError(_NOT_FINITE)
+            plain, controlled = found
+            return GradientNoise(root**2 * plain, root**2 * controlled, None)
         plain, controlled = _variances(surface, centre, root, bulk, None, rng, _LEAST_BATCHES)
         return GradientNoise(plain, controlled, None)
     batches = max(_LEAST_BATCHES, 4 * d)
@@ -143,36 +145,6 @@ def met_noise(
             heat += np.var(whitened, axis=0, ddof=1) * square
             distance += square
     return heat / np.maximum(distance, 1e-300)
-
-
-def _of_pairs(
-    surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    bulk: np.ndarray,
-    rng: np.random.Generator,
-) -> GradientNoise:
-    """Measure the noise over some passes, so that each coordinate is touched many times.
-
-    Between opposite positions, two sds apart in each coordinate, an anchored gradient has four
-    times its variance at one sd.
-    """
-    d, each = len(centre), len(draw_pairs(surface, rng))
-    batches = draw_pairs(surface, rng)[0].size // len(surface.sizes)
-    count, sums = 0, np.zeros((4, d))
-    for _ in range(max(_LEAST_BATCHES, _PASSES * surface.n_blocks) // (each * batches)):
-        signs = (2 * rng.integers(0, 2, (each, d), dtype=np.int8) - 1).astype(np.int8)
-        found = surface.pair_sums(centre, bulk, signs, draw_pairs(surface, rng))
-        count += found.count
-        sums += found.middle, found.middle_squared, found.change, found.change_squared
-    if count < 2:
-        raise TuningError(_NOT_FINITE)
-    middle, middle_squared, change, change_squared = sums / count
-    ratios = [BATCH_SCHEMES["shuffled"].variance_ratio(n, b, batches) for n, b in surface.sizes]
-    # A batch of all rows has no noise
-    scale = count / (count - 1) * root**2 / (max(ratios) or 1.0)
-    plain = np.maximum(middle_squared - middle**2, 0) * scale
-    return GradientNoise(plain, np.maximum(change_squared - change**2, 0) / 4 * scale, None)
 
 
 def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:

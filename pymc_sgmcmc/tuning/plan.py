@@ -86,6 +86,8 @@ class Plan:
     endless : bool
         Whether no thinning is enough for all coordinates, as where factors or units can be
         exchanged: the cost of a draw is then bounded, and trials judge the step alone.
+    ratio : float
+        Variance of the mean of K batches over that of one.
     """
 
     centre: np.ndarray
@@ -98,6 +100,7 @@ class Plan:
     unit: float
     many: bool
     endless: bool = False
+    ratio: float = 1.0
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
@@ -105,6 +108,17 @@ class Plan:
             return psi
         moved = psi * self.root if self.root.ndim == 1 else psi @ self.root.T
         return self.centre + moved
+
+    def heed(self, variance: np.ndarray, step_size: float, policy: Policy) -> None:
+        """Take the variance of one batch's gradient with respect to φ, shape (d,), for known.
+
+        Coordinates for which it is too large take shorter steps than with ``step_size``.
+        """
+        scale = 1.0 if self.root is None else self.root
+        self.variance = variance * scale**2 * self.ratio
+        if policy.per_coordinate and policy.widening is not None:
+            most = policy.widening / np.maximum(self.variance * self.unit**2, 1e-300)
+            self.relative = np.minimum(self.relative, most * self.unit**policy.power / step_size)
 
 
 @named_step("the choice of step size and batches")
@@ -175,7 +189,7 @@ def make_plan(
         # Noise of products is shared by many coordinates, and a thermostat of each cannot undo it
         bound = min(policy.noise, _HEAT)
     gradient: GradientChoice = Plain()
-    batches, variance = 1, np.zeros(d)
+    batches, variance, ratio = 1, np.zeros(d), 1.0
     if surface.batch_size:
         report("gradient noise")
         noise = measured_noise(
@@ -183,7 +197,7 @@ def make_plan(
         )
         if noise.rotation is not None:
             root = root @ noise.rotation
-        gradient, batches, variance = _estimator(
+        gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
             bound,
@@ -222,6 +236,7 @@ def make_plan(
         unit=unit,
         many=many,
         endless=many and permutable,
+        ratio=ratio,
     )
 
 
@@ -468,8 +483,8 @@ def _estimator(
     remembered: bool,
     compiled: int | None,
     most_batches: int,
-) -> tuple[GradientChoice, int, np.ndarray]:
-    """Return the estimator and the K for which an effective draw costs least.
+) -> tuple[GradientChoice, int, np.ndarray, float]:
+    """Return the estimator and the K for which an effective draw costs least, with its noise.
 
     At the same cost, the quieter one. ``bound`` is the variance that costs nothing, and
     ``anchored_bound`` that of an anchored estimator, whose noise grows with the distance from the
@@ -496,7 +511,7 @@ def _estimator(
         counts = np.array([options.batches])
     of_blocks = ratios(counts, remembered)
     of_rows = ratios(counts, False) if remembered else of_blocks
-    best: tuple[tuple[float, float], GradientChoice, int, np.ndarray] | None = None
+    best: tuple[tuple[float, float], GradientChoice, int, np.ndarray, float] | None = None
     for estimator, variance, gradients in choices:
         factor = of_rows if isinstance(estimator, Plain) else of_blocks
         largest = np.quantile(variance, share) * unit**2 * factor
@@ -511,6 +526,6 @@ def _estimator(
         k = int(kept[0]) if kept.size else k
         rank = float(cost[k]), float(largest[k])
         if best is None or rank < best[0]:
-            best = rank, estimator, int(counts[k]), variance * factor[k]
+            best = rank, estimator, int(counts[k]), variance * factor[k], float(factor[k])
     assert best is not None
     return best[1:]

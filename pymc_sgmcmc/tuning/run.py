@@ -35,6 +35,7 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
+from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
@@ -192,6 +193,9 @@ class Tuning:
             settings.step_size = h
             return runner, plan
         most_thin = self._most_thin(plan, settings.thin)
+        if plan.many and settings.variance and not isinstance(plan.gradient, SVRG):
+            anchor = None if isinstance(plan.gradient, Plain) else plan.centre
+            chain.noise = NoiseOnTheWay(surface, anchor, self._rng)
         found = settle(
             chain,
             self._policy,
@@ -212,6 +216,13 @@ class Tuning:
         if plan.endless and self._options.thin is None:
             settings.thin = max(found.thin, most_thin)
         settings.warnings = found.warnings
+        if chain.noise is not None and (variance := chain.noise.variance()) is not None:
+            # Known better than from the fit, whose widths are those of independent normals
+            plan.heed(variance, found.step_size, self._policy)
+            settings.variance = _like(settings.variance, plan.variance)
+            if settings.relative:
+                settings.relative = _like(settings.relative, plan.relative)
+            runner.set_origin(self._state.origin)
         return runner, plan
 
     def _told(self, runner: Runner, plan: Plan, evaluated: int, *, thorough: bool) -> Runner:
@@ -313,10 +324,10 @@ class Tuning:
             wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
             batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
             points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
-        stiffness = Stiffness(surface, batches)
+        stiffness = Stiffness(surface, rng, batches)
         for _ in range(points):
             somewhere = centre + sd * rng.standard_normal(len(centre))
-            seen.append(stiffness.at(somewhere, sd, rng))
+            seen.append(stiffness.at(somewhere, sd))
         if np.median(seen) > _STIFF:
             raise TuningError("no Gaussian is near the posterior")
 
@@ -422,18 +433,12 @@ class Tuning:
         whitening = settings.whitening()
         psi = whitening.to_psi(centre, whitening.arrays)
 
-        def in_psi(flat: np.ndarray) -> list[np.ndarray]:
-            parts = np.split(flat, np.cumsum([x.size for x in psi])[:-1])
-            return [
-                part.reshape(x.shape).astype(x.dtype) for part, x in zip(parts, psi, strict=True)
-            ]
-
         if self._options.step_size is None:
             if self._policy.per_coordinate:
-                settings.relative = in_psi(plan.relative)
+                settings.relative = _like(psi, plan.relative)
             # Of a sweep the errors cancel by themselves
             if self._policy.compensates and self._engine.scheme.independent:
-                settings.variance = in_psi(plan.variance)
+                settings.variance = _like(psi, plan.variance)
         if root is not None and self._policy.gradients_bounded:
             # Larger ones are met ten sds away or in an abyss of the density. A coordinate that few
             # rows touch is moved by few batches: one of M is at most √M sds from their mean
@@ -505,3 +510,9 @@ class Tuning:
         counts = [f"{np.sum(w > 0.5)} of {w.size} of {name}" for name, w in weights.items()]
         told = "; told by the data more than by the hierarchy: "
         return told + ", ".join(counts) if counts else ""
+
+
+def _like(parts: Sequence[np.ndarray], flat: np.ndarray) -> list[np.ndarray]:
+    """Return a flat vector in the shapes and dtypes of a position's parts."""
+    split = np.split(flat, np.cumsum([x.size for x in parts])[:-1])
+    return [new.reshape(x.shape).astype(x.dtype) for new, x in zip(split, parts, strict=True)]

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.check import Trial
+from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 
@@ -31,6 +33,11 @@ class TrialChain:
         Values of the variables that are not sampled.
     many : bool
         Whether coordinates are judged by quantiles of each variable's.
+
+    Attributes
+    ----------
+    noise : NoiseOnTheWay or None
+        Measures the gradient noise at positions of the latest run.
     """
 
     def __init__(
@@ -46,6 +53,7 @@ class TrialChain:
         self._unit = unit
         self._rng = rng
         self._others = others
+        self.noise: NoiseOnTheWay | None = None
         assert runner.state.psi is not None
         self._centre = [np.asarray(x) for x in runner.state.psi]
         sizes = [x.size for x in self._centre]
@@ -71,7 +79,10 @@ class TrialChain:
         runner, unit = self._runner, self._unit
         centre = self._flat(self._centre)
         psi, gradient, rejected, tamed = [], [], 0, 0
-        for _ in range(draws):
+        noise = self.noise
+        if noise is not None:
+            noise.forget()
+        for k in range(draws):
             draw = runner.advance(step_size, thin, self._others)
             assert runner.state.psi is not None
             psi.append((self._flat(runner.state.psi) - centre) / unit)
@@ -80,6 +91,8 @@ class TrialChain:
             tamed += draw.tamed
             if rejected:
                 break
+            if noise is not None and k % max(1, draws // noise.positions) == 0:
+                noise.add(Potential.join(runner.phi()))
         circular = runner.engine.posterior.circular[self._watched]
         return Trial(
             np.array(psi),

@@ -80,6 +80,29 @@ class Means(Rows):
         return np.sum(away**2, axis=(1, 2)) / 2, away.sum(axis=1)
 
 
+class Groups(Rows):
+    """y ~ N(θ_g, 1), θ ~ N(0, 1): a batch of 50 rows touches at most 50 of a thousand groups."""
+
+    def __init__(self, groups, each, seed, batch_size=50):
+        super().__init__(groups, groups * each, batch_size)
+        rng = np.random.default_rng(seed)
+        self.group = rng.permutation(np.repeat(np.arange(groups), each))
+        self.y = rng.normal(size=groups)[self.group] + rng.normal(size=groups * each)
+        self.mean = np.bincount(self.group, self.y) / (1 + each)
+
+    def of_rows(self, points, index, counted):
+        u, g = np.zeros(len(points)), np.zeros_like(points)
+        for k, (x, all_rows) in enumerate(zip(points, index, strict=True)):
+            rows = all_rows if counted is None else all_rows[counted[k]]
+            away = x[self.group[rows]] - self.y[rows]
+            u[k] = away @ away / 2
+            np.add.at(g[k], self.group[rows], away)
+        return u, g
+
+    def prior(self, points):
+        return np.sum(points**2, axis=1) / 2, points
+
+
 class Noisy(Rows):
     """N(0, I) whose batches bring noise: of a fixed size, and growing with the distance."""
 

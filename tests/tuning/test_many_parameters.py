@@ -4,33 +4,11 @@ import numpy as np
 import pytest
 
 from helpers.surfaces import Exact
-from helpers.surfaces_of_rows import Rows
-from pymc_sgmcmc.tuning.many_parameters import Stiffness, draw_pairs, gaussian_of_many
+from helpers.surfaces_of_rows import Groups
+from pymc_sgmcmc.tuning.many_parameters import Stiffness, gaussian_of_many
+from pymc_sgmcmc.tuning.passes import Passes
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_pairs
 from pymc_sgmcmc.tuning.surface import TuningError
-
-
-class Groups(Rows):
-    """y ~ N(θ_g, 1), θ ~ N(0, 1): a batch of 50 rows touches at most 50 of a thousand groups."""
-
-    def __init__(self, groups, each, seed):
-        super().__init__(groups, groups * each, 50)
-        rng = np.random.default_rng(seed)
-        self.group = rng.permutation(np.repeat(np.arange(groups), each))
-        self.y = rng.normal(size=groups)[self.group] + rng.normal(size=groups * each)
-        self.mean = np.bincount(self.group, self.y) / (1 + each)
-
-    def of_rows(self, points, index, counted):
-        u, g = np.zeros(len(points)), np.zeros_like(points)
-        for k, (x, all_rows) in enumerate(zip(points, index, strict=True)):
-            rows = all_rows if counted is None else all_rows[counted[k]]
-            away = x[self.group[rows]] - self.y[rows]
-            u[k] = away @ away / 2
-            np.add.at(g[k], self.group[rows], away)
-        return u, g
-
-    def prior(self, points):
-        return np.sum(points**2, axis=1) / 2, points
 
 
 def test_groups_that_few_batches_touch():
@@ -78,7 +56,7 @@ def test_a_slope_waits_until_the_effects_have_followed_the_data():
 def test_the_curvature_of_a_step_is_that_of_all_its_batches():
     surface = Groups(1000, 20, seed=0)
     rng, sd = np.random.default_rng(3), np.full(1000, 21**-0.5)
-    rows = draw_pairs(surface, rng)
+    rows = Passes(surface, rng).draw()
     assert rows.shape == (8, 2, 1)
     found, _ = largest_curvature_of_pairs(
         surface, surface.mean, sd, rows, rng.standard_normal(1000), 40
@@ -88,9 +66,9 @@ def test_the_curvature_of_a_step_is_that_of_all_its_batches():
     touched = np.bincount(surface.group[index].reshape(-1), minlength=1000)
     assert found == pytest.approx((1 + touched.max() * 20_000 / index.size) / 21, rel=0.03)
     # A later look goes on from where the first one ended
-    stiffness = Stiffness(surface)
+    stiffness = Stiffness(surface, rng)
     assert stiffness.several
-    looks = [stiffness.at(surface.mean, sd, rng) for _ in range(3)]
+    looks = [stiffness.at(surface.mean, sd) for _ in range(3)]
     assert np.all((np.array(looks) > 1.5) & (np.array(looks) < 3 * found))
 
 

@@ -1,0 +1,66 @@
+"""Passes over the data, and the gradient noise of coordinates that few rows touch."""
+
+import numpy as np
+import pytest
+
+from helpers.policies import LM
+from helpers.surfaces_of_rows import Groups
+from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay, noise_of_pairs
+from pymc_sgmcmc.tuning.passes import PAIRS, Passes
+from pymc_sgmcmc.tuning.plan import Plan
+
+
+@pytest.mark.parametrize("batch_size", [50, 1])
+def test_a_pass_takes_each_row_once(batch_size):
+    surface = Groups(800, 1, seed=0, batch_size=batch_size)
+    passes = Passes(surface, np.random.default_rng(0))
+    steps = 800 // (PAIRS * passes.batches * batch_size)
+    assert passes.batches == {50: 1, 1: 5}[batch_size]
+    for _ in range(3):
+        drawn = np.concatenate([passes.draw().ravel() for _ in range(steps)])
+        rows = (drawn[:, None] + np.arange(batch_size)) % 800
+        assert np.array_equal(np.sort(rows.ravel()), np.arange(800))
+
+
+def test_noise_of_groups_of_one_row():
+    surface = Groups(1000, 1, seed=0)
+    plain, controlled = noise_of_pairs(
+        surface, surface.mean, np.full(1000, 0.5**0.5), np.random.default_rng(1)
+    )
+    # One of 20 batches has the row: its gradient is 20 (θ - y) there and 20 σ² of the change
+    away = surface.y[np.argsort(surface.group)] - surface.mean
+    np.testing.assert_allclose(plain, 19 * (away**2 + 0.5) - 19 * 0.5, rtol=0.1, atol=0.3)
+    np.testing.assert_allclose(controlled, 19 * 0.5, rtol=0.05)
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_noise_on_the_way_is_that_of_the_positions(anchored):
+    surface, rng = Groups(1000, 1, seed=0), np.random.default_rng(1)
+    # Off the anchor, and wider than any fit
+    centre, spread = surface.mean + 1.5, 2.0
+    noise = NoiseOnTheWay(surface, surface.mean if anchored else None, rng)
+    assert noise.variance() is None
+    places = centre + spread * rng.standard_normal((noise.positions, 1000))
+    for place in places:
+        noise.add(place)
+    away = places - (surface.mean if anchored else surface.y[np.argsort(surface.group)])
+    exact = 19 * np.mean(away**2, axis=0)
+    found = noise.variance()
+    # A row is in a batch of few of the positions
+    assert abs(np.mean(found / exact) - 1) < 4 * np.std(found / exact) / 1000**0.5
+    assert np.std(found / exact) < 1.0
+    noise.forget()
+    assert noise.variance() is None
+
+
+def test_a_plan_heeds_noise():
+    plan = Plan(
+        centre=np.zeros(3), root=np.array([1.0, 2.0, 1.0]), gradient=Plain(), batches=2,
+        variance=np.ones(3), step_size=0.2, relative=np.array([1.0, 0.5, 1.0]), unit=1.0, many=True,
+        ratio=0.5,
+    )  # fmt: skip
+    plan.heed(np.array([0.1, 0.5, 8.0]), 0.1, LM)
+    np.testing.assert_allclose(plan.variance, [0.05, 1.0, 4.0])
+    assert LM.widening == 0.15
+    np.testing.assert_allclose(0.1 * plan.relative, [0.1, 0.05, 0.15 / 4])
