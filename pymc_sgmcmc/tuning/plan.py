@@ -43,7 +43,8 @@ _LARGEST_NEWTON = 128
 _MOST_OF_MANY = 0.95
 
 # Of thousands of coordinates the fit may be far narrower than the law, as along rotations of
-# factors: away from the anchor its gradients then help less than they seem to
+# factors: away from the anchor its gradients then help less than they seem to. Without rotations
+# that is noise alone, for which a method makes up that measures it where the chain passes
 _DOUBT = 4.0
 
 # Most of an anchored gradient's variance. Where it grows with the squared distance from the anchor
@@ -203,6 +204,7 @@ def make_plan(
             bound,
             anchored_bound(policy),
             _MOST_OF_MANY if many else 1.0,
+            _DOUBT if many and (permutable or not policy.compensates) else 1.0,
             policy.step_size,
             unit,
             partial(_ratios, surface, scheme),
@@ -476,6 +478,7 @@ def _estimator(
     bound: float,
     anchored_bound: float,
     share: float,
+    doubt: float,
     rate: float,
     unit: float,
     ratios: Callable[[np.ndarray, bool], np.ndarray],
@@ -489,7 +492,8 @@ def _estimator(
     At the same cost, the quieter one. ``bound`` is the variance that costs nothing, and
     ``anchored_bound`` that of an anchored estimator, whose noise grows with the distance from the
     anchor and so acts as heat that differs from place to place. ``share`` is that of the
-    coordinates for which it has to hold, ``rate`` the step size with exact gradients.
+    coordinates for which it has to hold, ``doubt`` how many times more an anchor is taken to
+    cost than it seems to, ``rate`` the step size with exact gradients.
     ``ratios`` of numbers K: the variance of the mean of K
     batches over that of one, where batches are any rows or (True) blocks of the data.
     """
@@ -519,8 +523,8 @@ def _estimator(
         slowest = np.minimum(1.0, most / np.maximum(largest, 1e-300))
         # Noise above the bound costs time, where it lowers the step size, and accuracy
         cost = gradients * counts / slowest**2
-        if share < 1 and not isinstance(estimator, Plain):
-            cost = cost * _DOUBT
+        if not isinstance(estimator, Plain):
+            cost = cost * doubt
         k = int(np.argmin(cost))
         kept = np.flatnonzero((counts == compiled) & (cost < _LITTLE * cost[k]))
         k = int(kept[0]) if kept.size else k
