@@ -10,7 +10,7 @@ import numpy as np
 from pymc_sgmcmc.kernel.comparable import Comparable
 from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Unwhitened, Whitening
 
-__all__ = ["Settings"]
+__all__ = ["Settings", "in_parts"]
 
 
 @dataclass(eq=False)
@@ -87,3 +87,9 @@ class Settings(Comparable):
         if self.root is None and self.centre:
             return [np.array(m) for m in self.centre]
         return [np.zeros_like(x) for x in psi]
+
+
+def in_parts(parts: Sequence[np.ndarray], flat: np.ndarray) -> list[np.ndarray]:
+    """Return a flat vector in the shapes and dtypes of a position's parts."""
+    split = np.split(flat, np.cumsum([x.size for x in parts])[:-1])
+    return [new.reshape(x.shape).astype(x.dtype) for new, x in zip(split, parts, strict=True)]

@@ -24,7 +24,7 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
@@ -217,11 +217,11 @@ class Tuning:
             settings.thin = max(found.thin, most_thin)
         settings.warnings = found.warnings
         if chain.noise is not None and (variance := chain.noise.variance()) is not None:
-            # Known better than from the fit, whose widths are those of independent normals
+            # The fit's widths are those of independent normals
             plan.heed(variance, found.step_size, self._policy)
-            settings.variance = _like(settings.variance, plan.variance)
+            settings.variance = in_parts(settings.variance, plan.variance)
             if settings.relative:
-                settings.relative = _like(settings.relative, plan.relative)
+                settings.relative = in_parts(settings.relative, plan.relative)
             runner.set_origin(self._state.origin)
         return runner, plan
 
@@ -289,6 +289,9 @@ class Tuning:
             few_are = np.mean(np.abs(offset) >= _OFF_CENTRE) <= _FEW
             if attempt and plan.endless and not few_are:
                 raise TuningError("no Gaussian is near the posterior")
+            if len(offset) < surface.dimension and self._policy.second_moments:
+                # Where no Gaussian is near, the chain has no mean either
+                offset = offset if plan.endless else chain.middle
             if (
                 not astray
                 or attempt == _MOST_CENTRES - 1
@@ -435,10 +438,10 @@ class Tuning:
 
         if self._options.step_size is None:
             if self._policy.per_coordinate:
-                settings.relative = _like(psi, plan.relative)
+                settings.relative = in_parts(psi, plan.relative)
             # Of a sweep the errors cancel by themselves
             if self._policy.compensates and self._engine.scheme.independent:
-                settings.variance = _like(psi, plan.variance)
+                settings.variance = in_parts(psi, plan.variance)
         if root is not None and self._policy.gradients_bounded:
             # Larger ones are met ten sds away or in an abyss of the density. A coordinate that few
             # rows touch is moved by few batches: one of M is at most √M sds from their mean
@@ -510,9 +513,3 @@ class Tuning:
         counts = [f"{np.sum(w > 0.5)} of {w.size} of {name}" for name, w in weights.items()]
         told = "; told by the data more than by the hierarchy: "
         return told + ", ".join(counts) if counts else ""
-
-
-def _like(parts: Sequence[np.ndarray], flat: np.ndarray) -> list[np.ndarray]:
-    """Return a flat vector in the shapes and dtypes of a position's parts."""
-    split = np.split(flat, np.cumsum([x.size for x in parts])[:-1])
-    return [new.reshape(x.shape).astype(x.dtype) for new, x in zip(split, parts, strict=True)]

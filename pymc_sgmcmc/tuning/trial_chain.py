@@ -38,6 +38,8 @@ class TrialChain:
     ----------
     noise : NoiseOnTheWay or None
         Measures the gradient noise at positions of the latest run.
+    middle : ndarray
+        Mean of the later half of the latest run, of all coordinates, shape (d,).
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class TrialChain:
         assert runner.state.psi is not None
         self._centre = [np.asarray(x) for x in runner.state.psi]
         sizes = [x.size for x in self._centre]
+        self.middle = np.zeros(sum(sizes))
         self._watched = _spread_over(sizes)
         self._variables: np.ndarray | None = None
         if many:
@@ -77,7 +80,8 @@ class TrialChain:
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
         """Run on from where the chain is."""
         runner, unit = self._runner, self._unit
-        centre = self._flat(self._centre)
+        centre, whole = self._flat(self._centre), Potential.join(self._centre)
+        total, later = np.zeros(len(whole)), draws // 2
         psi, gradient, rejected, tamed = [], [], 0, 0
         noise = self.noise
         if noise is not None:
@@ -91,8 +95,11 @@ class TrialChain:
             tamed += draw.tamed
             if rejected:
                 break
+            if k >= later:
+                total += Potential.join(runner.state.psi)
             if noise is not None and k % max(1, draws // noise.positions) == 0:
                 noise.add(Potential.join(runner.phi()))
+        self.middle = (total / max(1, len(psi) - later) - whole) / unit
         circular = runner.engine.posterior.circular[self._watched]
         return Trial(
             np.array(psi),

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
+import pymc_sgmcmc.tuning.run as tuning_run
 
 from helpers.conjugate import location_and_precision, regression, slopes_of
 from helpers.sampling import QUIET, run
@@ -156,3 +157,26 @@ def test_a_rotated_gaussian_of_wild_scales(method):
     # Along the rotated axes too
     along = (result.posterior["x"].values - mean) / units @ rotation / np.geomspace(0.1, 1, d)
     assert np.all(abs(along.std(axis=(0, 1)) - 1) < 0.1 + STANDARD_ERRORS * (2 * 1000) ** -0.5)
+
+
+def test_thousands_of_parameters_are_anchored_where_the_chain_has_been(monkeypatch):
+    groups, each = 1100, 4
+    group = np.tile(np.arange(groups), each)
+    y = np.random.default_rng(0).normal(size=groups)[group]
+    found = tuning_run.find_bulk
+
+    def astray(*args, **kwargs):
+        centre, root, collapses = found(*args, **kwargs)
+        return centre + 6 * root, root, collapses
+
+    monkeypatch.setattr(tuning_run, "find_bulk", astray)
+    with pm.Model():
+        g, seen = pm.Minibatch(group, y, batch_size=200)
+        theta = pm.Normal("theta", shape=groups)
+        pm.Normal("y", theta[g], observed=seen, total_size=len(y))
+        step = sg.CoRVSGLD(gradient=sg.ControlVariates())
+        run(step, draws=1, chains=1)
+    [anchor] = step.chain.settings.anchor
+    exact = y[:groups] * each / (1 + each)
+    # A mean of the 25 draws of half a burn-in
+    assert np.mean((anchor - exact) ** 2) * (1 + each) < 0.5
