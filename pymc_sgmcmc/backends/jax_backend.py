@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.backends.row_block import RowBlock
 from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread
 
@@ -21,6 +22,7 @@ def prepare() -> None:
     run_jax_in_calling_thread()
     if jax_funcify.dispatch(RowBlock) is jax_funcify.dispatch(object):
         jax_funcify.register(RowBlock)(_row_block)
+        jax_funcify.register(Once)(_once)
 
 
 def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
@@ -30,6 +32,15 @@ def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
         return dynamic_slice_in_dim(table, offset, op.size)
 
     return row_block
+
+
+def _once(op: Once, **kwargs: Any) -> Callable[..., Any]:
+    from jax.lax import optimization_barrier
+
+    def once(x: Any) -> Any:
+        return optimization_barrier(x)  # type: ignore[no-untyped-call]
+
+    return once
 
 
 def refuse_inherited(constructed_in: int) -> None:

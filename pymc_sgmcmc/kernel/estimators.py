@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.whitening import Whitening
@@ -177,7 +178,8 @@ class Estimator:
 
     def to_phi(self, psi: Sequence[TensorVariable]) -> list[TensorVariable]:
         """Return φ of ψ."""
-        return self.whitening.to_phi(psi, self.whitening.symbols)
+        phi = self.whitening.to_phi(psi, self.whitening.symbols)
+        return computed_once(phi, self._density.backend)
 
     def at(
         self, graphs: list[TensorVariable], psi: Sequence[TensorVariable], rows: Sequence[Any]

@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.layout import Layout
@@ -19,6 +20,7 @@ from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient, Sampler
 from pymc_sgmcmc.kernel.taming import Taming
 from pymc_sgmcmc.kernel.variables import Variables
+from pymc_sgmcmc.model.graphs import substitute
 
 __all__ = ["State", "Update"]
 
@@ -99,6 +101,7 @@ class Update:
     ) -> None:
         self._state = state
         self._estimator = estimator
+        self._backend = layout.backend
         self._variables = Variables(estimator.posterior, estimator.whitening)
         self._relative = _named("relative", state.psi) if layout.per_coordinate else []
         self._variance = _named("variance", state.psi) if layout.compensated else []
@@ -128,6 +131,11 @@ class Update:
             self.noise,
         )
         new = self._state.flat(position, extra)
+        # A part of which others are made, as a momentum that moves the position, is made for all
+        once = zip(new, computed_once(new, self._backend), strict=True)
+        large = {part: held for part, held in once if held is not part}
+        if large:
+            new = [substitute([x], {p: y for p, y in large.items() if p is not x})[0] for x in new]
         # The sum of a block is finite only if all its elements are
         finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]

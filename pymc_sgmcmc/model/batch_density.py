@@ -38,6 +38,8 @@ class BatchDensity:
 
     Attributes
     ----------
+    backend : {"numba", "jax"}
+        The backend.
     log_density : TensorVariable
         The estimate from one batch, in the posterior's symbols.
     tables : list of list of TensorVariable
@@ -54,7 +56,7 @@ class BatchDensity:
         self.contiguous = contiguous
         self._in_blocks = in_blocks
         self._elsewhere = in_blocks and has_source(posterior.arrays)
-        self._backend = backend
+        self.backend = backend
         self.tables = [
             [
                 pt.tensor(
@@ -207,7 +209,7 @@ class BatchDensity:
     def _take(self, table: TensorVariable, rows: TensorVariable, size: int) -> Any:
         if not self.contiguous:
             return table[rows]
-        if self._backend == "jax":
+        if self.backend == "jax":
             return RowBlock(size)(table, rows)
         # In numba a slice is a view, and nothing is copied
         block = table[rows : rows + size]

@@ -1,0 +1,54 @@
+"""Large arrays that JAX computes once, whatever is made of them."""
+
+from __future__ import annotations
+
+import math
+
+from collections.abc import Sequence
+from typing import Any
+
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.tensor.variable import TensorVariable
+
+__all__ = ["Once", "computed_once"]
+
+# Elements of an array that does not stay in a processor core's cache
+_LARGE = 2**17
+
+
+class Once(Op):
+    """The identity, behind which neither PyTensor nor XLA looks.
+
+    PyTensor expands products of sums, and XLA on CPUs computes an elementwise array anew for each
+    of its uses. Both read all that the array is made of again: from memory, where it is large.
+    """
+
+    __props__ = ()
+
+    def make_node(self, *inputs: Any) -> Apply:
+        """Return the node of an array."""
+        [x] = inputs
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Copy with NumPy."""
+        output_storage[0][0] = inputs[0].copy()
+
+    def infer_shape(self, node: Apply, input_shapes: Any) -> list[Any]:
+        """Return the array's shape."""
+        return list(input_shapes)
+
+
+def computed_once(parts: Sequence[TensorVariable], backend: str) -> list[TensorVariable]:
+    """Return graphs of the same arrays, the large ones computed once where that is for JAX.
+
+    Numba's loops are fused by PyTensor, into one for all that is made of an array.
+    """
+    once: Any = Once()
+    return [once(x) if backend == "jax" and _size(x) >= _LARGE else x for x in parts]
+
+
+def _size(x: TensorVariable) -> int:
+    """Return the number of elements, 0 where it is not known."""
+    return math.prod(length or 0 for length in x.type.shape)
