@@ -42,7 +42,7 @@ def read(path: Path) -> Cells:
 
 
 def write(cells: Cells, folder: Path) -> None:
-    """Write ``rivals_table.md``, ``rivals_crossings_table.md`` and the plots into a folder."""
+    """Write ``rivals_table.md``, two lists and the plots into a folder."""
     table = Table(COLUMNS, PROBLEMS, None)
     table.path = folder / "rivals_table.md"
     for problem in PROBLEMS:
@@ -54,6 +54,7 @@ def write(cells: Cells, folder: Path) -> None:
             shown = [digits(error), "", ""] if "logistic" in problem else ["", "", digits(error)]
             table.add([problem, f"{method}, published", "", "", *shown, *[""] * 5])
     (folder / "rivals_crossings_table.md").write_text("\n".join(crossings(cells)) + "\n")
+    (folder / "rivals_losses_table.md").write_text("\n".join(losses(cells)) + "\n")
     plot_sizes(cells, folder / "rivals_sizes.svg")
     plot_errors(cells, folder / "rivals_errors.svg")
 
@@ -100,6 +101,23 @@ def crossings(cells: Cells) -> list[str]:
             ratios = {n: theirs[n] / ours[n] for n in theirs if n in ours and ours[n] < np.inf}
             if ratios:
                 lines.append(f"- D = {dimension}, {method}: {_said(ratios)}.")
+    return lines
+
+
+def losses(cells: Cells) -> list[str]:
+    """Say where another method is right sooner than the better of ours, with what seconds."""
+    lines = []
+    for problem in PROBLEMS:
+        of_problem = {method: row for (name, method), row in cells.items() if name == problem}
+        for key, counted in (("until", "with"), ("until_compiled", "without")):
+            seconds = {m: row[key] for m, row in of_problem.items() if row.get(key) is not None}
+            ours = min((seconds[m] for m in OURS if m in seconds), default=np.inf)
+            lines += [
+                f"- {problem}, {counted} compilation: {method} {digits(found)} s, ours "
+                f"{digits(float(ours))} s."
+                for method, found in seconds.items()
+                if method not in OURS and found < ours
+            ]
     return lines
 
 
