@@ -17,6 +17,7 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise
+from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import (
@@ -109,6 +110,13 @@ class Plan:
             return psi
         moved = psi * self.root if self.root.ndim == 1 else psi @ self.root.T
         return self.centre + moved
+
+    def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
+        """Return what measures the noise where a chain of many parameters passes."""
+        if not self.many or isinstance(self.gradient, SVRG):
+            return None
+        anchor = None if isinstance(self.gradient, Plain) else self.centre
+        return NoiseOnTheWay(surface, anchor, rng)
 
     def heed(self, variance: np.ndarray, step_size: float, policy: Policy) -> None:
         """Take the variance of one batch's gradient with respect to φ, shape (d,), for known.

@@ -35,7 +35,6 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
-from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
@@ -193,9 +192,8 @@ class Tuning:
             settings.step_size = h
             return runner, plan
         most_thin = self._most_thin(plan, settings.thin)
-        if plan.many and settings.variance and not isinstance(plan.gradient, SVRG):
-            anchor = None if isinstance(plan.gradient, Plain) else plan.centre
-            chain.noise = NoiseOnTheWay(surface, anchor, self._rng)
+        if settings.variance and len(self._density.places) == 1:
+            chain.noise = plan.noise_on_the_way(surface, self._rng)
         found = settle(
             chain,
             self._policy,
