@@ -192,7 +192,7 @@ class Tuning:
             settings.step_size = h
             return runner, plan
         most_thin = self._most_thin(plan, settings.thin)
-        if settings.variance and len(self._density.places) == 1:
+        if settings.variance and surface.batch_size and len(self._density.places) == 1:
             chain.noise = plan.noise_on_the_way(surface, self._rng)
         found = settle(
             chain,
