@@ -47,9 +47,10 @@ class RowsVariable(TensorVariable):
         TypeError
             If they take more than 128 MiB: PyMC then leaves them out of its result.
         """
-        source = self.owner.op.source
-        size = source.size * source.dtype.itemsize
-        if size <= _MOST_OBSERVED:
+        source = source_of(self)
+        # Copies of a graph may know of no source
+        size = 0 if source is None else source.size * source.dtype.itemsize
+        if source is None or size <= _MOST_OBSERVED:
             return super().eval(*arguments, **options)
         told = (
             f"The rows of {source.name} stay on disk: they would take {size / 1e9:.3g} GB as "
