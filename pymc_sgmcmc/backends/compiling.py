@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import pymc as pm
@@ -16,6 +15,7 @@ from pymc_sgmcmc.backends.jax_backend import prepare
 from pymc_sgmcmc.backends.workarounds import (
     LEFT_TO_XLA,
     NOT_INTERPRETED,
+    compilations_kept,
     constants_copied,
     jax_precision,
     long_integers_allowed,
@@ -62,8 +62,11 @@ def compiled(
 
         def in_precision(*arguments: Any) -> Any:
             nonlocal traced
-            with precision(), nullcontext() if traced else long_integers_allowed():
-                traced = True
+            if traced:
+                with precision():
+                    return jitted(*arguments)
+            traced = True
+            with precision(), long_integers_allowed(), compilations_kept():
                 return jitted(*arguments)
 
         return in_precision

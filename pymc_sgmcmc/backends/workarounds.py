@@ -20,6 +20,7 @@ import pytensor
 __all__ = [
     "LEFT_TO_XLA",
     "NOT_INTERPRETED",
+    "compilations_kept",
     "constants_copied",
     "interpreted",
     "jax_is_running",
@@ -81,6 +82,35 @@ def long_integers_allowed() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Explicitly requested dtype")
         yield
+
+
+@contextmanager
+def compilations_kept() -> Generator[None]:
+    """Have JAX keep what XLA compiles beside PyTensor's compiled functions, for other processes.
+
+    Private: JAX's public setting holds for the whole process, and keeps nothing that took less
+    than a second. A user's own cache is left as it is. An entry that cannot be read, because the
+    process that wrote it was killed or another one is still writing, is compiled again.
+    """
+    from jax._src import config
+    from jax.experimental.compilation_cache.compilation_cache import reset_cache
+
+    if config.compilation_cache_dir.value is not None:
+        yield
+        return
+    folder = str(pytensor.config.compiledir / "jax")
+    # JAX looks for its setting once a process
+    reset_cache()
+    try:
+        with (
+            warnings.catch_warnings(),
+            config.compilation_cache_dir(folder),
+            config.persistent_cache_min_compile_time_secs(0.0),
+        ):
+            warnings.filterwarnings("ignore", message="Error .* persistent compilation cache")
+            yield
+    finally:
+        reset_cache()
 
 
 @contextmanager
