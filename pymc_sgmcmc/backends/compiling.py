@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pymc as pm
@@ -21,14 +22,22 @@ from pymc_sgmcmc.backends.workarounds import (
     long_integers_allowed,
     repeatable,
     uncollected,
+    untraced,
 )
 
-__all__ = ["INTERPRETER", "compiled", "uncollected"]
+__all__ = ["INTERPRETER", "building", "compiled"]
 
 # The mode of graphs that run once a chain: they are interpreted, and nothing is compiled
 INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding(*NOT_INTERPRETED)
 
 _MODES = {"numba": "NUMBA", "interpreter": INTERPRETER}
+
+
+@contextmanager
+def building() -> Generator[None]:
+    """Build and compile graphs without what costs time and serves nobody."""
+    with uncollected(), untraced():
+        yield
 
 
 def compiled(

@@ -16,7 +16,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import compiled, uncollected
+from pymc_sgmcmc.backends.compiling import building, compiled
 from pymc_sgmcmc.backends.placing import aligned, place
 from pymc_sgmcmc.disk.fetch import has_source, sampled
 from pymc_sgmcmc.kernel.noise import FILL
@@ -66,7 +66,7 @@ class CompiledModel:
         Where rows in the order that chains share are laid out for all processes.
     """
 
-    @uncollected()
+    @building()
     def __init__(
         self,
         model: Model,
@@ -235,7 +235,7 @@ class CompiledModel:
         if backend != self.backend:
             self.backend, self._potential = backend, None
 
-    @uncollected()
+    @building()
     def attempt(self, first_use: Callable[[], Any]) -> Any:
         """Compile and call; where the choice is ours, numba serves what JAX cannot run.
 

@@ -23,9 +23,9 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
-from pymc_sgmcmc.model.graphs import substitute
 
 __all__ = ["SVRG", "ControlVariates", "Estimator", "GradientChoice", "Plain"]
 
@@ -270,16 +270,11 @@ class Estimator:
         inner = [s.type(f"inner_{i}") for i, s in enumerate(shared)]
         total = [x.type() for x in zeros]
         added = [t + g for t, g in zip(total, of_one(inner, one), strict=True)]
-        further = [*further, *self._density.fixed]
-        placeholders = [*one, *total, *inner, *further]
-        sums = pytensor.scan(
-            lambda *values: substitute(added, dict(zip(placeholders, values, strict=True))),
-            sequences=list(rows),
-            outputs_info=list(zeros),
-            non_sequences=[*shared, *further],
-            n_steps=self._batches,
-            return_list=True,
-            return_updates=False,
-            strict=True,
+        sums = looped(
+            added,
+            dict(zip(one, rows, strict=True)),
+            dict(zip(total, zeros, strict=True)),
+            dict(zip(inner, shared, strict=True)) | unchanged([*further, *self._density.fixed]),
+            self._batches,
         )
         return [s[-1] / self._batches for s in sums]

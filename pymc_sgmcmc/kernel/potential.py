@@ -17,6 +17,7 @@ from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import aligned
 from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.kernel.estimators import Estimator
+from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.whitening import Unwhitened
 from pymc_sgmcmc.model.batch_density import BatchDensity
@@ -124,17 +125,8 @@ class Potential:
             results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
         steps = [wanted, point, *inputs]
         sequences = _sequences(steps, self._length if self._padded else None)
-        placeholders = [*steps, *fixed]
-        evaluated = pytensor.scan(
-            lambda *inner: substitute(results, dict(zip(placeholders, inner, strict=True))),
-            sequences=sequences,
-            outputs_info=[None, None],
-            non_sequences=fixed,
-            return_list=True,
-            return_updates=False,
-            strict=True,
-        )
-        return compiled([*sequences, *fixed], evaluated, backend, compile_kwargs)
+        evaluated = looped(results, sequences, {}, unchanged(fixed))
+        return compiled([*sequences.values(), *fixed], evaluated, backend, compile_kwargs)
 
     def _compile_sum(self) -> Any:
         """Compile the sum over all blocks at one position, kept in memory for one."""
@@ -143,18 +135,11 @@ class Potential:
         sums = [zero.type(), point.type()]
         added = [sums[0] - outputs[0], sums[1] + self._joined(outputs[1:])]
         sequences = _sequences(inputs, self.n_blocks)
-        placeholders = [*inputs, *sums, point, *fixed]
-        totals = pytensor.scan(
-            lambda *inner: substitute(added, dict(zip(placeholders, inner, strict=True))),
-            sequences=sequences,
-            outputs_info=[zero, pt.zeros_like(point)],
-            non_sequences=[point, *fixed],
-            return_list=True,
-            return_updates=False,
-            strict=True,
-        )
+        starts = dict(zip(sums, [zero, pt.zeros_like(point)], strict=True))
+        totals = looped(added, sequences, starts, unchanged([point, *fixed]))
         last = [total[-1] for total in totals]
-        return compiled([point, *sequences, *fixed], last, self._backend, self._compile_kwargs)
+        arguments = [point, *sequences.values(), *fixed]
+        return compiled(arguments, last, self._backend, self._compile_kwargs)
 
     def _compile_pairs(self, count: int, batches: int) -> Any:
         """Compile sums over pairs of positions, kept in memory for one pair."""
@@ -184,18 +169,11 @@ class Potential:
         ]
         steps = [*rows, signs]
         sequences = _sequences(steps, count)
-        placeholders = [*steps, number, *sums, point, width, *fixed]
-        totals = pytensor.scan(
-            lambda *inner: substitute(added, dict(zip(placeholders, inner, strict=True))),
-            sequences=sequences,
-            outputs_info=[pt.zeros((), dtype=self._dtype), *(pt.zeros_like(point) for _ in sums)],
-            non_sequences=[point, width, *fixed],
-            return_list=True,
-            return_updates=False,
-            strict=True,
-        )
+        starts = {number: pt.zeros((), dtype=self._dtype)}
+        starts |= {s: pt.zeros_like(point) for s in sums}
+        totals = looped(added, sequences, starts, unchanged([point, width, *fixed]))
         last = [total[-1] for total in totals]
-        arguments = [point, width, *sequences, *fixed]
+        arguments = [point, width, *sequences.values(), *fixed]
         return compiled(arguments, last, self._backend, self._compile_kwargs)
 
     def _evaluation(
@@ -506,7 +484,11 @@ class Potential:
         )
 
 
-def _sequences(steps: Sequence[TensorVariable], length: int | None) -> list[TensorVariable]:
-    return [
-        pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape)) for s in steps
-    ]
+def _sequences(
+    steps: Sequence[TensorVariable], length: int | None
+) -> dict[TensorVariable, TensorVariable]:
+    """Return what holds the values of each step, of its placeholder."""
+    return {
+        s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
+        for s in steps
+    }

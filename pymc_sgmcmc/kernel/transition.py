@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
@@ -16,6 +15,7 @@ from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.layout import Layout
+from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.measure import measured, wrapped
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.update import State, Update
@@ -194,17 +194,12 @@ class Transition:
         self, update: Update, sequences: list[TensorVariable], count: tuple[Any, Any]
     ) -> list[TensorVariable]:
         """Return the outputs of all updates of all draws."""
-        placeholders = [*_of_one(update), *self._state.symbols, *self._constants]
-        found: list[TensorVariable] = pytensor.scan(
-            lambda *inner: substitute(update.outputs, dict(zip(placeholders, inner, strict=True))),
-            sequences=[_of_updates(s, count) for s in sequences],
-            outputs_info=[*self._state.symbols, None, None],
-            non_sequences=self._constants,
-            return_list=True,
-            return_updates=False,
-            strict=True,
+        return looped(
+            update.outputs,
+            {x: _of_updates(s, count) for x, s in zip(_of_one(update), sequences, strict=True)},
+            unchanged(self._state.symbols),
+            unchanged(self._constants),
         )
-        return found
 
     def _measured(
         self,
@@ -342,16 +337,7 @@ def _of_each_draw(
     if draws == 1:
         one = substitute(graphs, dict(zip(placeholders, [s[0] for s in sequences], strict=True)))
         return [x[None] for x in one]
-    found: list[TensorVariable] = pytensor.scan(
-        lambda *inner: substitute(graphs, dict(zip([*placeholders, *fixed], inner, strict=True))),
-        sequences=sequences,
-        outputs_info=[None] * len(graphs),
-        non_sequences=fixed,
-        return_list=True,
-        return_updates=False,
-        strict=True,
-    )
-    return found
+    return looped(graphs, dict(zip(placeholders, sequences, strict=True)), {}, unchanged(fixed))
 
 
 def _of_one(update: Update) -> list[TensorVariable]:

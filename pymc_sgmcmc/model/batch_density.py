@@ -74,19 +74,13 @@ class BatchDensity:
             *posterior.data,
             *(table for group in self.tables for table in group),
         ]
-        # Simplified before an update multiplies it: PyTensor would expand
-        # h * (x + likelihood's part) to several passes over all parameters
-        self.log_density, gradient = posterior.log_density, posterior.gradient
-        self._differentiated = self.log_density
+        self.log_density = self._differentiated = posterior.log_density
         self._weights: list[TensorVariable] = []
         if in_blocks:
             weighted, base, self._weights = posterior.weighted()
             self.log_density, self._differentiated = (
                 substitute([weighted], {base: pt.constant(b, dtype=base.dtype)})[0] for b in (1, 0)
             )
-            gradient = gradient_of(-self._differentiated, posterior.phi)
-            self._base = canonical(gradient_of(-posterior.base, posterior.phi))
-        self._gradient = canonical(gradient)
 
     def rows(self, name: str = "rows") -> list[TensorVariable]:
         """Return new symbols for what is drawn for a batch.
@@ -155,6 +149,19 @@ class BatchDensity:
         if not others:
             return found
         return substitute(found, dict(zip(self.posterior.others, others, strict=True)))
+
+    # Gradients are simplified before an update multiplies them: PyTensor would expand
+    # h * (x + likelihood's part) to several passes over all parameters
+    @cached_property
+    def _gradient(self) -> list[TensorVariable]:
+        posterior = self.posterior
+        if not self._in_blocks:
+            return canonical(posterior.gradient)
+        return canonical(gradient_of(-self._differentiated, posterior.phi))
+
+    @cached_property
+    def _base(self) -> list[TensorVariable]:
+        return canonical(gradient_of(-self.posterior.base, self.posterior.phi))
 
     @cached_property
     def _adjoints(self) -> Adjoints:

@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import os
 import re
 
 from pathlib import Path
@@ -28,6 +29,7 @@ from pymc_sgmcmc.backends.workarounds import (
     long_integers_allowed,
     repeatable,
     uncollected,
+    untraced,
 )
 
 
@@ -94,6 +96,50 @@ def test_pytensor_has_jax_compile_a_program_for_a_constant():
     jax_typify(np.ones((3, 1, 19)), dtype="float64")
     # Needed as long as this is so
     assert len(programs) == 1
+
+
+KEPT = """
+import sys, warnings
+warnings.simplefilter("error")
+import jax, numpy as np, pytensor.tensor as pt
+from pymc_sgmcmc.backends.compiling import compiled
+
+events = []
+jax.monitoring.register_event_listener(lambda event, **kwargs: events.append(event))
+if len(sys.argv) > 1:
+    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+x = pt.vector("x", shape=(3,))
+[y] = compiled([x], [pt.exp(x) + 2], "jax")(np.arange(3.0))
+print([e.rsplit("/", 1)[-1] for e in events if e.endswith(("cache_hits", "cache_misses"))])
+print(np.asarray(y).tobytes().hex())
+print(jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs)
+"""
+
+
+def test_another_process_finds_what_xla_compiled(tmp_path):
+    pytest.importorskip("jax")
+    env = {**os.environ, "PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
+    first, second = (run_python(KEPT, env=env) for _ in range(2))
+    assert (first.stderr, second.stderr) == ("", "")
+    counted, bits, setting = first.stdout.splitlines()
+    assert second.stdout.splitlines() == ["['cache_hits']", bits, setting]
+    # Needed as long as JAX keeps nothing unless told, and nothing that was compiled in a second
+    assert (counted, setting) == ("['cache_misses']", "None 1.0")
+    [kept] = tmp_path.glob("*/jax/*-cache")
+
+    # Cut off by a kill
+    kept.write_bytes(kept.read_bytes()[:100])
+    third = run_python(KEPT, env=env)
+    assert third.stderr == ""
+    assert third.stdout.splitlines()[1:] == [bits, setting]
+
+
+def test_a_users_cache_of_jax_is_left_as_it_is(tmp_path):
+    pytest.importorskip("jax")
+    env = {**os.environ, "PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
+    done = run_python(KEPT, str(tmp_path / "own"), env=env)
+    assert done.stdout.splitlines()[-1] == f"{tmp_path / 'own'} 1.0", done.stderr
+    assert not list(tmp_path.glob("*/jax"))
 
 
 SUM = """
@@ -193,6 +239,13 @@ def test_numba_may_change_the_order_of_operations_unless_told():
     assert pytensor.config.numba__fastmath
     with repeatable():
         assert not pytensor.config.numba__fastmath
+
+
+def test_pytensor_notes_where_a_variable_was_made():
+    with untraced():
+        assert not any(pt.exp(pt.vector("x")).tag.trace)
+    # Needed as long as this is so
+    assert any(pt.exp(pt.vector("x")).tag.trace)
 
 
 def test_pymc_takes_no_mode_for_the_initial_point():

@@ -1,0 +1,60 @@
+"""A loop over graphs that were made of placeholders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pytensor
+
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.model.graphs import substitute
+
+__all__ = ["looped", "unchanged"]
+
+_Replaced = Mapping[TensorVariable, TensorVariable]
+
+
+def looped(
+    graphs: Sequence[TensorVariable],
+    steps: _Replaced,
+    states: _Replaced,
+    fixed: _Replaced,
+    length: int | None = None,
+) -> list[TensorVariable]:
+    """Return graphs computed once a step, each along a new first dimension.
+
+    Parameters
+    ----------
+    graphs : sequence of TensorVariable
+        What a step computes of the placeholders: first the next states, in their order.
+    steps : mapping
+        From a placeholder to what holds its values for all steps.
+    states : mapping
+        From a placeholder to its value before the first step.
+    fixed : mapping
+        From a placeholder to what is the same in all steps. What ``graphs`` do not read is left
+        out: PyTensor would make a loop of it all, and then another one without it.
+    length : int, optional
+        Number of steps, where nothing else says it.
+    """
+    read = set(ancestors(list(graphs)))
+    fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
+    placeholders = [*steps, *states, *fixed]
+    found: list[TensorVariable] = pytensor.scan(
+        lambda *inner: substitute(graphs, dict(zip(placeholders, inner, strict=True))),
+        sequences=list(steps.values()),
+        outputs_info=[*states.values(), *[None] * (len(graphs) - len(states))],
+        non_sequences=list(fixed.values()),
+        n_steps=length,
+        return_list=True,
+        return_updates=False,
+        strict=True,
+    )
+    return found
+
+
+def unchanged(variables: Iterable[TensorVariable]) -> dict[TensorVariable, TensorVariable]:
+    """Return the mapping of variables to themselves."""
+    return {x: x for x in variables}
