@@ -67,7 +67,7 @@ class Engine(CompiledModel):
         whitening = settings.whitening()
         layout = Layout(
             backend=self.backend,
-            whitening=type(whitening),
+            whitening=whitening.kind,
             contiguous=self.scheme.contiguous,
             anchored=bool(settings.anchor),
             known_blocks=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
 __all__ = ["Layout"]
@@ -14,7 +15,7 @@ class Layout:
     Attributes
     ----------
     backend : {"numba", "jax"}
-    whitening : type
+    whitening : hashable
         Kind of the map from ψ to φ.
     contiguous : bool
         Whether a batch is given by an offset or by row indices.
@@ -40,7 +41,7 @@ class Layout:
     """
 
     backend: str
-    whitening: type
+    whitening: Hashable
     contiguous: bool
     anchored: bool
     known_blocks: int

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pymc_sgmcmc.kernel.comparable import Comparable
-from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Unwhitened, Whitening
+from pymc_sgmcmc.kernel.whitening import (
+    Dense,
+    Diagonal,
+    Turned,
+    Unwhitened,
+    Whitening,
+)
 
 __all__ = ["Settings", "in_parts"]
 
@@ -23,6 +29,9 @@ class Settings(Comparable):
         m, φ of each variable; empty where nothing is known of it.
     root : ndarray, list of ndarray or None
         L as a matrix, as a diagonal for each variable, or None without whitening.
+    directions, middle, lengths
+        Of the turn before that diagonal is applied, as
+        :class:`~pymc_sgmcmc.kernel.whitening.Turned` takes them; ``middle`` is None for no turn.
     step_size : float or None
         Largest step size of a coordinate; None where the user's schedule says it.
     relative : list of ndarray
@@ -59,6 +68,9 @@ class Settings(Comparable):
 
     centre: list[np.ndarray] = field(default_factory=list)
     root: np.ndarray | list[np.ndarray] | None = None
+    directions: list[np.ndarray] = field(default_factory=list)
+    middle: np.ndarray | None = None
+    lengths: list[np.ndarray] = field(default_factory=list)
     step_size: float | None = None
     relative: list[np.ndarray] = field(default_factory=list)
     variance: list[np.ndarray] = field(default_factory=list)
@@ -80,6 +92,8 @@ class Settings(Comparable):
             return Unwhitened()
         if isinstance(self.root, np.ndarray):
             return Dense(self.centre, self.root)
+        if self.middle is not None:
+            return Turned(self.centre, self.root, self.directions, self.middle, self.lengths)
         return Diagonal(self.centre, self.root)
 
     def origin(self, psi: Sequence[np.ndarray]) -> list[np.ndarray]:

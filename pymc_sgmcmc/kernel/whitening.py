@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Dense", "Diagonal", "Unwhitened", "Whitening"]
+__all__ = ["Dense", "Diagonal", "Turned", "Unwhitened", "Whitening"]
 
 
 class Whitening(Protocol):
@@ -22,7 +22,10 @@ class Whitening(Protocol):
 
     symbols: list[TensorVariable]
     arrays: list[np.ndarray]
-    elementwise: bool
+
+    @property
+    def kind(self) -> Hashable:
+        """What two maps have in common that one compiled function serves."""
 
     def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return φ = m + Lψ, of symbols or of arrays."""
@@ -40,7 +43,7 @@ class Whitening(Protocol):
 class Unwhitened:
     """ψ = φ."""
 
-    elementwise = True
+    kind = "unwhitened"
 
     def __init__(self) -> None:
         self.symbols: list[TensorVariable] = []
@@ -76,7 +79,7 @@ class Diagonal:
         The diagonal of L, shaped alike.
     """
 
-    elementwise = True
+    kind: Hashable = "diagonal"
 
     def __init__(self, centre: Sequence[np.ndarray], scale: Sequence[np.ndarray]) -> None:
         self._shapes = [x.shape for x in centre]
@@ -109,6 +112,103 @@ class Diagonal:
         return list(symbols[len(psi) :])
 
 
+class Turned(Diagonal):
+    r"""A diagonal after a turn that a few directions define: :math:`s (I - V M V^\top) \Lambda` is L.
+
+    Coordinates of thousands of parameters that a few others shift together have a posterior that a
+    diagonal describes but for these few directions. The turn makes each of them a coordinate.
+
+    Parameters
+    ----------
+    centre : list of ndarray
+        m, one array for each variable.
+    scale : list of ndarray
+        s, shaped alike.
+    directions : list of ndarray
+        Rows V', for each variable its part, shape (r, size); (0, size) for a variable that is left
+        as it is.
+    middle : ndarray
+        M, shape (r, r).
+    lengths : list of ndarray
+        Λ, shaped as the variables.
+    """
+
+    def __init__(
+        self,
+        centre: Sequence[np.ndarray],
+        scale: Sequence[np.ndarray],
+        directions: Sequence[np.ndarray],
+        middle: np.ndarray,
+        lengths: Sequence[np.ndarray],
+    ) -> None:
+        super().__init__(centre, scale)
+        self._turned = [len(part) > 0 for part in directions]
+        self.kind = "turned", len(middle), *self._turned
+        of_turned = [
+            [part.astype(x.dtype) for part, x, own in zip(parts, centre, self._turned, strict=True) if own]
+            for parts in (directions, _flat(lengths))
+        ]
+        further = [*of_turned[0], *of_turned[1], middle.astype(np.result_type(*of_turned[0]))]
+        self._own, self._count = len(self.arrays), len(of_turned[0])
+        self.arrays += further
+        self.symbols += [
+            pt.tensor(f"turn_{i}", dtype=str(x.dtype), shape=x.shape)
+            for i, x in enumerate(further)
+        ]
+
+    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return m + Lψ, shaped as the variables."""
+        directions, lengths, middle = self._split(symbols)
+        stretched = self._each(lambda x, length: x * length, psi, lengths)
+        return super().to_phi(self._turn(stretched, directions, middle), symbols[: self._own])
+
+    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return L'∇."""
+        directions, lengths, middle = self._split(symbols)
+        pulled = super().pull_back(gradient, symbols[: self._own])
+        back = self._turn(pulled, directions, middle.T)
+        return self._each(lambda g, length: g * length, back, lengths)
+
+    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return L⁻¹(φ − m)."""
+        directions, lengths, middle = self._split(symbols)
+        back = self._turn(super().to_psi(phi, symbols[: self._own]), directions, middle.T)
+        return self._each(lambda x, length: x / length, back, lengths)
+
+    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return that of L."""
+        directions, lengths, middle = self._split(symbols)
+        found = self._each(
+            lambda s, v: s - (s * ((middle @ v) * v).sum(axis=0)).reshape(s.shape),
+            super().diagonal(psi, symbols[: self._own]),
+            directions,
+        )
+        return self._each(lambda s, length: s * length, found, lengths)
+
+    def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any]:
+        *parts, middle = symbols[self._own :]
+        return parts[: self._count], parts[self._count :], middle
+
+    def _turn(self, parts: Sequence[Any], directions: Sequence[Any], middle: Any) -> list[Any]:
+        """Return (I − V M V') x."""
+        own = [x.reshape((-1,)) for x, moved in zip(parts, self._turned, strict=True) if moved]
+        along: Any = sum(v @ x for v, x in zip(directions, own, strict=True))
+        along = middle @ along
+        return self._each(
+            lambda x, v: (x - (along @ v).reshape(x.shape)).astype(x.dtype), parts, directions
+        )
+
+    def _each(
+        self, change: Callable[[Any, Any], Any], parts: Sequence[Any], by: Sequence[Any]
+    ) -> list[Any]:
+        """Change the parts of the variables that are turned, each by its own."""
+        own = iter(by)
+        return [
+            change(x, next(own)) if turned else x
+            for x, turned in zip(parts, self._turned, strict=True)
+        ]
+
+
 class Dense:
     """A centre and a matrix; ψ is one vector.
 
@@ -120,7 +220,7 @@ class Dense:
         L, over all elements of all variables in turn.
     """
 
-    elementwise = False
+    kind = "dense"
 
     def __init__(self, centre: Sequence[np.ndarray], matrix: np.ndarray) -> None:
         self._shapes = [x.shape for x in centre]

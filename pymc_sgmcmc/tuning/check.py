@@ -66,6 +66,8 @@ class Trial:
         all coordinates is judged, but a low quantile of each variable's. None where each counts.
     tamed : float
         Share of the updates whose gradient was scaled down.
+    shared : ndarray or None
+        Which of many coordinates are directions that several variables share: each counts.
     """
 
     psi: np.ndarray
@@ -74,6 +76,7 @@ class Trial:
     circular: np.ndarray | None = None
     variables: np.ndarray | None = None
     tamed: float = 0.0
+    shared: np.ndarray | None = None
 
     def is_wild(self) -> bool:
         """Whether the chain left the region where the posterior can be."""
@@ -205,13 +208,18 @@ def burn_in(chain: Chain, h: float, thin: int, *, fixed_step: bool) -> tuple[flo
 
 def temperatures(trial: Trial) -> tuple[np.ndarray, np.ndarray]:
     """Return T_i of each coordinate on the line, and its standard error, from batch means."""
-    products = trial.psi * trial.gradient
-    if trial.circular is not None:
-        products = products[:, ~trial.circular]
+    products = (trial.psi * trial.gradient)[:, _on_line(trial)]
     each = len(products) // _BATCH_MEANS
     usable = products[: each * _BATCH_MEANS]
     means = usable.reshape(_BATCH_MEANS, each, products.shape[1]).mean(axis=1)
     return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(_BATCH_MEANS)
+
+
+def _on_line(trial: Trial) -> np.ndarray:
+    """Return which coordinates are not on a circle."""
+    if trial.circular is None:
+        return np.ones(trial.psi.shape[1], dtype=bool)
+    return ~trial.circular
 
 
 def _off_temperature(trial: Trial) -> bool:
@@ -222,6 +230,8 @@ def _off_temperature(trial: Trial) -> bool:
     allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
     # A mean or error that is not finite counts as off
     near = (np.abs(mean - 1) <= _SLACK + allowed * error) & np.isfinite(error)
+    if trial.shared is not None and not np.all(near[trial.shared[_on_line(trial)]]):
+        return True
     return bool(np.mean(~near) > (0.0 if trial.variables is None else _FEW))
 
 

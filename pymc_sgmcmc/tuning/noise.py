@@ -10,9 +10,10 @@ import numpy as np
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.noise_of_many import noise_of_pairs
 from pymc_sgmcmc.tuning.remembered import Remembered
+from pymc_sgmcmc.tuning.turn import Turn
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["GradientNoise", "measured_noise", "met_noise"]
+__all__ = ["GradientNoise", "measured_noise", "met_noise", "turned_noise"]
 
 _POINTS = 16
 _LEAST_BATCHES = 512
@@ -48,6 +49,10 @@ class GradientNoise:
         if met <= largest:
             return self
         return replace(self, controlled=self.controlled * (met / max(largest, 1e-300)))
+
+    def times(self, plain: np.ndarray, controlled: np.ndarray) -> GradientNoise:
+        """Return the noise of gradients that were turned, with its factors."""
+        return replace(self, plain=self.plain * plain, controlled=self.controlled * controlled)
 
 
 @named_step("the measurement of the gradient noise")
@@ -104,6 +109,34 @@ def measured_noise(
     # Fresh batches: along axes chosen to fit the old ones, those would show too little
     plain, controlled = _variances(surface, centre, root, root, rotation, rng, batches)
     return GradientNoise(plain, controlled, rotation)
+
+
+def turned_noise(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    turn: Turn,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return by how much a turn changes the variance of each coordinate's gradient.
+
+    Returns
+    -------
+    plain, controlled : ndarray
+        Variance after over variance before, of one batch's gradient as it is and with the centre
+        as the anchor, shape (d,); 1 but for the coordinates that are directions.
+    """
+    before, after = np.zeros((2, len(centre))), np.zeros((2, len(centre)))
+    places = _places(surface, centre, root, rng)
+    for both in _samples(surface, centre, places, rng, _LEAST_BATCHES):
+        for k, g in enumerate(both):
+            noise = (g - g.mean(axis=0)) * root
+            before[k] += np.sum(noise**2, axis=0)
+            after[k] += np.sum(turn.pull_back(noise) ** 2, axis=0)
+    # All others hardly change, and of those that few rows touch nothing would be known
+    own = np.isin(np.arange(len(centre)), turn.coordinates) & np.all(before > 0, axis=0)
+    plain, controlled = np.divide(after, before, where=own, out=np.ones_like(after))
+    return plain, controlled
 
 
 @named_step("the measurement of the gradient noise")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -16,8 +16,9 @@ from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
-from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise
+from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
+from pymc_sgmcmc.tuning.turn import Turn
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import (
@@ -90,6 +91,10 @@ class Plan:
         exchanged: the cost of a draw is then bounded, and trials judge the step alone.
     ratio : float
         Variance of the mean of K batches over that of one.
+    turn : Turn or None
+        The turn before a diagonal L is applied.
+    turned : ndarray
+        Variance of a gradient after that over its variance before, shape (d,) or ().
     """
 
     centre: np.ndarray
@@ -103,13 +108,21 @@ class Plan:
     many: bool
     endless: bool = False
     ratio: float = 1.0
+    turn: Turn | None = None
+    turned: np.ndarray = field(default_factory=lambda: np.ones(()))
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
         if self.root is None:
             return psi
+        if self.turn is not None:
+            psi = self.turn(psi)
         moved = psi * self.root if self.root.ndim == 1 else psi @ self.root.T
         return self.centre + moved
+
+    def matrix(self) -> np.ndarray:
+        """Return L, shape (d, d)."""
+        return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
 
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise where a chain of many parameters passes."""
@@ -124,7 +137,7 @@ class Plan:
         Coordinates for which it is too large take shorter steps than with ``step_size``.
         """
         scale = 1.0 if self.root is None else self.root
-        self.variance = variance * scale**2 * self.ratio
+        self.variance = variance * scale**2 * self.turned * self.ratio
         if policy.per_coordinate and policy.widening is not None:
             most = policy.widening / np.maximum(self.variance * self.unit**2, 1e-300)
             self.relative = np.minimum(self.relative, most * self.unit**policy.power / step_size)
@@ -147,6 +160,7 @@ def make_plan(
     many: bool = False,
     permutable: bool = False,
     met: float = 0.0,
+    turn: Turn | None = None,
 ) -> Plan:
     """Choose estimator, number of batches and step size.
 
@@ -178,6 +192,8 @@ def make_plan(
         Whether the posterior has modes by permutation, as of a factorisation.
     met : float
         Least that the largest variance of one anchored batch is taken to be.
+    turn : Turn, optional
+        The turn before L is applied.
     """
     unit, bulk = 1.0, root
     d = len(centre)
@@ -199,6 +215,7 @@ def make_plan(
         bound = min(policy.noise, _HEAT)
     gradient: GradientChoice = Plain()
     batches, variance, ratio = 1, np.zeros(d), 1.0
+    factors = np.ones(()), np.ones(())
     if surface.batch_size:
         report("gradient noise")
         noise = measured_noise(
@@ -206,6 +223,9 @@ def make_plan(
         )
         if noise.rotation is not None:
             root = root @ noise.rotation
+        if turn is not None:
+            factors = turned_noise(surface, centre, root, turn, rng)
+            noise = noise.times(*factors)
         gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
@@ -225,7 +245,11 @@ def make_plan(
             # The few that are noisier take shorter steps, and all others need not wait for them
             most = np.quantile(variance, _MOST_OF_MANY)
             shorter = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(d)))
-            root, variance = root * shorter, np.minimum(variance, most)
+            if turn is None:
+                root = root * shorter
+            else:
+                turn = replace(turn, lengths=turn.lengths * shorter)
+            variance = np.minimum(variance, most)
     h = np.full(d, policy.step_size)
     if many and policy.noise_of_many:
         # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
@@ -247,6 +271,8 @@ def make_plan(
         many=many,
         endless=many and permutable,
         ratio=ratio,
+        turn=turn,
+        turned=factors[not isinstance(gradient, Plain)],
     )
 
 

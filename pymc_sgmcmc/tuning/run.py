@@ -37,6 +37,7 @@ from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
+from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, bound_gradients, wandering_plan, warm_up
@@ -254,8 +255,10 @@ class Tuning:
         compiled = before.batches if self._again and before is not None else None
         wished = isinstance(scale, str) and scale == "diagonal"
         many = len(centre) > LARGEST_DENSE or (root.ndim == 1 and not wished)
-        met = 0.0
+        met, turn = 0.0, None
         for attempt in range(_MOST_CENTRES):
+            if not met:
+                centre, turn = self._turned(surface, centre, root, scale)
             plan = make_plan(
                 surface, centre, root, self._policy, self._options, scale, self._rng, self._report,
                 scheme=engine.scheme,
@@ -264,10 +267,12 @@ class Tuning:
                 many=many,
                 permutable=permutable,
                 met=met,
+                turn=turn,
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))
-            chain = TrialChain(runner, plan.unit, self._rng, self._density.others, many=plan.many)
+            chain = TrialChain(runner, plan.unit, self._rng, self._density.others, many=plan.many,
+                                shared=None if turn is None else turn.coordinates)
             if schedule is not None and not fixed:
                 # A step size that moves cannot be checked by trials at one place of its schedule
                 chain.restart()
@@ -305,6 +310,16 @@ class Tuning:
             if root.ndim == 2:
                 centre, root = rewhitened(surface, centre, root, self._rng)
         return runner, plan, chain, h
+
+    def _turned(
+        self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
+    ) -> tuple[np.ndarray, Turn | None]:
+        """Make coordinates of the directions that thousands of parameters share with others."""
+        if len(centre) <= LARGEST_DENSE or not isinstance(scale, str) or scale != "auto":
+            return centre, None
+        self._report("directions that variables share")
+        sizes = [x.size for x in self._density.places[-1].phi]
+        return shared_directions(surface, centre, root, sizes, self._rng)
 
     def _permutable(self, surface: Surface) -> bool:
         """Return whether the posterior has modes by permutation, so that no Gaussian is near."""
@@ -421,9 +436,13 @@ class Tuning:
         if plan.endless and self._options.thin is None and self._options.step_size is None:
             thin = min(thin, max(_LEAST_THIN, self._updates_of_a_draw(plan)))
         before = self._state.settings
+        turn = plan.turn
         settings = Settings(
             centre=centre,
             root=root,
+            directions=[] if turn is None else turn.parts([x.size for x in centre]),
+            middle=None if turn is None else turn.middle,
+            lengths=[] if turn is None else split(turn.lengths),
             step_size=plan.step_size,
             batches=plan.batches,
             thin=thin if before is None or not self._again else before.thin,
@@ -458,7 +477,7 @@ class Tuning:
         """Return what finds the largest h λ / max h at positions ψ, None where that costs much."""
         if surface.n_blocks > _MOST_BLOCKS or surface.dimension > MOST_WATCHED:
             return None
-        root = (1.0 if plan.root is None else plan.root) * np.sqrt(plan.relative)
+        root = plan.matrix() * np.sqrt(plan.relative)
 
         def of_trial(psi: np.ndarray) -> np.ndarray:
             found = np.empty(len(psi))

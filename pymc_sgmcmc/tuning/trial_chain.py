@@ -33,6 +33,8 @@ class TrialChain:
         Values of the variables that are not sampled.
     many : bool
         Whether coordinates are judged by quantiles of each variable's.
+    shared : ndarray, optional
+        Which coordinates are directions that several variables share: each of these counts.
 
     Attributes
     ----------
@@ -50,6 +52,7 @@ class TrialChain:
         others: Sequence[np.ndarray],
         *,
         many: bool = False,
+        shared: np.ndarray | None = None,
     ) -> None:
         self._runner = runner
         self._unit = unit
@@ -61,6 +64,9 @@ class TrialChain:
         sizes = [x.size for x in self._centre]
         self.middle = np.zeros(sum(sizes))
         self._watched = _spread_over(sizes)
+        if shared is not None:
+            self._watched = np.union1d(self._watched, shared)
+        self._shared = None if shared is None else np.isin(self._watched, shared)
         self._variables: np.ndarray | None = None
         if many:
             names = [c.name for c in runner.engine.posterior.coordinates]
@@ -108,6 +114,7 @@ class TrialChain:
             circular,
             self._variables,
             tamed / (len(psi) * thin),
+            self._shared,
         )
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:

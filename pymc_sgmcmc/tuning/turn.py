@@ -1,0 +1,286 @@
+"""Part of step 3 of tuning: directions that thousands of parameters share with a few others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scipy.linalg import qr
+from scipy.optimize import linear_sum_assignment
+
+from pymc_sgmcmc.tuning.failure import named_step
+from pymc_sgmcmc.tuning.surface import Surface, antithetic, difference_step
+
+__all__ = ["Turn", "shared_directions"]
+
+# Variables of so many elements at most, and so many elements of them in all, each have their own
+# direction; others only the one in which all elements move alike
+_SMALL, _MOST_OWN = 16, 32
+
+# Couplings, in units of the sds, below which another variable's response is no direction
+_COUPLED = 0.15
+_ROUNDS = 3
+
+# Lengths of a direction that are as good as 1, and how many directions there are at most
+_SHORT, _LONG, _MOST = 0.7, 1.3, 16
+# Their number is a multiple of this, so that another centre mostly takes the same compiled function
+_EACH = 4
+
+# Least curvature, also beside the largest one in units of the rounding error of differences
+_LEAST, _ROUNDING = 1e-5, 10.0
+
+# Share of a direction in a variable below which it leaves that variable as it is
+_SHARE = 0.02
+
+_MOVES, _NEAR, _FARTHEST, _LEAST_SHARE = 12, 0.1, 30.0, 1e-3
+# Centres at which they are looked for: they are those of a place near it
+_CENTRES = 3
+
+# Positions in one call
+_TOGETHER = 16
+
+
+@dataclass(frozen=True)
+class Turn:
+    r"""The orthogonal map that makes a few directions coordinates, and their lengths.
+
+    With U the directions and E the coordinates that become them,
+    :math:`Q = I - (E - U) (I - U^\top E)^{-1} (E - U)^\top` is orthogonal and :math:`Q E = U`.
+
+    Attributes
+    ----------
+    away : ndarray
+        V = E − U, shape (d, r), with columns of zeros up to a multiple of 4.
+    middle : ndarray
+        :math:`(I - U^\top E)^{-1}`, shape (r, r), with zeros too.
+    lengths : ndarray
+        Λ, 1 but for the coordinates that become directions, shape (d,).
+    """
+
+    away: np.ndarray
+    middle: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def to(cls, directions: np.ndarray, lengths: np.ndarray) -> Turn:
+        """Return the turn that makes coordinates of orthonormal directions, shape (d, r)."""
+        d, r = directions.shape
+        # The coordinates that are most of the directions
+        chosen = qr(directions.T, mode="r", pivoting=True)[1][:r]
+        strength = np.abs(directions[chosen])
+        rows, columns = linear_sum_assignment(-strength)
+        chosen = chosen[rows[np.argsort(columns)]]
+        # A direction has no sign: away from its coordinate the middle is well conditioned
+        directions = directions * -np.where(directions[chosen, range(r)] < 0, -1, 1)
+        own = np.zeros((d, r))
+        own[chosen, range(r)] = 1
+        found = np.ones(d)
+        found[chosen] = lengths
+        away, middle = own - directions, np.linalg.inv(np.eye(r) - directions[chosen].T)
+        spare = -r % _EACH
+        return cls(np.pad(away, ((0, 0), (0, spare))), np.pad(middle, (0, spare)), found)
+
+    def __call__(self, psi: np.ndarray) -> np.ndarray:
+        """Return QΛψ, of vectors of shape (..., d)."""
+        x = psi * self.lengths
+        turned: np.ndarray = x - (x @ self.away) @ (self.middle.T @ self.away.T)
+        return turned
+
+    def pull_back(self, gradient: np.ndarray) -> np.ndarray:
+        """Return ΛQ'g, of vectors of shape (..., d)."""
+        turned = gradient - (gradient @ self.away) @ (self.middle @ self.away.T)
+        pulled: np.ndarray = turned * self.lengths
+        return pulled
+
+    @property
+    def coordinates(self) -> np.ndarray:
+        """Which coordinates are directions, shape (r,)."""
+        return np.flatnonzero((self.away != 0).any(axis=1) & (self.lengths != 1))
+
+    def parts(self, sizes: Sequence[int]) -> list[np.ndarray]:
+        """Return V' of each variable, of none of its rows where it is left as it is."""
+        split = np.split(self.away.T, np.cumsum(sizes)[:-1], axis=1)
+        return [part if part.any() else part[:0] for part in split]
+
+
+@named_step("the directions that variables share")
+def shared_directions(
+    surface: Surface,
+    centre: np.ndarray,
+    sd: np.ndarray,
+    sizes: Sequence[int],
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, Turn | None]:
+    r"""Find the directions in which independent normals are far too short or too long.
+
+    An intercept beside the effects of thousands of groups is known from the data only to within
+    what all these effects have in common: in units of conditional sds the curvature is large along
+    their sum, and nearly nothing along their difference. Both lie in a space of few dimensions,
+    spanned by each variable's common move and by what the other variables answer to it,
+    :math:`H_{ij} c_j`; in it the Hessian's eigenvectors are found [1]_. Where curvature outside
+    of it answers to a soft direction that answer is added, and they are found again.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    centre, sd : ndarray
+        Of the fitted independent normals, shape (d,).
+    sizes : sequence of int
+        Elements of each variable.
+    rng : numpy.random.Generator
+        Draws the points at which curvatures are averaged.
+
+    Returns
+    -------
+    centre : ndarray
+        Moved by Newton steps along the directions, along which the fit may not have arrived.
+    turn : Turn or None
+        None where nothing is gained.
+
+    References
+    ----------
+    .. [1] Saad (2011). Numerical Methods for Large Eigenvalue Problems. SIAM, chapter 4
+       (Rayleigh-Ritz).
+    """
+    around = sd * antithetic(rng, 1, len(centre))
+    for _ in range(_CENTRES):
+        found = _ritz(surface, centre + around, sd, sizes)
+        if found is None:
+            return centre, None
+        before, (directions, lengths) = centre, found
+        far = np.argsort(-np.abs(np.log(lengths)))[:_MOST]
+        far = far[(lengths[far] > _LONG) | (lengths[far] < _SHORT)]
+        if not far.size:
+            return before, None
+        centre = _moved(surface, centre, around, sd, directions, lengths)
+        gone = ((centre - before) / sd) @ directions / lengths
+        if np.abs(gone).max() < 1:
+            break
+    return centre, Turn.to(_without_traces(directions[:, far], sizes), lengths[far])
+
+
+def _ritz(
+    surface: Surface, points: np.ndarray, sd: np.ndarray, sizes: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the Hessian's eigenvectors in the space of common moves, and their lengths."""
+    curvature = _Curvature(surface, points, sd)
+    basis = _common_moves(sd, sizes, surface.circular)
+    images = curvature(basis)
+    for last in (*[False] * _ROUNDS, True):
+        values, vectors = np.linalg.eigh(basis.T @ images)
+        if not np.all(np.isfinite(values)):
+            return None
+        least = max(_LEAST, _ROUNDING * surface.precision**0.5 * np.abs(values).max())
+        lengths = np.maximum(np.abs(values), least) ** -0.5
+        ritz = basis @ vectors
+        if last:
+            break
+        # What is left of H u outside, in units of the directions' new lengths
+        answers = (images @ vectors - ritz * values) * np.maximum(lengths, 1.0)
+        new = _new_directions(answers, basis, sizes)
+        if not new.shape[1]:
+            break
+        basis, images = np.hstack([basis, new]), np.hstack([images, curvature(new)])
+    return ritz, lengths
+
+
+class _Curvature:
+    """Products of the Hessian in units of the sds, the mean over some points."""
+
+    def __init__(self, surface: Surface, points: np.ndarray, sd: np.ndarray) -> None:
+        self._surface, self._points, self._sd = surface, points, sd
+        self._step = 10 * difference_step(surface)
+        self._free = ~surface.circular
+
+    def __call__(self, directions: np.ndarray) -> np.ndarray:
+        """Return H V of V, shape (d, k)."""
+        moves = self._step * (self._sd * directions.T)
+        found = np.zeros(directions.shape)
+        for point in self._points:
+            for k, move in enumerate(moves):
+                above, below = self._surface.full(np.stack([point + move, point - move]))[1]
+                found[:, k] += (above - below) / (2 * self._step * len(self._points))
+        return found * (self._sd * self._free)[:, None]
+
+
+def _common_moves(sd: np.ndarray, sizes: Sequence[int], circular: np.ndarray) -> np.ndarray:
+    """Return, in units of the sds, a variable's elements alone, or all of them moving alike."""
+    own = min(_SMALL, _MOST_OWN // max(1, sum(1 < n <= _SMALL for n in sizes)))
+    columns = []
+    for part in _ranges(sizes):
+        for some in ([k] for k in part) if len(part) <= own else [list(part)]:
+            column = np.zeros(len(sd))
+            column[some] = ~circular[some] / sd[some]
+            if column.any():
+                columns.append(column / np.linalg.norm(column))
+    return np.stack(columns, axis=1) if columns else np.zeros((len(sd), 0))
+
+
+def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Return what is strong in the answers of each variable, orthonormal and off the basis."""
+    columns = []
+    for part in _ranges(sizes):
+        own = answers[part.start : part.stop]
+        u, strengths, _ = np.linalg.svd(own, full_matrices=False)
+        for column in u.T[strengths > _COUPLED]:
+            whole = np.zeros(len(answers))
+            whole[part.start : part.stop] = column
+            for _ in range(2):
+                whole -= basis @ (basis.T @ whole)
+            if (norm := np.linalg.norm(whole)) > 1e-6:
+                columns.append(whole / norm)
+                basis = np.column_stack([basis, columns[-1]])
+    return np.stack(columns, axis=1) if columns else np.zeros((len(answers), 0))
+
+
+def _without_traces(directions: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Return the directions without variables that they hardly move, orthonormal again."""
+    kept = directions.copy()
+    for part in _ranges(sizes):
+        if np.linalg.norm(kept[part.start : part.stop], axis=0).max() < _SHARE:
+            kept[part.start : part.stop] = 0
+    u, _, vt = np.linalg.svd(kept, full_matrices=False)
+    nearest: np.ndarray = u @ vt
+    return nearest
+
+
+def _moved(
+    surface: Surface,
+    centre: np.ndarray,
+    around: np.ndarray,
+    sd: np.ndarray,
+    directions: np.ndarray,
+    lengths: np.ndarray,
+) -> np.ndarray:
+    """Return the centre after Newton steps along the directions, shorter where U would rise.
+
+    Its gradient is the mean over points around it: at the centre itself a noise scale is far
+    smaller than where thousands of parameters have their own spread.
+    """
+
+    def at(x: np.ndarray) -> tuple[float, np.ndarray]:
+        potentials, gradients = surface.full(x + around)
+        return float(potentials.mean()), gradients.mean(axis=0)
+
+    level, gradient = at(centre)
+    share = 1.0
+    for _ in range(_MOVES):
+        along = (sd * gradient) @ directions * lengths
+        if not np.all(np.isfinite(along)) or np.abs(along).max() < _NEAR or share < _LEAST_SHARE:
+            break
+        move = sd * (directions @ (np.clip(along, -_FARTHEST, _FARTHEST) * lengths))
+        there, gradient_there = at(centre - share * move)
+        if there < level:
+            centre, level, gradient = centre - share * move, there, gradient_there
+            share = min(1.0, 2 * share)
+        else:
+            share /= 4
+    return centre
+
+
+def _ranges(sizes: Sequence[int]) -> Iterator[range]:
+    ends = np.cumsum(sizes).tolist()
+    return (range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True))
