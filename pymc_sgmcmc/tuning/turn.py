@@ -19,6 +19,9 @@ __all__ = ["Turn", "shared_directions"]
 # direction; others only the one in which all elements move alike
 _SMALL, _MOST_OWN = 16, 32
 
+# Share in the directions below which a small variable's coordinate is none of them, if others serve
+_SHARE_OF_SMALL, _SPARED = 0.5, 1e-3
+
 # Couplings, in units of the sds, below which another variable's response is no direction
 _COUPLED = 0.15
 _ROUNDS = 3
@@ -64,11 +67,16 @@ class Turn:
     lengths: np.ndarray
 
     @classmethod
-    def to(cls, directions: np.ndarray, lengths: np.ndarray) -> Turn:
-        """Return the turn that makes coordinates of orthonormal directions, shape (d, r)."""
+    def to(cls, directions: np.ndarray, lengths: np.ndarray, sizes: Sequence[int]) -> Turn:
+        """Return the turn that makes coordinates of orthonormal directions, shape (d, r).
+
+        Their place is taken from the coordinates that are most of them. A small variable of which
+        they are only a part keeps its own: each of its coordinates counts, of thousands none does.
+        """
         d, r = directions.shape
-        # The coordinates that are most of the directions
-        chosen = qr(directions.T, mode="r", pivoting=True)[1][:r]
+        part = np.sum(directions**2, axis=1)
+        kept = np.repeat(np.array(sizes) <= _SMALL, sizes) & (part < _SHARE_OF_SMALL)
+        chosen = qr(directions.T * np.where(kept, _SPARED, 1.0), mode="r", pivoting=True)[1][:r]
         strength = np.abs(directions[chosen])
         rows, columns = linear_sum_assignment(-strength)
         chosen = chosen[rows[np.argsort(columns)]]
@@ -159,7 +167,7 @@ def shared_directions(
         gone = ((centre - before) / sd) @ directions / lengths
         if np.abs(gone).max() < 1:
             break
-    return centre, Turn.to(_without_traces(directions[:, far], sizes), lengths[far])
+    return centre, Turn.to(_without_traces(directions[:, far], sizes), lengths[far], sizes)
 
 
 def _ritz(
