@@ -113,7 +113,7 @@ class Diagonal:
 
 
 class Turned(Diagonal):
-    r"""A diagonal after a turn that a few directions define: :math:`s (I - V M V^\top) \Lambda` is L.
+    """A diagonal after a turn that a few directions define: s (I − V M V') Λ is L.
 
     Coordinates of thousands of parameters that a few others shift together have a posterior that a
     diagonal describes but for these few directions. The turn makes each of them a coordinate.
@@ -145,15 +145,18 @@ class Turned(Diagonal):
         self._turned = [len(part) > 0 for part in directions]
         self.kind = "turned", len(middle), *self._turned
         of_turned = [
-            [part.astype(x.dtype) for part, x, own in zip(parts, centre, self._turned, strict=True) if own]
+            [
+                part.astype(x.dtype)
+                for part, x, own in zip(parts, centre, self._turned, strict=True)
+                if own
+            ]
             for parts in (directions, _flat(lengths))
         ]
         further = [*of_turned[0], *of_turned[1], middle.astype(np.result_type(*of_turned[0]))]
         self._own, self._count = len(self.arrays), len(of_turned[0])
         self.arrays += further
         self.symbols += [
-            pt.tensor(f"turn_{i}", dtype=str(x.dtype), shape=x.shape)
-            for i, x in enumerate(further)
+            pt.tensor(f"turn_{i}", dtype=str(x.dtype), shape=x.shape) for i, x in enumerate(further)
         ]
 
     def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:

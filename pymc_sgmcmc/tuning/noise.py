@@ -10,8 +10,8 @@ import numpy as np
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.noise_of_many import noise_of_pairs
 from pymc_sgmcmc.tuning.remembered import Remembered
-from pymc_sgmcmc.tuning.turn import Turn
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.turn import Turn
 
 __all__ = ["GradientNoise", "measured_noise", "met_noise", "turned_noise"]
 

@@ -18,8 +18,8 @@ from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
-from pymc_sgmcmc.tuning.turn import Turn
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.turn import Turn
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import (
     bulk_of_full_data,
@@ -218,14 +218,7 @@ def make_plan(
     factors = np.ones(()), np.ones(())
     if surface.batch_size:
         report("gradient noise")
-        noise = measured_noise(
-            surface, centre, root, rng, bulk, rotated=policy.isotropic, many=many
-        )
-        if noise.rotation is not None:
-            root = root @ noise.rotation
-        if turn is not None:
-            factors = turned_noise(surface, centre, root, turn, rng)
-            noise = noise.times(*factors)
+        root, noise, factors = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
@@ -242,14 +235,7 @@ def make_plan(
             max(1, _LARGEST_UPDATE // d),
         )
         if many and scale is not None and not policy.per_coordinate:
-            # The few that are noisier take shorter steps, and all others need not wait for them
-            most = np.quantile(variance, _MOST_OF_MANY)
-            shorter = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(d)))
-            if turn is None:
-                root = root * shorter
-            else:
-                turn = replace(turn, lengths=turn.lengths * shorter)
-            variance = np.minimum(variance, most)
+            root, turn, variance = _shorter(root, turn, variance)
     h = np.full(d, policy.step_size)
     if many and policy.noise_of_many:
         # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
@@ -274,6 +260,40 @@ def make_plan(
         turn=turn,
         turned=factors[not isinstance(gradient, Plain)],
     )
+
+
+def _noise(
+    surface: Surface,
+    centre: np.ndarray,
+    root: np.ndarray,
+    bulk: np.ndarray,
+    turn: Turn | None,
+    policy: Policy,
+    rng: np.random.Generator,
+    *,
+    many: bool,
+) -> tuple[np.ndarray, GradientNoise, tuple[np.ndarray, np.ndarray]]:
+    """Return L in the axes of the noise, the noise in them, and how a turn changes it."""
+    noise = measured_noise(surface, centre, root, rng, bulk, rotated=policy.isotropic, many=many)
+    factors = np.ones(()), np.ones(())
+    if noise.rotation is not None:
+        root = root @ noise.rotation
+    if turn is not None:
+        factors = turned_noise(surface, centre, root, turn, rng)
+    return root, noise.times(*factors), factors
+
+
+def _shorter(
+    root: np.ndarray, turn: Turn | None, variance: np.ndarray
+) -> tuple[np.ndarray, Turn | None, np.ndarray]:
+    """Shorten the steps of the few that are noisier: all others need not wait for them."""
+    most = np.quantile(variance, _MOST_OF_MANY)
+    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
+    if turn is None:
+        root = root * by
+    else:
+        turn = replace(turn, lengths=turn.lengths * by)
+    return root, turn, np.minimum(variance, most)
 
 
 def anchored_bound(policy: Policy) -> float:

@@ -29,17 +29,18 @@ from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
-from pymc_sgmcmc.tuning.check import LARGEST_THIN, TRIAL_DRAWS, burn_in, settle
+from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
+from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
-from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
+from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, bound_gradients, wandering_plan, warm_up
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
@@ -66,11 +67,11 @@ _OF_SQUARES, _HOTTER = 2.0, 2.0
 _STIFF = 100.0
 _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
-# What a draw of many parameters may cost, in gradients or in passes over the data
-_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
-# Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
-_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
+# Least updates of a draw where no thinning is enough
 _LEAST_THIN = 5
+
+# With more parameters the space in which shared directions are looked for takes too much memory
+_MOST_TURNED = 2**19
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
 _MOST_BLOCKS = 20
@@ -192,7 +193,7 @@ class Tuning:
         if not thorough:
             settings.step_size = h
             return runner, plan
-        most_thin = self._most_thin(plan, settings.thin)
+        most_thin = largest_thin(plan, settings.thin, self._density.views[0].n_blocks)
         if settings.variance and surface.batch_size and len(self._density.places) == 1:
             chain.noise = plan.noise_on_the_way(surface, self._rng)
         found = settle(
@@ -204,7 +205,7 @@ class Tuning:
             fixed_thin=self._options.thin is not None,
             # What has no law of its own never mixes, and trials would cost more than the draws
             most_thin=settings.thin if plan.endless else most_thin,
-            draws=self._draws_of_a_trial(plan, settings.thin),
+            draws=draws_of_a_trial(plan, settings.thin),
             collapses=collapses,
             curvatures=self._curvatures(surface, plan),
             report=self._report,
@@ -257,7 +258,7 @@ class Tuning:
         many = len(centre) > LARGEST_DENSE or (root.ndim == 1 and not wished)
         met, turn = 0.0, None
         for attempt in range(_MOST_CENTRES):
-            if not met:
+            if not (met or permutable):
                 centre, turn = self._turned(surface, centre, root, scale)
             plan = make_plan(
                 surface, centre, root, self._policy, self._options, scale, self._rng, self._report,
@@ -271,8 +272,14 @@ class Tuning:
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))
-            chain = TrialChain(runner, plan.unit, self._rng, self._density.others, many=plan.many,
-                                shared=None if turn is None else turn.coordinates)
+            chain = TrialChain(
+                runner,
+                plan.unit,
+                self._rng,
+                self._density.others,
+                many=plan.many,
+                shared=None if turn is None else turn.coordinates,
+            )
             if schedule is not None and not fixed:
                 # A step size that moves cannot be checked by trials at one place of its schedule
                 chain.restart()
@@ -315,7 +322,8 @@ class Tuning:
         self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
     ) -> tuple[np.ndarray, Turn | None]:
         """Make coordinates of the directions that thousands of parameters share with others."""
-        if len(centre) <= LARGEST_DENSE or not isinstance(scale, str) or scale != "auto":
+        whole = isinstance(scale, str) and scale == "auto"
+        if not whole or not LARGEST_DENSE < len(centre) <= _MOST_TURNED:
             return centre, None
         self._report("directions that variables share")
         sizes = [x.size for x in self._density.places[-1].phi]
@@ -365,7 +373,7 @@ class Tuning:
         settings = runner.settings
         fixed = schedule.h if isinstance(schedule, constant) else None
         if self._options.thin is None:
-            settings.thin = self._most_thin(plan, settings.thin)
+            settings.thin = largest_thin(plan, settings.thin, self._density.views[0].n_blocks)
         thin, policy = settings.thin, self._policy
         found = warm_up(
             runner, surface, plan, policy, self._density.others, self._rng, self._report,
@@ -399,23 +407,6 @@ class Tuning:
         averaged = met.max() * max(ratio(n, size, plan.batches) for n, size in surface.sizes)
         return float(met.max()) if averaged > _HOTTER * anchored_bound(self._policy) else 0.0
 
-    def _most_thin(self, plan: Plan, each: int) -> int:
-        """Bound the cost of a draw by a number of gradients where there are many parameters."""
-        return max(1, self._updates_of_a_draw(plan) // each) * each if plan.many else LARGEST_THIN
-
-    def _updates_of_a_draw(self, plan: Plan) -> int:
-        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._density.views[0].n_blocks)
-        return max(1, min(gradients, _LARGEST_DRAW // len(plan.centre)) // self._of_update(plan))
-
-    @staticmethod
-    def _of_update(plan: Plan) -> int:
-        """Return how many gradients an update takes."""
-        return plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
-
-    def _draws_of_a_trial(self, plan: Plan, thin: int) -> int:
-        numbers = thin * self._of_update(plan) * len(plan.centre)
-        return int(np.clip(_LARGEST_TRIAL // numbers, _LEAST_OF_TRIAL, TRIAL_DRAWS))
-
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
         state = self._state
@@ -434,7 +425,9 @@ class Tuning:
             root = split(plan.root)
         thin = thin_of(self._options.step_size, self._options.thin)
         if plan.endless and self._options.thin is None and self._options.step_size is None:
-            thin = min(thin, max(_LEAST_THIN, self._updates_of_a_draw(plan)))
+            thin = min(
+                thin, max(_LEAST_THIN, updates_of_a_draw(plan, self._density.views[0].n_blocks))
+            )
         before = self._state.settings
         turn = plan.turn
         settings = Settings(

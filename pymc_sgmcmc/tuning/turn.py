@@ -22,9 +22,10 @@ _SMALL, _MOST_OWN = 16, 32
 # Share in the directions below which a small variable's coordinate is none of them, if others serve
 _SHARE_OF_SMALL, _SPARED = 0.5, 1e-3
 
-# Couplings, in units of the sds, below which another variable's response is no direction
-_COUPLED = 0.15
-_ROUNDS = 3
+# Couplings, in units of the sds, below which another variable's answer is no direction; rounds of
+# answers, and how many directions are looked at: each costs two passes over the data
+_COUPLED, _DEPENDENT = 0.15, 1e-6
+_ROUNDS, _LARGEST_BASIS = 3, 48
 
 # Lengths of a direction that are as good as 1, and how many directions there are at most
 _SHORT, _LONG, _MOST = 0.7, 1.3, 16
@@ -40,9 +41,6 @@ _SHARE = 0.02
 _MOVES, _NEAR, _FARTHEST, _LEAST_SHARE = 12, 0.1, 30.0, 1e-3
 # Centres at which they are looked for: they are those of a place near it
 _CENTRES = 3
-
-# Positions in one call
-_TOGETHER = 16
 
 
 @dataclass(frozen=True)
@@ -196,21 +194,25 @@ def _ritz(
 
 
 class _Curvature:
-    """Products of the Hessian in units of the sds, the mean over some points."""
+    """Products of the Hessian in units of the sds, the mean over opposite points.
+
+    Differences are one-sided: their error is odd, and cancels between the points.
+    """
 
     def __init__(self, surface: Surface, points: np.ndarray, sd: np.ndarray) -> None:
         self._surface, self._points, self._sd = surface, points, sd
-        self._step = 10 * difference_step(surface)
+        self._step = difference_step(surface)
         self._free = ~surface.circular
+        self._here = surface.full(points)[1]
 
     def __call__(self, directions: np.ndarray) -> np.ndarray:
         """Return H V of V, shape (d, k)."""
-        moves = self._step * (self._sd * directions.T)
         found = np.zeros(directions.shape)
-        for point in self._points:
-            for k, move in enumerate(moves):
-                above, below = self._surface.full(np.stack([point + move, point - move]))[1]
-                found[:, k] += (above - below) / (2 * self._step * len(self._points))
+        for k, direction in enumerate(directions.T):
+            # A direction of many coordinates moves each of them little
+            step = self._step / np.abs(direction).max()
+            there = self._surface.full(self._points + step * self._sd * direction)[1]
+            found[:, k] = (there - self._here).mean(axis=0) / step
         return found * (self._sd * self._free)[:, None]
 
 
@@ -228,20 +230,22 @@ def _common_moves(sd: np.ndarray, sizes: Sequence[int], circular: np.ndarray) ->
 
 
 def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Return what is strong in the answers of each variable, orthonormal and off the basis."""
-    columns = []
+    """Return the strongest answers of single variables, orthonormal and off the basis."""
+    found = []
     for part in _ranges(sizes):
         own = answers[part.start : part.stop]
         u, strengths, _ = np.linalg.svd(own, full_matrices=False)
-        for column in u.T[strengths > _COUPLED]:
-            whole = np.zeros(len(answers))
-            whole[part.start : part.stop] = column
-            for _ in range(2):
-                whole -= basis @ (basis.T @ whole)
-            if (norm := np.linalg.norm(whole)) > 1e-6:
-                columns.append(whole / norm)
-                basis = np.column_stack([basis, columns[-1]])
-    return np.stack(columns, axis=1) if columns else np.zeros((len(answers), 0))
+        found += [(s, part, x) for s, x in zip(strengths, u.T, strict=True) if s > _COUPLED]
+    found.sort(key=lambda of: -of[0])
+    known = basis
+    for _, part, column in found[: max(0, _LARGEST_BASIS - basis.shape[1])]:
+        whole = np.zeros(len(answers))
+        whole[part.start : part.stop] = column
+        for _ in range(2):
+            whole -= known @ (known.T @ whole)
+        if (norm := np.linalg.norm(whole)) > _DEPENDENT:
+            known = np.column_stack([known, whole / norm])
+    return known[:, basis.shape[1] :]
 
 
 def _without_traces(directions: np.ndarray, sizes: Sequence[int]) -> np.ndarray:

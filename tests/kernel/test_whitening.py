@@ -7,7 +7,8 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.kernel.whitening import Diagonal
+from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Turned
+from pymc_sgmcmc.tuning.turn import Turn
 
 RNG = np.random.default_rng(0)
 
@@ -29,6 +30,56 @@ def test_of_a_diagonal_matrices_are_vectors_and_come_back():
     for x, want, g, s, of in zip(found, phi, pulled, scale, phi, strict=True):
         np.testing.assert_allclose(x, want, rtol=1e-14)
         np.testing.assert_array_equal(g, (s * of).reshape(g.shape))
+
+
+@pytest.mark.parametrize("dtypes", [["float64"] * 3, ["float64", "float32", "float32"]])
+def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
+    sizes, shapes = [1, 3, 6], [(), (3,), (2, 3)]
+    # The second variable is left as it is
+    direction = RNG.normal(size=(10, 2))
+    direction[1:4] = 0
+    turn = Turn.to(np.linalg.qr(direction)[0], np.array([5.0, 0.3]), sizes)
+    centre = [RNG.normal(size=s).astype(d) for s, d in zip(shapes, dtypes, strict=True)]
+    scale = [RNG.uniform(1, 2, size=x.shape).astype(x.dtype) for x in centre]
+    lengths = [x.reshape(s) for x, s in zip(np.split(turn.lengths, [1, 4]), shapes, strict=True)]
+    whitening = Turned(centre, scale, turn.parts(sizes), turn.middle, lengths)
+    flat = np.concatenate([x.reshape(-1) for x in scale]).astype(float)
+    matrix = flat[:, None] * turn(np.eye(10)).T
+    dense = Dense([x.astype(float) for x in centre], matrix)
+    psi = [RNG.normal(size=n).astype(d) for n, d in zip(sizes, dtypes, strict=True)]
+    psi[0] = psi[0].reshape(())
+    joined = np.concatenate([x.reshape(-1) for x in psi])
+    close = {"rtol": 1e-5, "atol": 1e-5} if "float32" in dtypes else {"rtol": 1e-12, "atol": 1e-12}
+    phi = whitening.to_phi(psi, whitening.arrays)
+    symbols = [x.type() for x in map(pytensor.shared, psi)]
+    graphs = whitening.to_phi(symbols, whitening.symbols)
+    compiled = pytensor.function([*symbols, *whitening.symbols], graphs)(*psi, *whitening.arrays)
+    for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
+        assert x.shape == y.shape == want.shape and x.dtype == y.dtype
+        np.testing.assert_allclose(x, want, **close)
+        np.testing.assert_allclose(y, want, **close)
+    for x, want in zip(whitening.to_psi(phi, whitening.arrays), psi, strict=True):
+        np.testing.assert_allclose(x, want, **close)
+    pulled = np.concatenate([x.reshape(-1) for x in whitening.pull_back(phi, whitening.arrays)])
+    [want] = dense.pull_back([np.asarray(x, dtype=float) for x in phi], dense.arrays)
+    np.testing.assert_allclose(pulled, want, **close)
+    diagonal = [np.asarray(x).reshape(-1) for x in whitening.diagonal(psi, whitening.arrays)]
+    np.testing.assert_allclose(np.concatenate(diagonal), np.diag(matrix), **close)
+
+
+def test_turns_of_one_kind_share_a_compiled_function():
+    shapes = [(), (5,)]
+    centre, scale = [np.zeros(s) for s in shapes], [np.ones(s) for s in shapes]
+
+    def of(directions):
+        turn = Turn.to(
+            np.linalg.qr(RNG.normal(size=(6, directions)))[0], np.full(directions, 2.0), [1, 5]
+        )
+        lengths = [turn.lengths[0], turn.lengths[1:]]
+        return Turned(centre, scale, turn.parts([1, 5]), turn.middle, lengths)
+
+    assert of(1).kind == of(3).kind
+    assert of(1).kind != of(5).kind != Diagonal(centre, scale).kind
 
 
 def test_a_matrix_is_sampled_as_its_elements_in_a_row_are():

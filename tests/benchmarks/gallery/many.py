@@ -1,4 +1,4 @@
-"""Hierarchies of thousands of groups, of which a batch touches a few, with exact posteriors."""
+"""Effects of thousands of groups, of which a batch touches a few, with exact posteriors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
+from scipy.sparse import coo_array
+
 from .exact import Moments
 from .registry import Registry
 
-__all__ = ["MANY", "moments_of_groups"]
+__all__ = ["MANY", "moments_of_many"]
 
 MANY = Registry()
 ROWS = 1_000_000
@@ -65,6 +67,64 @@ def groups_50000(batch_size: int | None = 1_000) -> pm.Model:
 def groups_of_power_law(batch_size: int | None = 1_000) -> pm.Model:
     """Return 5,000 groups of none to some hundred thousand rows."""
     return groups("groups_of_power_law", batch_size)
+
+
+# Groups, items and rows of crossed effects, and the sds of their effects
+CROSSED = 2_000, 500, 100_000, 1.0, 0.5
+
+
+@cache
+def crossed_rows() -> tuple[np.ndarray, ...]:
+    """Return group, item, covariate and value of each row; sizes of groups are a power law's."""
+    groups, items, count, sd_a, sd_b = CROSSED
+    rng = np.random.default_rng(6)
+    share = 1 / np.arange(1, groups + 1)
+    group = rng.choice(groups, count, p=share / share.sum())
+    item = rng.integers(items, size=count)
+    x = rng.normal(size=groups)[group]
+    effects = sd_a * rng.normal(size=groups)[group] + sd_b * rng.normal(size=items)[item]
+    return group, item, x, 2 + 0.7 * x + effects + rng.normal(size=count)
+
+
+@MANY.add
+def crossed_thousands(batch_size: int | None = 1_000) -> pm.Model:
+    """Return y ~ N(mu + beta x_g + a_g + b_i, 1): ridges between a few and thousands."""
+    group, item, x, y = crossed_rows()
+    groups, items, count, sd_a, sd_b = CROSSED
+    with pm.Model() as model:
+        rows = group, item, x, y
+        if batch_size is not None:
+            rows = pm.Minibatch(*rows, batch_size=batch_size)
+        g, i, covariate, seen = rows
+        mu = pm.Normal("mu", 0, 5)
+        beta = pm.Normal("beta", 0, 5)
+        a = pm.Normal("a", 0, sd_a, shape=groups)
+        b = pm.Normal("b", 0, sd_b, shape=items)
+        mean = mu + beta * covariate + a[g] + b[i]
+        pm.Normal("y", mean, 1, observed=seen, total_size=count)
+    return model
+
+
+def moments_of_many(name: str) -> Moments:
+    """Return the exact moments of one of these models."""
+    return moments_of_crossed() if name == "crossed_thousands" else moments_of_groups(name)
+
+
+def moments_of_crossed() -> Moments:
+    """Return the exact moments: a linear model with normal priors."""
+    group, item, x, y = crossed_rows()
+    groups, items, count, sd_a, sd_b = CROSSED
+    row, one = np.arange(count), np.ones(count)
+    columns = [(0 * row, one), (0 * row + 1, x), (2 + group, one), (2 + groups + item, one)]
+    design = sum(coo_array((v, (row, k)), (count, 2 + groups + items)) for k, v in columns)
+    prior = np.repeat([1 / 25, sd_a**-2, sd_b**-2], [2, groups, items])
+    covariance = np.linalg.inv((design.T @ design).toarray() + np.diag(prior))
+    mean, sd = covariance @ (design.T @ y), np.sqrt(np.diag(covariance))
+    ends = [0, 1, 2, 2 + groups, 2 + groups + items]
+    return {
+        name: (mean[a:b].squeeze(), sd[a:b].squeeze())
+        for name, a, b in zip(("mu", "beta", "a", "b"), ends, ends[1:], strict=False)
+    }
 
 
 def moments_of_groups(name: str) -> Moments:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import posteriordb
-from .many import MANY, moments_of_groups
+from .many import MANY, moments_of_many
 from .writings import pair_of
 
 FOLDER = Path(__file__).parents[1] / "references"
@@ -39,7 +39,7 @@ def reference(name: str) -> dict[str, Reference]:
     if name in MANY:
         return {
             variable: Reference(np.array(mean), np.array(sd), np.zeros_like(mean), {})
-            for variable, (mean, sd) in moments_of_groups(name).items()
+            for variable, (mean, sd) in moments_of_many(name).items()
         }
     stored = _stored(name)
     variables = stored.pop("variables")

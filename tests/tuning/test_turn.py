@@ -1,0 +1,121 @@
+"""Directions that thousands of parameters share with a few others."""
+
+import numpy as np
+import pytest
+
+from helpers.surfaces import Exact
+from pymc_sgmcmc.tuning.turn import Turn, shared_directions
+
+RNG = np.random.default_rng(0)
+GROUPS, ITEMS, EACH = 400, 150, 8
+
+
+class Normal(Exact):
+    """A normal density of many coordinates."""
+
+    def __init__(self, precision, mean):
+        super().__init__(len(mean))
+        self.matrix, self.mean = precision, mean
+
+    def full(self, points):
+        away = points - self.mean
+        pulled = away @ self.matrix
+        return np.sum(away * pulled, axis=1) / 2, pulled
+
+
+def crossed(covariate=None):
+    """The precision of mu, two effects, and perhaps a slope on a covariate of the groups."""
+    rng = np.random.default_rng(1)
+    g, i = np.repeat(np.arange(GROUPS), EACH), rng.integers(ITEMS, size=GROUPS * EACH)
+    sizes = [1, GROUPS, ITEMS, *[1] * (covariate is not None)]
+    design = np.zeros((len(g), sum(sizes)))
+    design[:, 0] = 1
+    design[np.arange(len(g)), 1 + g] = 1
+    design[np.arange(len(g)), 1 + GROUPS + i] = 1
+    if covariate is not None:
+        design[:, -1] = covariate[g]
+    prior = np.ones(sum(sizes))
+    prior[0] = 0.01
+    return design.T @ design + np.diag(prior), sizes
+
+
+def extremes(surface, sd, turn):
+    """Least and largest eigenvalue of the precision in the turned coordinates."""
+    root = sd[:, None] * turn(np.eye(len(sd))).T if turn is not None else np.diag(sd)
+    w = np.linalg.eigvalsh(root.T @ surface.matrix @ root)
+    return w[0], w[-1]
+
+
+def test_a_turn_is_orthogonal_and_makes_directions_coordinates():
+    U = np.linalg.qr(RNG.normal(size=(60, 3)))[0]
+    turn = Turn.to(U, np.array([10.0, 0.5, 3.0]), [1, 39, 20])
+    Q = (turn(np.eye(60)) / turn.lengths[:, None]).T
+    np.testing.assert_allclose(Q.T @ Q, np.eye(60), atol=1e-12)
+    assert len(turn.coordinates) == 3
+    along = np.abs(Q[:, turn.coordinates].T @ U)
+    np.testing.assert_allclose(np.sort(along.max(axis=0)), 1, atol=1e-12)
+    # One coordinate for each, with its length
+    for k, length in enumerate([10.0, 0.5, 3.0]):
+        assert turn.lengths[turn.coordinates[along[:, k].argmax()]] == length
+
+
+def test_a_gradient_is_pulled_back_by_the_transpose():
+    U = np.linalg.qr(RNG.normal(size=(20, 2)))[0]
+    turn = Turn.to(U, np.array([4.0, 0.5]), [20])
+    L = turn(np.eye(20)).T
+    g = RNG.normal(size=(5, 20))
+    np.testing.assert_allclose(turn.pull_back(g), g @ L, atol=1e-12)
+
+
+def test_variables_without_a_part_are_left_as_they_are():
+    U = np.zeros((30, 1))
+    U[:10] = 10**-0.5
+    parts = Turn.to(U, np.array([3.0]), [10, 20]).parts([10, 20])
+    assert [part.shape for part in parts] == [(4, 10), (0, 20)]
+
+
+def test_a_small_variable_keeps_its_coordinate_where_directions_are_a_part_of_it():
+    U = np.zeros((201, 1))
+    U[0], U[1:] = 0.5, (0.75 / 200) ** 0.5
+    turn = Turn.to(U, np.array([5.0]), [1, 200])
+    assert turn.coordinates[0] > 0
+    U[0], U[1:] = 0.9, ((1 - 0.81) / 200) ** 0.5
+    assert Turn.to(U, np.array([5.0]), [1, 200]).coordinates[0] == 0
+
+
+@pytest.mark.parametrize("slope", [False, True])
+def test_an_intercept_beside_two_effects_has_curvature_near_one_everywhere(slope):
+    covariate = np.random.default_rng(2).normal(size=GROUPS) if slope else None
+    precision, sizes = crossed(covariate)
+    surface = Normal(precision, RNG.normal(size=len(precision)))
+    sd = np.diag(precision) ** -0.5
+    before = extremes(surface, sd, None)
+    start = surface.mean + sd * RNG.normal(size=len(sd))
+    start[0] += 100 * sd[0]
+    centre, turn = shared_directions(surface, start, sd, sizes, np.random.default_rng(3))
+    low, high = extremes(surface, sd, turn)
+    assert before[0] < 0.03 and before[1] > 2.5
+    # What is left is the coupling of single groups with single items
+    assert low > 0.4 and high < 2.2
+    # Of its own sd in these coordinates, seven of the fitted ones, a small part
+    assert abs((centre - surface.mean)[0] / sd[0]) < 2
+
+
+def test_independent_coordinates_are_left_alone():
+    precision = np.diag(RNG.uniform(1, 100, size=600))
+    surface = Normal(precision, np.zeros(600))
+    sd = np.diag(precision) ** -0.5
+    centre, turn = shared_directions(surface, sd, sd, [1, 599], np.random.default_rng(0))
+    assert turn is None
+    np.testing.assert_array_equal(centre, sd)
+
+
+def test_what_lies_on_a_circle_takes_no_part():
+    precision, sizes = crossed()
+    surface = Normal(precision, np.zeros(len(precision)))
+    surface.circular = np.zeros(len(precision), dtype=bool)
+    surface.circular[0] = True
+    sd = np.diag(precision) ** -0.5
+    _, turn = shared_directions(surface, np.zeros(len(sd)), sd, sizes, np.random.default_rng(0))
+    if turn is not None:
+        assert not turn.away[0].any() and turn.lengths[0] == 1
