@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scipy.linalg import qr
 from scipy.optimize import linear_sum_assignment
 
 from pymc_sgmcmc.tuning.failure import named_step
@@ -19,8 +18,8 @@ __all__ = ["Turn", "shared_directions"]
 # direction; others only the one in which all elements move alike
 _SMALL, _MOST_OWN = 16, 32
 
-# Share in the directions below which a small variable's coordinate is none of them, if others serve
-_SHARE_OF_SMALL, _SPARED = 0.5, 1e-3
+# Share in the directions from which on a small variable's coordinate becomes one of them
+_SHARE_OF_SMALL = 0.5
 
 # Couplings, in units of the sds, below which another variable's answer is no direction; rounds of
 # answers, and how many directions are looked at: each costs two passes over the data
@@ -29,6 +28,8 @@ _ROUNDS, _LARGEST_BASIS = 3, 48
 
 # Lengths of a direction that are as good as 1, and how many directions there are at most
 _SHORT, _LONG, _MOST = 0.7, 1.3, 16
+# Share of a direction in a single element of thousands from which on it is not theirs
+_ALONE = 0.2
 # Their number is a multiple of this, so that another centre mostly takes the same compiled function
 _EACH = 4
 
@@ -65,18 +66,25 @@ class Turn:
     lengths: np.ndarray
 
     @classmethod
-    def to(cls, directions: np.ndarray, lengths: np.ndarray, sizes: Sequence[int]) -> Turn:
+    def to(
+        cls, directions: np.ndarray, lengths: np.ndarray, sizes: Sequence[int], sd: np.ndarray
+    ) -> Turn:
         """Return the turn that makes coordinates of orthonormal directions, shape (d, r).
 
-        Their place is taken from the coordinates that are most of them. A small variable of which
-        they are only a part keeps its own: each of its coordinates counts, of thousands none does.
+        Each takes the place of a coordinate, which is then spread over thousands of others and
+        takes their noise for its own. Small variables give theirs only where they are most of
+        the directions; all others have the place of an element like most of its variable: of
+        median ``sd``, and hardly a part of the directions.
         """
         d, r = directions.shape
-        part = np.sum(directions**2, axis=1)
-        kept = np.repeat(np.array(sizes) <= _SMALL, sizes) & (part < _SHARE_OF_SMALL)
-        chosen = qr(directions.T * np.where(kept, _SPARED, 1.0), mode="r", pivoting=True)[1][:r]
-        strength = np.abs(directions[chosen])
-        rows, columns = linear_sum_assignment(-strength)
+        part, small = np.sum(directions**2, axis=1), _small(sizes)
+        known = np.flatnonzero(small & (part >= _SHARE_OF_SMALL))
+        known = known[np.argsort(-part[known])][:r]
+        medians = [(np.median(sd[of]), np.median(part[of])) for of in _ranges(sizes)]
+        usual, usual_part = np.repeat(np.array(medians).T, sizes, axis=1)
+        unlike = np.abs(np.log(sd / usual)) + 1e9 * (small | (part > usual_part) | (part == 0))
+        chosen = np.concatenate([known, np.argsort(unlike, kind="stable")[: r - len(known)]])
+        rows, columns = linear_sum_assignment(-np.abs(directions[chosen]))
         chosen = chosen[rows[np.argsort(columns)]]
         # A direction has no sign: away from its coordinate the middle is well conditioned
         directions = directions * -np.where(directions[chosen, range(r)] < 0, -1, 1)
@@ -157,15 +165,18 @@ def shared_directions(
         if found is None:
             return centre, None
         before, (directions, lengths) = centre, found
-        far = np.argsort(-np.abs(np.log(lengths)))[:_MOST]
-        far = far[(lengths[far] > _LONG) | (lengths[far] < _SHORT)]
+        far = np.flatnonzero(
+            ((lengths > _LONG) | (lengths < _SHORT))
+            & ~np.any(directions[~_small(sizes)] ** 2 > _ALONE, axis=0)
+        )
+        far = far[np.argsort(-np.abs(np.log(lengths[far])))[:_MOST]]
         if not far.size:
             return before, None
         centre = _moved(surface, centre, around, sd, directions, lengths)
         gone = ((centre - before) / sd) @ directions / lengths
         if np.abs(gone).max() < 1:
             break
-    return centre, Turn.to(_without_traces(directions[:, far], sizes), lengths[far], sizes)
+    return centre, Turn.to(_without_traces(directions[:, far], sizes), lengths[far], sizes, sd)
 
 
 def _ritz(
@@ -291,6 +302,11 @@ def _moved(
         else:
             share /= 4
     return centre
+
+
+def _small(sizes: Sequence[int]) -> np.ndarray:
+    """Return which coordinates are those of small variables, shape (d,)."""
+    return np.repeat(np.array(sizes) <= _SMALL, sizes)
 
 
 def _ranges(sizes: Sequence[int]) -> Iterator[range]:

@@ -38,7 +38,7 @@ def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     # The second variable is left as it is
     direction = RNG.normal(size=(10, 2))
     direction[1:4] = 0
-    turn = Turn.to(np.linalg.qr(direction)[0], np.array([5.0, 0.3]), sizes)
+    turn = Turn.to(np.linalg.qr(direction)[0], np.array([5.0, 0.3]), sizes, np.ones(10))
     centre = [RNG.normal(size=s).astype(d) for s, d in zip(shapes, dtypes, strict=True)]
     scale = [RNG.uniform(1, 2, size=x.shape).astype(x.dtype) for x in centre]
     lengths = [x.reshape(s) for x, s in zip(np.split(turn.lengths, [1, 4]), shapes, strict=True)]
@@ -72,9 +72,8 @@ def test_turns_of_one_kind_share_a_compiled_function():
     centre, scale = [np.zeros(s) for s in shapes], [np.ones(s) for s in shapes]
 
     def of(directions):
-        turn = Turn.to(
-            np.linalg.qr(RNG.normal(size=(6, directions)))[0], np.full(directions, 2.0), [1, 5]
-        )
+        unit = np.linalg.qr(RNG.normal(size=(6, directions)))[0]
+        turn = Turn.to(unit, np.full(directions, 2.0), [1, 5], np.ones(6))
         lengths = [turn.lengths[0], turn.lengths[1:]]
         return Turned(centre, scale, turn.parts([1, 5]), turn.middle, lengths)
 

@@ -48,7 +48,7 @@ def extremes(surface, sd, turn):
 
 def test_a_turn_is_orthogonal_and_makes_directions_coordinates():
     U = np.linalg.qr(RNG.normal(size=(60, 3)))[0]
-    turn = Turn.to(U, np.array([10.0, 0.5, 3.0]), [1, 39, 20])
+    turn = Turn.to(U, np.array([10.0, 0.5, 3.0]), [1, 39, 20], np.ones(60))
     Q = (turn(np.eye(60)) / turn.lengths[:, None]).T
     np.testing.assert_allclose(Q.T @ Q, np.eye(60), atol=1e-12)
     assert len(turn.coordinates) == 3
@@ -61,7 +61,7 @@ def test_a_turn_is_orthogonal_and_makes_directions_coordinates():
 
 def test_a_gradient_is_pulled_back_by_the_transpose():
     U = np.linalg.qr(RNG.normal(size=(20, 2)))[0]
-    turn = Turn.to(U, np.array([4.0, 0.5]), [20])
+    turn = Turn.to(U, np.array([4.0, 0.5]), [20], np.ones(20))
     L = turn(np.eye(20)).T
     g = RNG.normal(size=(5, 20))
     np.testing.assert_allclose(turn.pull_back(g), g @ L, atol=1e-12)
@@ -70,17 +70,24 @@ def test_a_gradient_is_pulled_back_by_the_transpose():
 def test_variables_without_a_part_are_left_as_they_are():
     U = np.zeros((30, 1))
     U[:10] = 10**-0.5
-    parts = Turn.to(U, np.array([3.0]), [10, 20]).parts([10, 20])
+    parts = Turn.to(U, np.array([3.0]), [10, 20], np.ones(30)).parts([10, 20])
     assert [part.shape for part in parts] == [(4, 10), (0, 20)]
 
 
 def test_a_small_variable_keeps_its_coordinate_where_directions_are_a_part_of_it():
     U = np.zeros((201, 1))
     U[0], U[1:] = 0.5, (0.75 / 200) ** 0.5
-    turn = Turn.to(U, np.array([5.0]), [1, 200])
+    turn = Turn.to(U, np.array([5.0]), [1, 200], np.ones(201))
     assert turn.coordinates[0] > 0
     U[0], U[1:] = 0.9, ((1 - 0.81) / 200) ** 0.5
-    assert Turn.to(U, np.array([5.0]), [1, 200]).coordinates[0] == 0
+    assert Turn.to(U, np.array([5.0]), [1, 200], np.ones(201)).coordinates[0] == 0
+
+
+def test_the_place_is_that_of_an_element_like_most():
+    U, sd = np.full((100, 1), 0.1), np.linspace(1, 2, 100)
+    U[49:51] = 0.2
+    U /= np.linalg.norm(U)
+    assert Turn.to(U, np.array([5.0]), [100], sd).coordinates[0] in (48, 51)
 
 
 @pytest.mark.parametrize("slope", [False, True])
