@@ -322,8 +322,9 @@ class Tuning:
         self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
     ) -> tuple[np.ndarray, Turn | None]:
         """Make coordinates of the directions that thousands of parameters share with others."""
-        whole = isinstance(scale, str) and scale == "auto"
-        if not whole or not LARGEST_DENSE < len(centre) <= _MOST_TURNED:
+        # A sum of jumps with heavy tails is wider than each
+        mixed = isinstance(scale, str) and scale == "auto" and self._policy.isotropic
+        if not mixed or not LARGEST_DENSE < len(centre) <= _MOST_TURNED:
             return centre, None
         self._report("directions that variables share")
         sizes = [x.size for x in self._density.places[-1].phi]

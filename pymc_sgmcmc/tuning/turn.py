@@ -83,6 +83,7 @@ class Turn:
         medians = [(np.median(sd[of]), np.median(part[of])) for of in _ranges(sizes)]
         usual, usual_part = np.repeat(np.array(medians).T, sizes, axis=1)
         unlike = np.abs(np.log(sd / usual)) + 1e9 * (small | (part > usual_part) | (part == 0))
+        unlike[known] = np.inf
         chosen = np.concatenate([known, np.argsort(unlike, kind="stable")[: r - len(known)]])
         rows, columns = linear_sum_assignment(-np.abs(directions[chosen]))
         chosen = chosen[rows[np.argsort(columns)]]
@@ -183,13 +184,12 @@ def _ritz(
     surface: Surface, points: np.ndarray, sd: np.ndarray, sizes: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the Hessian's eigenvectors in the space of common moves, and their lengths."""
-    curvature = _Curvature(surface, points, sd)
-    basis = _common_moves(sd, sizes, surface.circular)
+    curvature, basis = _Curvature(surface, points, sd), _common_moves(sd, sizes, surface.circular)
     images = curvature(basis)
     for last in (*[False] * _ROUNDS, True):
-        values, vectors = np.linalg.eigh(basis.T @ images)
-        if not np.all(np.isfinite(values)):
+        if not np.all(np.isfinite(images)):
             return None
+        values, vectors = np.linalg.eigh(basis.T @ images)
         least = max(_LEAST, _ROUNDING * surface.precision**0.5 * np.abs(values).max())
         lengths = np.maximum(np.abs(values), least) ** -0.5
         ritz = basis @ vectors

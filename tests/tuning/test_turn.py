@@ -1,9 +1,13 @@
 """Directions that thousands of parameters share with a few others."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_sgmcmc as sg
+
 from helpers.surfaces import Exact
+from helpers.z_scores import assert_right
 from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 
 RNG = np.random.default_rng(0)
@@ -115,6 +119,49 @@ def test_independent_coordinates_are_left_alone():
     centre, turn = shared_directions(surface, sd, sd, [1, 599], np.random.default_rng(0))
     assert turn is None
     np.testing.assert_array_equal(centre, sd)
+
+
+def test_directions_of_small_variables_alone_have_places_of_their_own():
+    U = np.zeros((600, 2))
+    U[:10, 0], U[:10, 1] = 0.1**0.5, 0.1**0.5 * np.repeat([1, -1], 5)
+    turn = Turn.to(U, np.array([5.0, 2.0]), [10, 590], np.ones(600))
+    Q = (turn(np.eye(600)) / turn.lengths[:, None]).T
+    np.testing.assert_allclose(Q.T @ Q, np.eye(600), atol=1e-12)
+    assert len(turn.coordinates) == 2
+
+
+def test_a_density_that_is_not_finite_around_is_left_alone():
+    surface = Normal(np.eye(600), np.zeros(600))
+    surface.full = lambda points: (np.full(len(points), np.nan), np.full(points.shape, np.nan))
+    centre, sd = np.zeros(600), np.ones(600)
+    found, turn = shared_directions(surface, centre, sd, [1, 599], np.random.default_rng(0))
+    assert turn is None and found is centre
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "backend"), [("CoRVSGLD", "numba"), ("MSGNHT", "jax")])
+def test_an_intercept_beside_two_effects_is_right(method, backend):
+    rng = np.random.default_rng(4)
+    g, i = np.repeat(np.arange(GROUPS), 25), rng.integers(ITEMS, size=25 * GROUPS)
+    y = 1 + rng.normal(size=GROUPS)[g] + rng.normal(0, 0.5, ITEMS)[i] + rng.normal(size=len(g))
+    design = np.zeros((len(g), 1 + GROUPS + ITEMS))
+    design[np.arange(len(g))[:, None], np.stack([0 * g, 1 + g, 1 + GROUPS + i], axis=1)] = 1
+    prior = np.repeat([1 / 25, 1, 4], [1, GROUPS, ITEMS])
+    covariance = np.linalg.inv(design.T @ design + np.diag(prior))
+    mean, sd = covariance @ design.T @ y, np.sqrt(np.diag(covariance))
+    with pm.Model():
+        rows = pm.Minibatch(g, i, y, batch_size=250)
+        mu = pm.Normal("mu", 0, 5)
+        a, b = pm.Normal("a", 0, 1, shape=GROUPS), pm.Normal("b", 0, 0.5, shape=ITEMS)
+        pm.Normal("y", mu + a[rows[0]] + b[rows[1]], 1, observed=rows[2], total_size=len(y))
+        found = pm.sample(
+            step=getattr(sg, method)(backend=backend), chains=2, cores=1, random_seed=1,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    ends = {"mu": 0, "a": slice(1, 11), "b": slice(1 + GROUPS, 11 + GROUPS)}
+    posterior = {name: found.posterior[name][..., :10] if name != "mu" else found.posterior[name]
+                 for name in ends}  # fmt: skip
+    assert_right(posterior, {name: (mean[k], sd[k]) for name, k in ends.items()})
 
 
 def test_what_lies_on_a_circle_takes_no_part():
