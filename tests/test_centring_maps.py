@@ -10,7 +10,7 @@ from pytensor.graph.replace import graph_replace
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
-from pymc_sgmcmc.centring import InformedCentring
+from pymc_sgmcmc.centring import InformedCentring, InformedLogit, log_odds_of_beta
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
 
@@ -25,6 +25,18 @@ def log_normal():
 
 def scale():
     pm.Gamma("x", 2, 1 / pm.HalfNormal("sd"), shape=3)
+
+
+def shape_and_scale():
+    pm.InverseGamma("x", pm.HalfNormal("shape"), pm.HalfNormal("sd"), shape=3)
+
+
+def shape_alone():
+    pm.Weibull("x", pm.HalfNormal("shape"), 2, shape=3)
+
+
+def exponential():
+    pm.Exponential("x", pm.HalfNormal("rate"), shape=3)
 
 
 def vectors():
@@ -65,6 +77,9 @@ FAMILIES = {
     location_scale: (1, False),
     log_normal: (1, False),
     scale: (1, False),
+    shape_and_scale: (1, False),
+    shape_alone: (1, False),
+    exponential: (1, False),
     vectors: (1, True),
     covariance: (1, True),
     walk: (1, True),
@@ -72,6 +87,9 @@ FAMILIES = {
     non_centred: (0, False),
     non_centred_vectors: (0, True),
 }
+
+# φ is a function of the variable, or its independent part
+OTHERS = log_normal, scale, shape_and_scale, shape_alone, exponential, zero_sum
 
 
 def coordinate_of(family):
@@ -132,7 +150,7 @@ def test_map_inverse_and_jacobian(family, weight):
     # Differences have errors of the second order in 1e-5
     found = np.linalg.slogdet(np.array(rows) / 2e-5)[1]
     np.testing.assert_allclose(log_det, found, rtol=0, atol=1e-7)
-    if weight == as_written and family not in (log_normal, scale, zero_sum):
+    if weight == as_written and family not in OTHERS:
         np.testing.assert_allclose(values, phi, rtol=1e-9, atol=1e-10)
 
 
@@ -179,3 +197,25 @@ def test_information_and_score_are_found_from_other_ones():
     np.testing.assert_allclose(found[2], SCORE, rtol=0, atol=1e-10 * SCORE.max())
     said = INFORMATION * np.median(spreads, axis=0) ** 2
     np.testing.assert_allclose(found[0], said / (1 + said), rtol=1e-12)
+
+
+def test_probabilities_of_thousands_of_groups_are_standardised_in_their_log_odds():
+    """With fewer parameters a matrix whitens them, as they are written."""
+    inputs = [pt.dscalar(), pt.dscalar()]
+    map_ = InformedLogit(log_odds_of_beta, pt.as_tensor(np.stack([[0] * 3, INFORMATION, SCORE])))
+    phi = pt.dvector()
+    theta = map_.backward(phi, *inputs)
+    slope = pt.log(pt.diagonal(pt.jacobian(theta, phi)))
+    found = [map_.forward(theta, *inputs), map_.log_jac_det(phi, *inputs), slope]
+    function = pytensor.function([phi, *inputs], found, mode=INTERPRETER)
+    at = np.array([-1.0, 0.3, 2.0])
+    back, told, exact = function(at, 0.7, 3.0)
+    np.testing.assert_allclose(back, at, rtol=1e-9)
+    np.testing.assert_allclose(told, exact, rtol=0, atol=1e-9)
+    for size, weighted in ((500, False), (600, True)):
+        with pm.Model() as model:
+            pm.Beta("x", pm.HalfNormal("a"), pm.HalfNormal("b"), shape=size)
+        with interpreted():
+            point = model.initial_point()
+        choice, _, _ = coordinates_at(model, model.value_vars, "lipschitz", point, centring=True)
+        assert choice[-1].weighted == weighted

@@ -5,9 +5,13 @@ from pymc_sgmcmc.centring.informed import (
     Informed,
     InformedCentring,
     InformedLog,
+    InformedLogit,
     InformedResidual,
     InformedZeroSum,
 )
+from pymc_sgmcmc.centring.informed_walks import InformedWalk
+from pymc_sgmcmc.centring.nearest_normals import log_odds_of_beta, logarithm_of
+from pymc_sgmcmc.centring.roots import InformedRoot
 from pymc_sgmcmc.centring.vectors import VectorCentring, VectorRecentring, lower_factor
 from pymc_sgmcmc.centring.walks import WalkCentring
 from pymc_sgmcmc.centring.weighted import Weighted
@@ -17,11 +21,16 @@ __all__ = [
     "Informed",
     "InformedCentring",
     "InformedLog",
+    "InformedLogit",
     "InformedResidual",
+    "InformedRoot",
+    "InformedWalk",
     "InformedZeroSum",
     "VectorCentring",
     "VectorRecentring",
     "WalkCentring",
     "Weighted",
+    "log_odds_of_beta",
+    "logarithm_of",
     "lower_factor",
 ]

@@ -28,9 +28,17 @@ from pymc.logprob.transforms import Transform
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.centring.nearest_normals import LawOf
 from pymc_sgmcmc.centring.weighted import Weighted, logarithm
 
-__all__ = ["Informed", "InformedCentring", "InformedLog", "InformedResidual", "InformedZeroSum"]
+__all__ = [
+    "Informed",
+    "InformedCentring",
+    "InformedLog",
+    "InformedLogit",
+    "InformedResidual",
+    "InformedZeroSum",
+]
 
 
 class Informed(Weighted):
@@ -164,18 +172,17 @@ class InformedLog(InformedCentring):
 
     Parameters
     ----------
+    law : callable
+        Maps the inputs of the variable to location and scale of its logarithm.
     weight : tensor, optional
         As :class:`Informed` has it.
-    log_normal : bool
-        Whether the last two inputs of the variable are location and scale of its logarithm; else
-        the last one is a scale s, and these are log s and 1.
     """
 
     name: ClassVar[str] = "informed_log"
 
-    def __init__(self, weight: Any = None, *, log_normal: bool) -> None:
+    def __init__(self, law: LawOf, weight: Any = None) -> None:
         super().__init__(weight)
-        self.log_normal = log_normal
+        self.law = law
 
     @property
     def unbounded(self) -> bool:
@@ -184,10 +191,7 @@ class InformedLog(InformedCentring):
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
         """Return location and scale of the logarithm."""
-        if self.log_normal:
-            return super().parents(*inputs)
-        scale = pt.as_tensor(inputs[-1])
-        return [pt.log(scale), pt.ones_like(scale)]
+        return self.law(*inputs)
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map coordinates to the variable."""
@@ -202,6 +206,29 @@ class InformedLog(InformedCentring):
         """Return the logarithm of dθ / dφ of each element."""
         slope: TensorVariable = super().log_jac_det(value, *inputs)
         return slope + super().backward(value, *inputs)
+
+
+class InformedLogit(InformedLog):
+    """Map to a probability, in its log odds, of which ``law`` gives location and scale."""
+
+    name: ClassVar[str] = "informed_logit"
+    shares_noise: ClassVar[bool] = True
+
+    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
+        """Map coordinates to the variable."""
+        theta: TensorVariable = pt.sigmoid(InformedCentring.backward(self, value, *inputs))
+        return theta
+
+    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
+        """Map the variable to its coordinates."""
+        odds = pt.log(value) - pt.log1p(-value)
+        return InformedCentring.forward(self, odds, *inputs)
+
+    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
+        """Return the logarithm of dθ / dφ of each element."""
+        odds = InformedCentring.backward(self, value, *inputs)
+        slope: TensorVariable = InformedCentring.log_jac_det(self, value, *inputs)
+        return slope - pt.softplus(odds) - pt.softplus(-odds)
 
 
 class InformedResidual(Informed):

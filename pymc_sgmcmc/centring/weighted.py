@@ -35,12 +35,20 @@ class Weighted(Transform):
         Dimensions of ``weight`` before those of φ, of which the first element is λ.
     refines : bool
         Whether a choice is made better from the bulk in its own coordinates.
+    by_shift : bool
+        Whether the choice is made from how gradients change where all elements move alike, by
+        methods ``shift`` and ``told``. What is chosen standardises them.
+    shares_noise : bool
+        Whether a batch's noise is common to many elements, or grows along each: what a thermostat
+        of each takes up is then not all of it.
     """
 
     ndim_supp = 0
     as_written: ClassVar[float]
     numbers: ClassVar[tuple[int, ...]] = ()
     refines: ClassVar[bool] = False
+    by_shift: ClassVar[bool] = False
+    shares_noise: ClassVar[bool] = False
     weight: Any
 
     @property
@@ -66,6 +74,21 @@ class Weighted(Transform):
 
     def spread(self, *inputs: Variable) -> TensorVariable:
         """Return the standard deviation, or what is as wide, that the hierarchy gives to θ."""
+        raise NotImplementedError
+
+    def shift(self, spread: np.ndarray) -> np.ndarray:
+        """Return by how much φ moves where all elements move by 1."""
+        raise NotImplementedError
+
+    def told(
+        self,
+        phi: np.ndarray,
+        gradient: np.ndarray,
+        change: np.ndarray,
+        location: np.ndarray,
+        spread: np.ndarray,
+    ) -> np.ndarray:
+        """Return the weight, of a gradient and of its change where all elements move by 1."""
         raise NotImplementedError
 
     def location(self, *inputs: Variable) -> TensorVariable:

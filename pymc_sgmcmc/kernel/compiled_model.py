@@ -159,6 +159,16 @@ class CompiledModel:
         found = self._weights(scales)
         return {c.name: w[0] if c.map.numbers else w for c, w in found.items()}
 
+    def standardised(self, scales: Sequence[np.ndarray]) -> list[bool]:
+        """Return of which coordinates these weights make all elements about standard normal."""
+        told = {c for c, w in self._weights(scales).items() if c.map.by_shift and w[1:].any()}
+        return [c in told for c in self.posterior.coordinates]
+
+    @property
+    def shares_noise(self) -> bool:
+        """Whether noise of some variable is more than its coordinates' own."""
+        return any(c.weighted and c.map.shares_noise for c in self.posterior.coordinates)
+
     def _weights(self, scales: Sequence[np.ndarray]) -> dict[Coordinate, np.ndarray]:
         fitted = [c for c in self.posterior.coordinates if c.scale is not None]
         return {c: w for c, w in zip(fitted, scales, strict=True) if c.weighted}

@@ -299,7 +299,7 @@ def _choose(
     own = model.rvs_to_transforms[rv]
     if isinstance(choice, Mapping) and rv.name in choice:
         return choice[rv.name], None
-    centring = centring_of(rv, own, sampled) if sampled else None
+    centring = centring_of(rv, own, sampled, np.shape(array)) if sampled else None
     if centring is None and rv in non_centred:
         centring = non_centred[rv].map()
     if centring is not None:

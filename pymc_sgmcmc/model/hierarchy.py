@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+import numpy as np
+
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV, WeibullBetaRV
 from pymc.distributions.multivariate import ZeroSumNormalRV
 from pymc.distributions.timeseries import RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
-from pymc.logprob.transforms import LogTransform, Transform
+from pymc.logprob.transforms import LogOddsTransform, LogTransform, Transform
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import (
+    BetaRV,
     CauchyRV,
     ExponentialRV,
     GammaRV,
@@ -31,10 +34,15 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring import (
     InformedCentring,
     InformedLog,
+    InformedLogit,
+    InformedRoot,
+    InformedWalk,
     InformedZeroSum,
     VectorCentring,
     WalkCentring,
     Weighted,
+    log_odds_of_beta,
+    logarithm_of,
     lower_factor,
 )
 
@@ -42,14 +50,20 @@ __all__ = ["LOCATION_SCALE", "centring_of", "constant_of", "depends_on"]
 
 # Families whose last two inputs are location and scale
 LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
+# With more parameters whitening is diagonal: it disentangles neither the steps of a walk nor
+# probabilities from the parameters of their law, which a matrix does as well as coordinates
+_MANY = 512
 # Positive ones whose last input is the scale
 _SCALES = (
-    HalfNormalRV, ExponentialRV, GammaRV, InvGammaRV, WeibullBetaRV, HalfCauchyRV, HalfStudentTRV,
+    HalfNormalRV, InvGammaRV, WeibullBetaRV, HalfCauchyRV, HalfStudentTRV,
 )  # fmt: skip
 
 
 def centring_of(
-    rv: TensorVariable, own: Transform | None, sampled: Collection[Variable]
+    rv: TensorVariable,
+    own: Transform | None,
+    sampled: Collection[Variable],
+    shape: tuple[int, ...] = (),
 ) -> Weighted | None:
     """Return the map, without its weight, of a variable with sampled variables among its parents.
 
@@ -61,19 +75,23 @@ def centring_of(
         Its transform in the model; one that is not PyMC's default leaves it as it is.
     sampled : collection of Variable
         The variables that the step samples.
+    shape : tuple of int
+        Of the variable.
 
     Returns
     -------
     Weighted or None
-        None for other families, and where location and scale are not sampled.
+        None for other families, and where location and scale are not sampled, but of a long walk.
     """
-    found = _of_family(rv, own)
-    if found is None or not depends_on(found.parents(*rv.owner.inputs), sampled):
-        return None
-    return found
+    found = _of_family(rv, own, shape)
+    if found is None or isinstance(found, InformedWalk):
+        return found
+    return found if depends_on(found.parents(*rv.owner.inputs), sampled) else None
 
 
-def _of_family(rv: TensorVariable, own: Transform | None) -> Weighted | None:
+def _of_family(
+    rv: TensorVariable, own: Transform | None, shape: tuple[int, ...]
+) -> Weighted | None:
     op, inputs = rv.owner.op, rv.owner.inputs
     found: Weighted | None = None
     if own is None and isinstance(op, LOCATION_SCALE):
@@ -83,12 +101,17 @@ def _of_family(rv: TensorVariable, own: Transform | None) -> Weighted | None:
     elif own is None and isinstance(op, RandomWalkRV):
         innovations = inputs[1].owner
         univariate = innovations is not None and isinstance(innovations.op, LOCATION_SCALE)
-        found = WalkCentring() if univariate else None
+        if univariate:
+            found = InformedWalk() if shape and shape[-1] > _MANY else WalkCentring()
     elif type(own) is LogTransform and isinstance(op, LogNormalRV):
-        found = InformedLog(log_normal=True)
+        found = InformedLog(logarithm_of(op))
+    elif type(own) is LogTransform and isinstance(op, GammaRV | ExponentialRV):
+        found = InformedRoot()
     elif type(own) is LogTransform and isinstance(op, _SCALES):
         bounded = not isinstance(op, HalfNormalRV) or constant_of(inputs[-2]) == 0
-        found = InformedLog(log_normal=False) if bounded else None
+        found = InformedLog(logarithm_of(op)) if bounded else None
+    elif type(own) is LogOddsTransform and isinstance(op, BetaRV) and np.prod(shape) > _MANY:
+        found = InformedLogit(log_odds_of_beta)
     elif type(own) is ZeroSumTransform and isinstance(op, ZeroSumNormalRV):
         found = InformedZeroSum(own)
     return found

@@ -8,6 +8,7 @@ import numpy as np
 
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.centring import Weighted
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.tuning.surface import Surface
@@ -20,6 +21,9 @@ _POSITIONS = 64
 # Times the whole choice is looked at again in its own coordinates, where precisions of an element
 # have changed by more than this factor
 _AGAIN, _CHANGED = 3, 1.5
+
+# Length of a common move, in units of a step's scale
+_SHIFT = 0.3
 
 # Pairs of opposite positions at which the curvature is seen, on the full data: of a group of few
 # rows a part of the data says anything
@@ -147,7 +151,9 @@ class WritingChoice:
 
         slices = [slice(end - n, end) for end, n in zip([*ends, len(centre)], split, strict=True)]
         moved_ones = [
-            part for part, c in zip(slices, posterior.coordinates, strict=True) if c.rv in level
+            part
+            for part, c in zip(slices, posterior.coordinates, strict=True)
+            if c.rv in level and not c.map.by_shift
         ]
         curvature = parts(_curvatures(surface, centre, root, moved_ones, rng))
         e = rng.standard_normal((positions, len(centre)))
@@ -160,6 +166,14 @@ class WritingChoice:
             if c.rv not in level:
                 continue
             i, at = self._fitted.index(c), posterior.coordinates.index(c)
+            if c.map.by_shift:
+                of_map = c.map.with_weight(scales[i].astype(float))
+                weight, moved_by = _by_shift(
+                    of_map, surface, centre, slices[at], locations[k].astype(float), spreads[k]
+                )
+                found[i] = weight.astype(scales[i].dtype)
+                change = max(change, moved_by)
+                continue
             widths = np.stack([places[k].astype(float) for places in seen or [spreads]])
             h = curvature[at].astype(float)
             with np.errstate(all="ignore"):  # a bulk that is none tells nothing
@@ -172,6 +186,35 @@ class WritingChoice:
             found[i] = weight.astype(scales[i].dtype)
             change = max(change, float(np.max(ratio, initial=0.0, where=np.isfinite(ratio))))
         return found, change
+
+
+def _by_shift(
+    of_map: Weighted,
+    surface: Surface,
+    centre: np.ndarray,
+    part: slice,
+    location: np.ndarray,
+    spread: np.ndarray,
+) -> tuple[np.ndarray, float]:
+    """Return the weight that a common move of all elements tells, and the change of a precision."""
+    by = float(np.median(spread)) * _SHIFT
+    move = np.zeros(len(centre))
+    move[part] = by * of_map.shift(spread).ravel()
+    _, gradient = surface.full(centre + np.outer([1, -1], move))
+    there, opposite = (g[part].reshape(spread.shape) for g in gradient)
+    with np.errstate(all="ignore"):
+        weight = of_map.told(
+            centre[part].reshape(spread.shape),
+            (there + opposite) / 2,
+            (there - opposite) / (2 * by),
+            location,
+            spread,
+        )
+        before, after = (2 / spread**2 + w[1] for w in (of_map.weight, weight))
+        change = float(np.max(np.abs(np.log(after / before))))
+    if not np.all(np.isfinite(weight)):
+        return np.asarray(of_map.weight), 0.0
+    return weight, change
 
 
 def _curvatures(

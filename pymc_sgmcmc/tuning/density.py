@@ -165,7 +165,11 @@ class Density:
         """Return sds in coordinates of other scales, each variable's with all others held."""
         split, found = self.views[0].split, []
         phi, widths = split(centre), split(sd)
+        known = self._engine.standardised(scales)
         for k, width in enumerate(widths):
+            if known[k]:
+                found.append(np.ones_like(width))
+                continue
             moves = [_SECANT * w * (j == k) for j, w in enumerate(widths)]
             above, below = (
                 self._engine.at_scales(

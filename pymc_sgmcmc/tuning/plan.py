@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,7 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise, turned_noise
+from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.turn import Turn
@@ -40,9 +41,6 @@ _LITTLE = 1.6
 # Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
 # place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
 _LARGEST_NEWTON = 128
-
-# Share of thousands of coordinates by whose noise the number of batches is chosen
-_MOST_OF_MANY = 0.95
 
 # Of thousands of coordinates the fit may be far narrower than the law, as along rotations of
 # factors: away from the anchor its gradients then help less than they seem to. Without rotations
@@ -159,8 +157,10 @@ def make_plan(
     compiled: int | None = None,
     many: bool = False,
     permutable: bool = False,
+    coupled: bool = False,
     met: float = 0.0,
     turn: Turn | None = None,
+    sizes: Sequence[int] = (),
 ) -> Plan:
     """Choose estimator, number of batches and step size.
 
@@ -190,10 +190,15 @@ def make_plan(
         Whether of the bulk only independent normals are known.
     permutable : bool
         Whether the posterior has modes by permutation, as of a factorisation.
+    coupled : bool
+        Whether noise is shared by many coordinates, as of a walk, or grows along them, as of rates.
     met : float
         Least that the largest variance of one anchored batch is taken to be.
     turn : Turn, optional
         The turn before L is applied.
+    sizes : sequence of int
+        Elements of each variable, of whose noise each has to be low; none where all together are
+        looked at.
     """
     unit, bulk = 1.0, root
     d = len(centre)
@@ -210,8 +215,8 @@ def make_plan(
             root = measured_diagonal(surface, centre, root, rng)
     _refuse_degenerate(root)
     bound = policy.noise_of_many if many and policy.noise_of_many else policy.noise
-    if many and permutable:
-        # Noise of products is shared by many coordinates, and a thermostat of each cannot undo it
+    if many and (permutable or coupled):
+        # Noise that many coordinates share, as of products, a thermostat of each cannot undo
         bound = min(policy.noise, _HEAT)
     gradient: GradientChoice = Plain()
     batches, variance, ratio = 1, np.zeros(d), 1.0
@@ -224,8 +229,8 @@ def make_plan(
             noise.at_least(met),
             bound,
             anchored_bound(policy),
-            _MOST_OF_MANY if many else 1.0,
-            _DOUBT if many and (permutable or not policy.compensates) else 1.0,
+            partial(most_of_each, sizes=sizes) if many else np.max,
+            _DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,
             policy.step_size,
             unit,
             partial(_ratios, surface, scheme),
@@ -235,7 +240,9 @@ def make_plan(
             max(1, _LARGEST_UPDATE // d),
         )
         if many and scale is not None and not policy.per_coordinate:
-            root, turn, variance = _shorter(root, turn, variance)
+            # What the whole step allows costs a coordinate nothing
+            free = _FRICTION / (policy.step_size * unit) ** 2 if policy.noise_of_many else 0.0
+            root, turn, variance = shorter(root, turn, variance, free)
     h = np.full(d, policy.step_size)
     if many and policy.noise_of_many:
         # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
@@ -281,19 +288,6 @@ def _noise(
     if turn is not None:
         factors = turned_noise(surface, centre, root, turn, rng)
     return root, noise.times(*factors), factors
-
-
-def _shorter(
-    root: np.ndarray, turn: Turn | None, variance: np.ndarray
-) -> tuple[np.ndarray, Turn | None, np.ndarray]:
-    """Shorten the steps of the few that are noisier: all others need not wait for them."""
-    most = np.quantile(variance, _MOST_OF_MANY)
-    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
-    if turn is None:
-        root = root * by
-    else:
-        turn = replace(turn, lengths=turn.lengths * by)
-    return root, turn, np.minimum(variance, most)
 
 
 def anchored_bound(policy: Policy) -> float:
@@ -531,7 +525,7 @@ def _estimator(
     noise: GradientNoise,
     bound: float,
     anchored_bound: float,
-    share: float,
+    most_of: Callable[[np.ndarray], float],
     doubt: float,
     rate: float,
     unit: float,
@@ -545,8 +539,8 @@ def _estimator(
 
     At the same cost, the quieter one. ``bound`` is the variance that costs nothing, and
     ``anchored_bound`` that of an anchored estimator, whose noise grows with the distance from the
-    anchor and so acts as heat that differs from place to place. ``share`` is that of the
-    coordinates for which it has to hold, ``doubt`` how many times more an anchor is taken to
+    anchor and so acts as heat that differs from place to place. ``most_of`` the
+    variances is what has to be below it, ``doubt`` how many times more an anchor is taken to
     cost than it seems to, ``rate`` the step size with exact gradients.
     ``ratios`` of numbers K: the variance of the mean of K
     batches over that of one, where batches are any rows or (True) blocks of the data.
@@ -572,7 +566,7 @@ def _estimator(
     best: tuple[tuple[float, float], GradientChoice, int, np.ndarray, float] | None = None
     for estimator, variance, gradients in choices:
         factor = of_rows if isinstance(estimator, Plain) else of_blocks
-        largest = np.quantile(variance, share) * unit**2 * factor
+        largest = most_of(variance) * unit**2 * factor
         most = bound if isinstance(estimator, Plain) else anchored_bound
         slowest = np.minimum(1.0, most / np.maximum(largest, 1e-300))
         # Noise above the bound costs time, where it lowers the step size, and accuracy

@@ -267,8 +267,10 @@ class Tuning:
                 compiled=compiled,
                 many=many,
                 permutable=permutable,
+                coupled=engine.shares_noise,
                 met=met,
                 turn=turn,
+                sizes=[] if permutable else [x.size for x in self._density.places[-1].phi],
             )  # fmt: skip
             compiled = plan.batches
             runner: Runner = engine.attempt(partial(self._runner, plan))

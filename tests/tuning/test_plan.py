@@ -13,6 +13,7 @@ from helpers.policies import LM, POLICIES, THERMOSTAT
 from helpers.surfaces import Exact, Gaussian, away_from_identity, rotated
 from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
 from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
 from pymc_sgmcmc.tuning.plan import find_bulk, make_plan
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -59,6 +60,22 @@ def test_plan_takes_plain_gradients_where_control_variates_are_not_quieter():
     assert isinstance(plan.gradient, sg.Plain)
     plan = plan_for(Noisy(np.full(3, 2.0), np.full(3, 0.5)), np.zeros(3), scale="diagonal")
     assert isinstance(plan.gradient, sg.ControlVariates)
+
+
+def test_noise_of_a_scale_counts_beside_that_of_thousands():
+    """Its quantile is its own: of all coordinates together it is nothing."""
+    variance = np.concatenate([[7.0], np.linspace(0, 1, 5001)])
+    assert most_of_each(variance, [1, 5001]) == 7
+    np.testing.assert_allclose(most_of_each(variance, []), 0.95, rtol=1e-3)
+
+
+def test_steps_are_shortened_only_where_noise_costs():
+    """Of few coordinates, to the noise of most or to what the whole step allows."""
+    root, variance = np.ones(101), np.array([40.0, *[0.1] * 100])
+    found, _, after = shorter(root, None, variance, 10.0)
+    np.testing.assert_allclose(found, [0.5, *[1] * 100])
+    np.testing.assert_allclose(after, [10, *[0.1] * 100])
+    np.testing.assert_array_equal(shorter(root, None, variance, 50.0)[0], root)
 
 
 def test_plan_takes_the_quieter_of_two_estimators_that_cost_the_same():

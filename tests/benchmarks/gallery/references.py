@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import posteriordb
+from .conjugate import CONJUGATE
 from .many import MANY, moments_of_many
 from .writings import pair_of
 
@@ -37,9 +38,10 @@ def reference(name: str) -> dict[str, Reference]:
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
     if name in MANY:
+        moments = CONJUGATE[name]() if name in CONJUGATE else moments_of_many(name)
         return {
             variable: Reference(np.array(mean), np.array(sd), np.zeros_like(mean), {})
-            for variable, (mean, sd) in moments_of_many(name).items()
+            for variable, (mean, sd) in moments.items()
         }
     stored = _stored(name)
     variables = stored.pop("variables")

@@ -1,0 +1,205 @@
+"""Thousands of rates, probabilities and values of a walk, of known laws given two others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import pymc as pm
+
+from scipy import linalg, optimize, special, stats
+
+from .exact import Moments
+from .many import MANY
+
+__all__ = ["CONJUGATE"]
+
+GROUPS, STEPS = 5_000, 2_000
+# Nodes for each of the two others, and how many sds they reach
+NODES, REACH = 41, 5.0
+SIDES = 1, -1
+
+
+@cache
+def rows_of_rates() -> tuple[np.ndarray, np.ndarray]:
+    """Return group and count of each row, eight of a group."""
+    rng = np.random.default_rng(14)
+    rate, group = rng.gamma(1.5, 0.5, GROUPS), np.repeat(np.arange(GROUPS), 8)
+    return group, rng.poisson(rate[group]).astype("int32")
+
+
+@MANY.add
+def rates_of_groups(batch_size: int = 1_000) -> pm.Model:
+    """Return counts of 5,000 groups whose rates are a gamma law's, which is learned."""
+    group, y = rows_of_rates()
+    with pm.Model() as model:
+        g, seen = pm.Minibatch(group, y, batch_size=batch_size)
+        a, b = pm.Exponential("a", 1), pm.Exponential("b", 1)
+        rate = pm.Gamma("rate", a, b, shape=GROUPS)
+        pm.Poisson("y", rate[g], observed=seen, total_size=len(y))
+    return model
+
+
+@cache
+def rows_of_conversions() -> tuple[np.ndarray, np.ndarray]:
+    """Return group and success of each row, twenty of a group."""
+    rng = np.random.default_rng(12)
+    chance, group = rng.beta(2, 8, GROUPS), np.repeat(np.arange(GROUPS), 20)
+    return group, (rng.random(len(group)) < chance[group]).astype("int32")
+
+
+@MANY.add
+def conversions(batch_size: int = 1_000) -> pm.Model:
+    """Return successes of 5,000 groups whose probabilities are a beta law's, which is learned."""
+    group, y = rows_of_conversions()
+    with pm.Model() as model:
+        g, seen = pm.Minibatch(group, y, batch_size=batch_size)
+        a, b = pm.HalfNormal("a", 10), pm.HalfNormal("b", 10)
+        chance = pm.Beta("chance", a, b, shape=GROUPS)
+        pm.Bernoulli("y", chance[g], observed=seen, total_size=len(y))
+    return model
+
+
+@cache
+def rows_of_walk() -> tuple[np.ndarray, np.ndarray]:
+    """Return step and value of each row, about twenty of a step."""
+    rng = np.random.default_rng(24)
+    walk, step = np.cumsum(0.15 * rng.normal(size=STEPS)), rng.integers(0, STEPS, 40_000)
+    return step, walk[step] + rng.normal(size=len(step))
+
+
+@MANY.add
+def walk_of_thousands(batch_size: int = 500) -> pm.Model:
+    """Return a random walk of 2,000 steps with noisy rows; both scales are learned."""
+    step, y = rows_of_walk()
+    with pm.Model() as model:
+        t, seen = pm.Minibatch(step, y, batch_size=batch_size)
+        s, sigma = pm.HalfNormal("s", 1), pm.HalfNormal("sigma", 2)
+        start = pm.Normal.dist(0, 5)
+        w = pm.GaussianRandomWalk("w", 0, s, init_dist=start, shape=STEPS)
+        pm.Normal("y", w[t], sigma, observed=seen, total_size=len(y))
+    return model
+
+
+Density = Callable[[np.ndarray], float]
+
+
+def of_two(log_density: Density, start: list[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the nodes of a density of two numbers on the line, shape (n, 2), and their weights."""
+    mode = optimize.minimize(lambda x: -log_density(x), start, method="BFGS").x
+    moves = 1e-3 * np.eye(2)
+    curvature = [
+        [
+            sum(i * j * log_density(mode + i * e + j * f) for i in SIDES for j in SIDES)
+            for e in moves
+        ]
+        for f in moves
+    ]
+    factor = np.linalg.cholesky(np.linalg.inv(-np.array(curvature) / 4e-6))
+    line = np.linspace(-REACH, REACH, NODES)
+    nodes = mode + np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2) @ factor.T
+    return nodes, special.softmax([log_density(x) for x in nodes])
+
+
+def mixed(weight: np.ndarray, mean: np.ndarray, variance: np.ndarray | float) -> tuple:
+    """Return mean and sd of a mixture along the first axis."""
+    centre = weight @ mean
+    return centre, np.sqrt(weight @ ((mean - centre) ** 2 + variance))
+
+
+def moments_of_rates() -> Moments:
+    """Given a and b each rate is gamma."""
+    group, y = rows_of_rates()
+    total, count = np.bincount(group, y, GROUPS), np.bincount(group, minlength=GROUPS)
+
+    def log_density(x: np.ndarray) -> float:
+        a, b = np.exp(x)
+        each = special.gammaln(a + total) - special.gammaln(a) + a * np.log(b)
+        return x.sum() - a - b + np.sum(each - (a + total) * np.log(b + count))
+
+    nodes, weight = of_two(log_density, [0, 0])
+    a, b = np.exp(nodes).T[..., None]
+    shape, rate = a + total, b + count
+    return {
+        "a": mixed(weight, a[:, 0], 0),
+        "b": mixed(weight, b[:, 0], 0),
+        "rate": mixed(weight, shape / rate, shape / rate**2),
+    }
+
+
+def moments_of_conversions() -> Moments:
+    """Given a and b each probability is beta."""
+    group, y = rows_of_conversions()
+    total, count = np.bincount(group, y, GROUPS), np.bincount(group, minlength=GROUPS)
+
+    def log_density(x: np.ndarray) -> float:
+        a, b = np.exp(x)
+        prior = np.sum(stats.halfnorm(scale=10).logpdf([a, b]) + x)
+        each = special.betaln(a + total, b + count - total) - special.betaln(a, b)
+        return float(prior + each.sum())
+
+    nodes, weight = of_two(log_density, [1, 2])
+    a, b = np.exp(nodes).T[..., None]
+    mean = (a + total) / (a + b + count)
+    return {
+        "a": mixed(weight, a[:, 0], 0),
+        "b": mixed(weight, b[:, 0], 0),
+        "chance": mixed(weight, mean, mean * (1 - mean) / (a + b + count + 1)),
+    }
+
+
+def moments_of_walk() -> Moments:
+    """Given both scales the walk is normal, with a tridiagonal precision."""
+    step, y = rows_of_walk()
+    count = np.bincount(step, minlength=STEPS)
+    mean = np.bincount(step, y, STEPS) / np.maximum(count, 1)
+    squares = y @ y - count @ mean**2
+
+    def law(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        between, within = np.exp(-2 * x)
+        band = np.stack([np.full(STEPS, -between), 2 * between + count * within])
+        band[1, 0] += 1 / 25 - between
+        band[1, -1] -= between
+        factor, linear = linalg.cholesky_banded(band), count * mean * within
+        centre = linalg.cho_solve_banded((factor, False), linear)
+        log = (STEPS - 1) * np.log(between) / 2 - np.log(factor[1]).sum()
+        log += len(y) * np.log(within) / 2 - within * (squares + count @ mean**2) / 2
+        return log + linear @ centre / 2, centre, band
+
+    def log_density(x: np.ndarray) -> float:
+        s, sigma = np.exp(x)
+        return float(law(x)[0] - s**2 / 2 - sigma**2 / 8 + x.sum())
+
+    nodes, weight = of_two(log_density, [-2, 0])
+    # Those that matter: of each the walk's variances are a loop over its steps
+    kept = weight > 1e-5 * weight.max()
+    nodes, weight = nodes[kept], weight[kept] / weight[kept].sum()
+    laws = [law(x)[1:] for x in nodes]
+    s, sigma = np.exp(nodes).T
+    return {
+        "s": mixed(weight, s, 0),
+        "sigma": mixed(weight, sigma, 0),
+        "w": mixed(
+            weight,
+            np.array([centre for centre, _ in laws]),
+            variances(np.array([band for _, band in laws])),
+        ),
+    }
+
+
+def variances(band: np.ndarray) -> np.ndarray:
+    """Return the diagonals of the inverses of tridiagonal matrices."""
+    beside, diagonal = band[:, 0, 1:], band[:, 1]
+    before, after = diagonal.copy(), diagonal.copy()
+    for t in range(1, STEPS):
+        before[:, t] -= beside[:, t - 1] ** 2 / before[:, t - 1]
+        after[:, -t - 1] -= beside[:, -t] ** 2 / after[:, -t]
+    return 1 / (before + after - diagonal)
+
+
+CONJUGATE: dict[str, Callable[[], Moments]] = {
+    "rates_of_groups": moments_of_rates,
+    "conversions": moments_of_conversions,
+    "walk_of_thousands": moments_of_walk,
+}
