@@ -167,9 +167,13 @@ def settle(
             passed = ess >= enough or fixed_thin
             break
         factor = 2 ** math.ceil(math.log2(enough / max(ess, 1.0)))
-        thin = min(thin * min(factor, 8), most_thin)
+        before, thin = thin, min(thin * min(factor, 8), most_thin)
         if ess >= _LEAST_TO_EXTRAPOLATE and factor <= 8:
             passed = True
+            break
+        if trial.variables is not None and thin == most_thin:
+            # Whatever another trial finds, thinning goes no further: it costs what draws cost
+            passed = ess * thin / before >= enough
             break
     warnings = [] if trial.is_wild() else _looks(trial if moves else raw, widest, policy)
     if not passed:

@@ -307,6 +307,8 @@ class Tuning:
             if (
                 not astray
                 or attempt == _MOST_CENTRES - 1
+                # Of thousands a few slow ones always are
+                or (attempt and plan.many and few_are)
                 or plan.root is None
                 or len(offset) < surface.dimension
                 or len(self._density.places) > 1
