@@ -51,6 +51,7 @@ from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.run import Tuning
+from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
 
@@ -512,7 +513,10 @@ class SGMCMCStep(BlockedStep):
         if state.draw == state.tuning_draws and not known:
             assert state.psi is not None
             runner.set_origin([np.asarray(x) for x in state.psi])
-        if state.draw > state.tuning_draws:
+        if state.draw <= state.tuning_draws:
+            if self.options.step_size is None and NO_GAUSSIAN in runner.settings.warnings:
+                heed(runner, draw.tamed / runner.settings.thin)
+        else:
             state.rejected += draw.rejected
             state.tamed += draw.tamed
             on_line = runner.engine.posterior.on_line

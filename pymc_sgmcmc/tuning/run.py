@@ -25,7 +25,6 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
-from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
@@ -33,6 +32,7 @@ from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
 from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.descent import descended
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
@@ -41,7 +41,13 @@ from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
 from pymc_sgmcmc.tuning.turn import Turn, shared_directions
-from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, bound_gradients, wandering_plan, warm_up
+from pymc_sgmcmc.tuning.wander import (
+    NO_GAUSSIAN,
+    bound_gradients,
+    units_of,
+    wandering_plan,
+    warm_up,
+)
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Tuning"]
@@ -159,12 +165,13 @@ class Tuning:
         try:
             runner, plan = self._near_a_gaussian(surface, start, scale, how, thorough=thorough)
         except TuningError:
-            begin = engine.at_scales(
-                density.views[0].split(start), begun_at, density.scales, density.others
-            )
             if not how["permutable"]:
                 raise
-            runner, plan = self._wandering(surface, begin, scale)
+            begin, moved = (
+                Potential.join(engine.at_scales(x, begun_at, density.scales, density.others))
+                for x in (phi, density.views[0].split(start))
+            )
+            runner, plan = self._wandering(surface, begin, moved - begin, scale)
         return self._told(runner, plan, evaluated, thorough=thorough)
 
     def _near_a_gaussian(
@@ -363,17 +370,17 @@ class Tuning:
     def _wandering(
         self,
         surface: Surface,
-        phi: Sequence[np.ndarray],
+        begin: np.ndarray,
+        jitter: np.ndarray,
         scale: str | np.ndarray | None,
     ) -> tuple[Runner, Plan]:
         """Tune the chain along its own way, from its own start."""
         engine, schedule = self._engine, self._options.step_size
-        if isinstance(scale, str):
-            widths = prior_widths(engine.posterior.coordinates, int(self._rng.integers(2**31)))
-            root = Potential.join([np.full(x.shape, w) for x, w in zip(phi, widths, strict=True)])
-        else:
-            root = np.ones(surface.dimension) if scale is None else scale
-        plan = wandering_plan(Potential.join(phi), root, self._options)
+        blocks = self._density.views[0].split(begin)
+        root = units_of(engine.posterior.coordinates, blocks, scale, self._rng)
+        self._report("descent")
+        start = descended(surface, begin, root, jitter, self._rng)
+        plan = wandering_plan(start, root, self._options)
         runner: Runner = engine.attempt(partial(self._runner, plan))
         settings = runner.settings
         fixed = schedule.h if isinstance(schedule, constant) else None

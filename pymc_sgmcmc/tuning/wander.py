@@ -2,13 +2,13 @@ r"""Tuning of a chain that no Gaussian is near, as of a net: by the chain's own 
 
 The posterior of a net has as many modes as its units have permutations, and none of them is
 a Gaussian: what its curvature says at one place does not hold at the next. So nothing is centred
-or whitened. The chain begins at its own random start, in units of the priors, and the largest
-curvature :math:`\lambda` that it meets sets the step size.
+or whitened. The chain begins where training from its own random start ends, in units of the
+priors, and the largest curvature :math:`\lambda` that it meets sets the step size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,12 +17,22 @@ from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.model.coordinates import Coordinate
+from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.plan import Plan, friction_bound
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["NO_GAUSSIAN", "Found", "bound_gradients", "wandering_plan", "warm_up"]
+__all__ = [
+    "NO_GAUSSIAN",
+    "Found",
+    "bound_gradients",
+    "heed",
+    "units_of",
+    "wandering_plan",
+    "warm_up",
+]
 
 NO_GAUSSIAN = (
     "no Gaussian is near the posterior, which has modes by permutation, as of a net's units: each "
@@ -44,6 +54,10 @@ _MOST_RISE = 10.0
 
 # Friction of a step, and the draws after which a weight that only its prior holds is forgotten
 _DAMPING, _DRAWS_TO_FORGET = 0.2, 25
+
+# Share of a draw's updates with a gradient beyond the bound after which the next has a smaller step
+# size and a higher bound
+_TAMED, _SMALLER, _HIGHER = 0.05, 0.95, 1.1
 
 # Of a gradient in units of the root of the largest curvature
 _FARTHEST = 10.0
@@ -68,6 +82,19 @@ class Found:
     step_size: float
     damping: float
     largest_gradient: float
+
+
+def units_of(
+    coordinates: Sequence[Coordinate],
+    blocks: Sequence[np.ndarray],
+    scale: str | np.ndarray | None,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Return the units of each coordinate, shape (d,): the user's, or the sds of the priors."""
+    if isinstance(scale, str):
+        widths = prior_widths(coordinates, int(rng.integers(2**31)))
+        return np.repeat(np.array(widths), [x.size for x in blocks])
+    return np.ones(sum(x.size for x in blocks)) if scale is None else scale
 
 
 def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> Plan:
@@ -177,6 +204,27 @@ def warm_up(
     if policy.gradients_bounded:
         largest = _FARTHEST * float(np.sqrt(max(seen) + noise))
     return Found(float(h) * damping, damping, largest / damping)
+
+
+def heed(runner: Runner, tamed: float) -> None:
+    """Lower the step size where a draw of the burn-in met large gradients.
+
+    The step is too long for where the chain has come to. In batches it may be that they are
+    noisier there, which no step size changes: then the bound rises too.
+
+    Parameters
+    ----------
+    runner : Runner
+        The chain's; its settings change.
+    tamed : float
+        Share of the draw's updates whose gradient was scaled down.
+    """
+    if tamed > _TAMED:
+        settings = runner.settings
+        assert settings.step_size is not None
+        settings.step_size *= _SMALLER
+        if settings.largest_gradient is not None and runner.engine.posterior.minibatches:
+            bound_gradients(runner, settings.largest_gradient * _HIGHER)
 
 
 def bound_gradients(runner: Runner, largest: float) -> None:

@@ -1,0 +1,70 @@
+"""The way down from a random start, as nets are trained."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pymc_sgmcmc.tuning.surface import Surface
+
+__all__ = ["descended"]
+
+# Of the jitter, in units of the priors: as small as the weights are that nets are trained from
+_NEAR = 0.3
+
+# Passes over the data: far more lead into places that are sharper than the bulk ever is. At least
+# and at most so many updates
+_PASSES, _LEAST, _MOST = 60, 60, 4_000
+
+# Of Adam: the first rate in units of the priors, and what is forgotten in an update
+_RATE, _FORGET, _FORGET_SQUARES, _TINY = 0.01, 0.1, 0.01, 1e-8
+
+
+def descended(
+    surface: Surface,
+    begin: np.ndarray,
+    widths: np.ndarray,
+    jitter: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    r"""Return where Adam [1]_ comes from a start, with a rate that falls to 0 as a cosine.
+
+    A chain that begins at random weights of a net is far from the bulk, where gradients are small
+    beside those that it meets when it arrives: the step size that it found is too large there.
+    Adam's is the same whatever the gradients are.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    begin, widths, jitter : ndarray
+        φ of the start, the sds of the priors, and what moves the start in units of these, shape
+        (d,).
+        Where the density is not finite so far away, the start is moved by ``jitter`` itself.
+    rng : numpy.random.Generator
+        Draws the batches.
+
+    References
+    ----------
+    .. [1] Kingma, Ba (2015). Adam: a method for stochastic optimization. ICLR.
+    """
+    steps = int(np.clip(_PASSES * surface.n_blocks, _LEAST, _MOST))
+    start = begin + _NEAR * widths * jitter
+    if not _is_finite(surface, start, rng):
+        start = begin + jitter
+    x, mean, square = start.copy(), np.zeros(start.shape), np.zeros(start.shape)
+    for t in range(1, steps + 1):
+        rows = surface.draw_rows(rng, 1)
+        gradient = surface.batch_gradient(x[None], rows)[0] * widths
+        if not np.all(np.isfinite(gradient)):
+            return start
+        mean += _FORGET * (gradient - mean)
+        square += _FORGET_SQUARES * (gradient**2 - square)
+        rate = _RATE * (1 + np.cos(np.pi * t / steps)) / 2
+        m, s = mean / (1 - (1 - _FORGET) ** t), square / (1 - (1 - _FORGET_SQUARES) ** t)
+        x -= rate * widths * m / (np.sqrt(s) + _TINY)
+    return x
+
+
+def _is_finite(surface: Surface, x: np.ndarray, rng: np.random.Generator) -> bool:
+    values, gradients = surface.batch(x[None], surface.draw_rows(rng, 1))
+    return bool(np.isfinite(values[0]) and np.all(np.isfinite(gradients)))
