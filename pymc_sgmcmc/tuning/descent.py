@@ -12,8 +12,9 @@ __all__ = ["descended"]
 _NEAR = 0.3
 
 # Passes over the data: far more lead into places that are sharper than the bulk ever is. At least
-# and at most so many updates
-_PASSES, _LEAST, _MOST = 60, 60, 4_000
+# and at most so many updates, and numbers in their gradients: a larger net finds the way down while
+# its step size is sought
+_PASSES, _LEAST, _MOST, _MOST_NUMBERS = 60, 60, 4_000, 2**26
 
 # Of Adam: the first rate in units of the priors, and what is forgotten in an update
 _RATE, _FORGET, _FORGET_SQUARES, _TINY = 0.01, 0.1, 0.01, 1e-8
@@ -39,7 +40,8 @@ def descended(
     begin, widths, jitter : ndarray
         φ of the start, the sds of the priors, and what moves the start in units of these, shape
         (d,).
-        Where the density is not finite so far away, the start is moved by ``jitter`` itself.
+        Where the density is not finite so far away, or where so many passes would cost too much,
+        the start is moved by ``jitter`` itself.
     rng : numpy.random.Generator
         Draws the batches.
 
@@ -48,6 +50,8 @@ def descended(
     .. [1] Kingma, Ba (2015). Adam: a method for stochastic optimization. ICLR.
     """
     steps = int(np.clip(_PASSES * surface.n_blocks, _LEAST, _MOST))
+    if steps * len(begin) > _MOST_NUMBERS:
+        return begin + jitter
     start = begin + _NEAR * widths * jitter
     if not _is_finite(surface, start, rng):
         start = begin + jitter

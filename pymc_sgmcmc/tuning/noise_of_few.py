@@ -9,7 +9,10 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.turn import Turn
 
-__all__ = ["most_of_each", "shorter"]
+__all__ = ["ALLOWED", "most_of_each", "shorter"]
+
+# Batches that may be averaged for a single variable's noise: all pay for them
+ALLOWED = 16
 
 # Share of thousands of coordinates by whose noise the number of batches is chosen
 _MOST_OF_MANY = 0.95

@@ -17,7 +17,7 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise, turned_noise
-from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
+from pymc_sgmcmc.tuning.noise_of_few import ALLOWED, most_of_each, shorter
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.turn import Turn
@@ -230,6 +230,7 @@ def make_plan(
             bound,
             anchored_bound(policy),
             partial(most_of_each, sizes=sizes) if many else np.max,
+            partial(most_of_each, sizes=[]) if many else np.max,
             _DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,
             policy.step_size,
             unit,
@@ -526,6 +527,7 @@ def _estimator(
     bound: float,
     anchored_bound: float,
     most_of: Callable[[np.ndarray], float],
+    most_of_all: Callable[[np.ndarray], float],
     doubt: float,
     rate: float,
     unit: float,
@@ -539,15 +541,15 @@ def _estimator(
 
     At the same cost, the quieter one. ``bound`` is the variance that costs nothing, and
     ``anchored_bound`` that of an anchored estimator, whose noise grows with the distance from the
-    anchor and so acts as heat that differs from place to place. ``most_of`` the
-    variances is what has to be below it, ``doubt`` how many times more an anchor is taken to
-    cost than it seems to, ``rate`` the step size with exact gradients.
-    ``ratios`` of numbers K: the variance of the mean of K
-    batches over that of one, where batches are any rows or (True) blocks of the data.
+    anchor and so acts as heat that differs from place to place. ``most_of`` the variances is what
+    has to be below it, for which no more than 16 batches are averaged, or as many as
+    ``most_of_all`` asks for. ``doubt`` is how many times more an anchor is taken to cost than it
+    seems to, ``rate`` the step size with exact gradients. ``ratios`` of numbers K: the variance of
+    the mean of K batches over that of one, where batches are any rows or (True) blocks of the data.
     """
     wish = options.gradient
     anchored_cost = 1 if remembered else 2
-    choices: list[tuple[GradientChoice, np.ndarray, int]] = []
+    choices: list[tuple[GradientChoice, np.ndarray, float]] = []
     if wish == "auto" or isinstance(wish, Plain):
         choices.append((Plain(), noise.plain, 1))
     if wish == "auto" or isinstance(wish, ControlVariates):
@@ -566,14 +568,15 @@ def _estimator(
     best: tuple[tuple[float, float], GradientChoice, int, np.ndarray, float] | None = None
     for estimator, variance, gradients in choices:
         factor = of_rows if isinstance(estimator, Plain) else of_blocks
-        largest = most_of(variance) * unit**2 * factor
         most = bound if isinstance(estimator, Plain) else anchored_bound
-        slowest = np.minimum(1.0, most / np.maximum(largest, 1e-300))
-        # Noise above the bound costs time, where it lowers the step size, and accuracy
-        cost = gradients * counts / slowest**2
-        if not isinstance(estimator, Plain):
-            cost = cost * doubt
+        largest = most_of(variance) * unit**2 * factor
+        price = gradients * (1.0 if isinstance(estimator, Plain) else doubt)
+        cost = price * _cost(counts, largest / most)
         k = int(np.argmin(cost))
+        by_all = price * _cost(counts, most_of_all(variance) * unit**2 * factor / most)
+        allowed = max(ALLOWED, counts[np.argmin(by_all)])
+        if counts[k] > allowed and counts.min() <= allowed:
+            k, cost = int(np.flatnonzero(counts <= allowed)[-1]), by_all
         kept = np.flatnonzero((counts == compiled) & (cost < _LITTLE * cost[k]))
         k = int(kept[0]) if kept.size else k
         rank = float(cost[k]), float(largest[k])
@@ -581,3 +584,12 @@ def _estimator(
             best = rank, estimator, int(counts[k]), variance * factor[k], float(factor[k])
     assert best is not None
     return best[1:]
+
+
+def _cost(counts: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """Return the cost of an effective draw with noise that is so many times its bound.
+
+    Noise above the bound costs time, where it lowers the step size, and accuracy.
+    """
+    cost: np.ndarray = counts * np.maximum(above, 1.0) ** 2
+    return cost
