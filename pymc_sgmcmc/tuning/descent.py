@@ -59,10 +59,12 @@ def descended(
     for t in range(1, steps + 1):
         rows = surface.draw_rows(rng, 1)
         gradient = surface.batch_gradient(x[None], rows)[0] * widths
-        if not np.all(np.isfinite(gradient)):
+        with np.errstate(over="ignore"):
+            squared = gradient**2
+        if not np.all(np.isfinite(squared)):
             return start
         mean += _FORGET * (gradient - mean)
-        square += _FORGET_SQUARES * (gradient**2 - square)
+        square += _FORGET_SQUARES * (squared - square)
         rate = _RATE * (1 + np.cos(np.pi * t / steps)) / 2
         m, s = mean / (1 - (1 - _FORGET) ** t), square / (1 - (1 - _FORGET_SQUARES) ** t)
         x -= rate * widths * m / (np.sqrt(s) + _TINY)
