@@ -31,6 +31,9 @@ from pymc_sgmcmc.centring.informed import InformedCentring
 
 __all__ = ["InformedRoot"]
 
+# Inputs of an exponential variable: a generator, a size and the scale
+_OF_EXPONENTIAL = 3
+
 
 class InformedRoot(InformedCentring):
     """Map to a gamma or an exponential variable, in its square root.
@@ -51,7 +54,6 @@ class InformedRoot(InformedCentring):
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
         """Return location and scale of the square root."""
-        # Of an exponential variable the inputs are a generator, a size and the scale
         scale = pt.as_tensor(inputs[-1])
         shape = pt.as_tensor(inputs[-2]) if len(inputs) > _OF_EXPONENTIAL else 1.0
         root = pt.sqrt(scale)
@@ -74,9 +76,6 @@ class InformedRoot(InformedCentring):
         v = super().backward(value, *inputs) / c
         slope: TensorVariable = super().log_jac_det(value, *inputs)
         return slope + pt.log(2 * c * pt.softplus(v)) - pt.softplus(-v)
-
-
-_OF_EXPONENTIAL = 3
 
 
 def _softplus_inverse(y: TensorVariable) -> TensorVariable:

@@ -31,7 +31,7 @@ def descended(
 
     A chain that begins at random weights of a net is far from the bulk, where gradients are small
     beside those that it meets when it arrives: the step size that it found is too large there.
-    Adam's is the same whatever the gradients are.
+    Adam's moves have the same length whatever the gradients are.
 
     Parameters
     ----------

@@ -69,6 +69,23 @@ def test_noise_of_a_scale_counts_beside_that_of_thousands():
     np.testing.assert_allclose(most_of_each(variance, []), 0.95, rtol=1e-3)
 
 
+def batches_of_many(first, others):
+    """Averaged with a variable of one element beside one of 199, of these standard errors."""
+    noise = np.array([first, *[others] * 199])
+    surface, rng = Noisy(noise, np.zeros(200), rows=20_000), np.random.default_rng(0)
+    return make_plan(
+        surface, np.zeros(200), np.ones(200), LM, Options(gradient=sg.Plain()), "auto", rng,
+        lambda step: None, many=True, sizes=[1, 199],
+    ).batches  # fmt: skip
+
+
+def test_a_single_variable_raises_the_number_of_batches_to_16_at_most():
+    few, some, most = (batches_of_many(first, 0.1) for first in (0.1, 4.0, 100.0))
+    assert few < some <= most == 16
+    # All of them may have more, and then it has these too
+    assert batches_of_many(100.0, 20.0) == batches_of_many(20.0, 20.0) > 16
+
+
 def test_steps_are_shortened_only_where_noise_costs():
     """Of few coordinates, to the noise of most or to what the whole step allows."""
     root, variance = np.ones(101), np.array([40.0, *[0.1] * 100])
