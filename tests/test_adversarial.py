@@ -136,13 +136,13 @@ RIGHT = [
     many_predictors,
     many_dimensions,
     horseshoe,
+    correlated_walk,
 ]
 # Wrong or hard, and said so
 TOLD = [
     no_noise,
     flat_prior_without_data,
     flat_scale_without_data,
-    correlated_walk,
     wide_prior_of_rates,
 ]
 # Some runs are right, and those that are not say so
