@@ -13,11 +13,15 @@ from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.turn import Turn
 
-__all__ = ["GradientNoise", "measured_noise", "met_noise", "turned_noise"]
+__all__ = ["GradientNoise", "TurnedNoise", "measured_noise", "met_noise", "turned_noise"]
 
 _POINTS = 16
 _LEAST_BATCHES = 512
 _LARGEST = 2**24
+
+# Least variance of a coordinate over that of the direction that takes its place of which a ratio
+# is formed. Of less nothing is known, as of an intercept on which no data depend but by its effects
+_OWN = 0.01
 
 _NOT_FINITE = (
     "the measurement of the gradient noise met non-finite gradients all around the "
@@ -50,9 +54,33 @@ class GradientNoise:
             return self
         return replace(self, controlled=self.controlled * (met / max(largest, 1e-300)))
 
-    def times(self, plain: np.ndarray, controlled: np.ndarray) -> GradientNoise:
-        """Return the noise of gradients that were turned, with its factors."""
-        return replace(self, plain=self.plain * plain, controlled=self.controlled * controlled)
+    def turned(self, plain: TurnedNoise, controlled: TurnedNoise) -> GradientNoise:
+        """Return the noise of gradients that were turned."""
+        return replace(self, plain=plain(self.plain), controlled=controlled(self.controlled))
+
+
+@dataclass(frozen=True)
+class TurnedNoise:
+    """What a turn makes of the variances of gradients.
+
+    Attributes
+    ----------
+    times, plus : ndarray
+        By what each is multiplied, and what is then added, shape (d,).
+    """
+
+    times: np.ndarray
+    plus: np.ndarray
+
+    @classmethod
+    def none(cls, dimension: int) -> TurnedNoise:
+        """Return that of no turn."""
+        return cls(np.ones(dimension), np.zeros(dimension))
+
+    def __call__(self, variance: np.ndarray) -> np.ndarray:
+        """Return the variances after the turn of these, shape (d,)."""
+        after: np.ndarray = variance * self.times + self.plus
+        return after
 
 
 @named_step("the measurement of the gradient noise")
@@ -117,25 +145,30 @@ def turned_noise(
     root: np.ndarray,
     turn: Turn,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return by how much a turn changes the variance of each coordinate's gradient.
+) -> tuple[TurnedNoise, TurnedNoise]:
+    """Measure how a turn changes the variance of each coordinate's gradient.
 
     Returns
     -------
-    plain, controlled : ndarray
-        Variance after over variance before, of one batch's gradient as it is and with the centre
-        as the anchor, shape (d,); 1 but for the coordinates that are directions.
+    plain, controlled : TurnedNoise
+        For one batch's gradient as it is and with the centre as the anchor. Nothing changes but
+        for the coordinates that are directions.
     """
     before, after = np.zeros((2, len(centre))), np.zeros((2, len(centre)))
+    count = 0
     places = _places(surface, centre, root, rng)
     for both in _samples(surface, centre, places, rng, _LEAST_BATCHES):
+        count += len(both[0]) - 1
         for k, g in enumerate(both):
             noise = (g - g.mean(axis=0)) * root
             before[k] += np.sum(noise**2, axis=0)
             after[k] += np.sum(turn.pull_back(noise) ** 2, axis=0)
     # All others hardly change, and of those that few rows touch nothing would be known
-    own = np.isin(np.arange(len(centre)), turn.coordinates) & np.all(before > 0, axis=0)
-    plain, controlled = np.divide(after, before, where=own, out=np.ones_like(after))
+    own = np.isin(np.arange(len(centre)), turn.coordinates)
+    alike = own & (before > _OWN * after)
+    times = np.divide(after, before, where=alike, out=np.where(own, 0.0, np.ones_like(after)))
+    plus = np.where(own & ~alike, after / max(count, 1), 0.0)
+    plain, controlled = (TurnedNoise(*both) for both in zip(times, plus, strict=True))
     return plain, controlled
 
 

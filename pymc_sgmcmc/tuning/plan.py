@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,7 +16,7 @@ from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
-from pymc_sgmcmc.tuning.noise import GradientNoise, measured_noise, turned_noise
+from pymc_sgmcmc.tuning.noise import GradientNoise, TurnedNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.noise_of_few import ALLOWED, most_of_each, shorter
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
@@ -91,8 +91,8 @@ class Plan:
         Variance of the mean of K batches over that of one.
     turn : Turn or None
         The turn before a diagonal L is applied.
-    turned : ndarray
-        Variance of a gradient after that over its variance before, shape (d,) or ().
+    turned : TurnedNoise or None
+        What that makes of the variances of gradients.
     """
 
     centre: np.ndarray
@@ -107,7 +107,7 @@ class Plan:
     endless: bool = False
     ratio: float = 1.0
     turn: Turn | None = None
-    turned: np.ndarray = field(default_factory=lambda: np.ones(()))
+    turned: TurnedNoise | None = None
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
@@ -135,7 +135,8 @@ class Plan:
         Coordinates for which it is too large take shorter steps than with ``step_size``.
         """
         scale = 1.0 if self.root is None else self.root
-        self.variance = variance * scale**2 * self.turned * self.ratio
+        variance = variance * scale**2
+        self.variance = (variance if self.turned is None else self.turned(variance)) * self.ratio
         if policy.per_coordinate and policy.widening is not None:
             most = policy.widening / np.maximum(self.variance * self.unit**2, 1e-300)
             self.relative = np.minimum(self.relative, most * self.unit**policy.power / step_size)
@@ -220,10 +221,10 @@ def make_plan(
         bound = min(policy.noise, _HEAT)
     gradient: GradientChoice = Plain()
     batches, variance, ratio = 1, np.zeros(d), 1.0
-    factors = np.ones(()), np.ones(())
+    turned = TurnedNoise.none(d), TurnedNoise.none(d)
     if surface.batch_size:
         report("gradient noise")
-        root, noise, factors = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
+        root, noise, turned = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
@@ -266,7 +267,7 @@ def make_plan(
         endless=many and permutable,
         ratio=ratio,
         turn=turn,
-        turned=factors[not isinstance(gradient, Plain)],
+        turned=turned[not isinstance(gradient, Plain)],
     )
 
 
@@ -280,15 +281,15 @@ def _noise(
     rng: np.random.Generator,
     *,
     many: bool,
-) -> tuple[np.ndarray, GradientNoise, tuple[np.ndarray, np.ndarray]]:
+) -> tuple[np.ndarray, GradientNoise, tuple[TurnedNoise, TurnedNoise]]:
     """Return L in the axes of the noise, the noise in them, and how a turn changes it."""
     noise = measured_noise(surface, centre, root, rng, bulk, rotated=policy.isotropic, many=many)
-    factors = np.ones(()), np.ones(())
+    turned = TurnedNoise.none(len(centre)), TurnedNoise.none(len(centre))
     if noise.rotation is not None:
         root = root @ noise.rotation
     if turn is not None:
-        factors = turned_noise(surface, centre, root, turn, rng)
-    return root, noise.times(*factors), factors
+        turned = turned_noise(surface, centre, root, turn, rng)
+    return root, noise.turned(*turned), turned
 
 
 def anchored_bound(policy: Policy) -> float:

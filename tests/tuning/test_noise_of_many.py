@@ -5,10 +5,13 @@ import pytest
 
 from helpers.policies import LM
 from helpers.surfaces_of_rows import Groups
+from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.tuning.noise import measured_noise, turned_noise
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay, noise_of_pairs
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.plan import Plan
+from pymc_sgmcmc.tuning.turn import Turn
 
 
 @pytest.mark.parametrize("batch_size", [50, 1])
@@ -64,3 +67,52 @@ def test_a_plan_heeds_noise():
     np.testing.assert_allclose(plan.variance, [0.05, 1.0, 4.0])
     assert LM.widening == 0.15
     np.testing.assert_allclose(0.1 * plan.relative, [0.1, 0.05, 0.15 / 4])
+
+
+class UnderAMean(Groups):
+    """Groups below a mean of their own, on which no row depends: N(θ; m, 1), the last coordinate.
+
+    Beside it the third derivatives of other scales leave a noise of nearly nothing.
+    """
+
+    def __init__(self, groups, each, seed):
+        super().__init__(groups, each, seed)
+        self.dimension = groups + 1
+        self.unbounded, self.widest = np.ones(groups + 1, bool), np.full(groups + 1, np.inf)
+        self.circular = np.zeros(groups + 1, bool)
+
+    def prior(self, points):
+        theta, mean = points[:, :-1], points[:, -1:]
+        away, trace = theta - mean, 1e-9 * np.sum(theta**4, axis=1, keepdims=True)
+        u = np.sum(away**2, axis=1) / 2 + (mean**2)[:, 0] / 2 + (mean * trace)[:, 0]
+        last = mean - away.sum(axis=1, keepdims=True) + trace
+        return u, np.concatenate([away + 4e-9 * mean * theta**3, last], axis=1)
+
+
+def test_a_direction_in_the_place_of_a_coordinate_without_noise():
+    groups = 600
+    surface = UnderAMean(groups, 5, seed=0)
+    sd = np.append(np.full(groups, 6**-0.5), groups**-0.5)
+    centre = np.append(surface.mean, surface.mean.mean())
+    # Most of it is the mean's own
+    direction = np.append(np.full(groups, 0.4 * groups**-0.5), 0.84**0.5)[:, None]
+    turn = Turn.to(direction, np.array([1.5]), [groups, 1], sd)
+    assert turn.coordinates.tolist() == [groups]
+    rng = np.random.default_rng(1)
+    noise = measured_noise(surface, centre, sd, rng, sd, many=True)
+    assert noise.plain[-1] < 1e-6
+    found = noise.turned(*turned_noise(surface, centre, sd, turn, rng))
+    g = surface.batch_gradient(np.repeat([centre], 2000, axis=0), surface.draw_rows(rng, 2000))
+    pulled = turn.pull_back((g - g.mean(axis=0)) * sd)[:, -1]
+    # Of a normal variance the relative error is √(2 / n), at the centre as all around
+    assert abs(found.plain[-1] / pulled.var() - 1) < STANDARD_ERRORS * 2 * (2 / 500) ** 0.5
+    assert found.plain[-1] > 0.1
+    np.testing.assert_array_equal(found.plain[:-1], noise.plain[:-1])
+    # And where the chain passes it is no more
+    plan = Plan(
+        centre=centre, root=sd, gradient=Plain(), batches=1, variance=found.plain, step_size=0.2,
+        relative=np.ones(groups + 1), unit=1.0, many=True, turn=turn,
+        turned=turned_noise(surface, centre, sd, turn, rng)[0],
+    )  # fmt: skip
+    plan.heed(noise.plain / sd**2, 0.2, LM)
+    assert abs(plan.variance[-1] / found.plain[-1] - 1) < STANDARD_ERRORS * (4 / 500) ** 0.5

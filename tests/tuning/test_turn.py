@@ -173,3 +173,40 @@ def test_what_lies_on_a_circle_takes_no_part():
     _, turn = shared_directions(surface, np.zeros(len(sd)), sd, sizes, np.random.default_rng(0))
     if turn is not None:
         assert not turn.away[0].any() and turn.lengths[0] == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["CoRVSGLD"])
+def test_a_mean_of_slopes_on_which_no_row_depends(method):
+    rng, groups, rows = np.random.default_rng(5), 250, 7500
+    chol = np.linalg.cholesky([[1, 0.2, -0.06], [0.2, 0.25, 0], [-0.06, 0, 0.09]])
+    g = np.repeat(np.arange(groups), rows // groups)
+    X = np.column_stack([np.ones(rows), rng.normal(size=(rows, 2))])
+    effects = np.array([1, -0.5, 0.3]) + rng.normal(size=(groups, 3)) @ chol.T
+    y = np.sum(effects[g] * X, axis=1) + rng.normal(size=rows)
+    # Exact: effects are the first coordinates, their means the last three
+    inverse = np.linalg.inv(chol @ chol.T)
+    shift = np.zeros(3 * groups + 3)
+    precision = np.kron(np.eye(groups + 1), inverse)
+    precision[-3:, -3:] = groups * inverse + np.eye(3) / 4
+    precision[:-3, -3:] = np.tile(-inverse, (groups, 1))
+    precision[-3:, :-3] = precision[:-3, -3:].T
+    for k in range(groups):
+        own, of = slice(3 * k, 3 * k + 3), g == k
+        precision[own, own] += X[of].T @ X[of]
+        shift[own] = X[of].T @ y[of]
+    covariance = np.linalg.inv(precision)
+    mean, sd = covariance @ shift, np.sqrt(np.diag(covariance))
+    with pm.Model():
+        groups_of, design, seen = pm.Minibatch(g, X, y, batch_size=250)
+        mu = pm.Normal("mu", 0, 2, shape=3)
+        b = pm.MvNormal("b", mu, chol=chol, shape=(groups, 3))
+        effect = pm.math.sum(b[groups_of] * design, axis=1)
+        pm.Normal("y", effect, 1, observed=seen, total_size=rows)
+        found = pm.sample(
+            step=getattr(sg, method)(), chains=2, cores=1, random_seed=1,
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    exact = {"mu": (mean[-3:], sd[-3:]), "b": (mean[:30].reshape(10, 3), sd[:30].reshape(10, 3))}
+    assert_right({"mu": found.posterior["mu"], "b": found.posterior["b"][..., :10, :]}, exact)
+    assert int(found.sample_stats["batches"].max()) < 16
