@@ -21,6 +21,7 @@ from pymc_sgmcmc.backends.workarounds import (
     jax_precision,
     long_integers_allowed,
     repeatable,
+    softplus_vectorised,
     uncollected,
     untraced,
 )
@@ -63,7 +64,7 @@ def compiled(
         prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*LEFT_TO_XLA)
-        with constants_copied(), precision():
+        with constants_copied(), softplus_vectorised(), precision():
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # What PyTensor wraps around JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function

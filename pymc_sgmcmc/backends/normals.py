@@ -1,4 +1,4 @@
-"""Millions of float32 normals: Box and Muller's method in vector instructions.
+"""Millions of normals, of float32's precision: Box and Muller's method in vector instructions.
 
 NumPy's ziggurat makes one number at a time; here are loops without branches, which the
 compiler turns into vector code. Logarithm, sine and cosine are polynomials, right to
@@ -43,26 +43,27 @@ _C2, _C4, _C6, _C8 = (_F((-1) ** (k // 2) / math.factorial(k)) for k in (2, 4, 6
 
 
 def fill_normal(rng: np.random.Generator, out: np.ndarray) -> None:
-    """Fill a vector of float32 with independent standard normal numbers.
+    """Fill a vector with independent standard normal numbers of float32's precision.
 
-    The radius takes 32 random bits, so that no tail is cut before 6.7 standard deviations.
+    The radius takes 32 random bits, so that no tail is cut before 6.7 standard deviations. A
+    sampler's noise needs no more digits than that, whatever the precision of the position.
 
     Parameters
     ----------
     rng : numpy.random.Generator
         Its bit generator gives 32 bits a number.
-    out : ndarray, shape (n,), float32, contiguous
+    out : ndarray, shape (n,), float32 or float64, contiguous
         Is filled.
     """
     for start in range(0, out.size, _CHUNK):
         part = out[start : start + _CHUNK]
         bits = rng.bit_generator.random_raw((part.size + 1) // 2).view(np.uint32)
-        if part.size == bits.size:
+        if part.size == bits.size and out.dtype == np.float32:
             _box_muller(bits, part)
         else:
-            pairs = np.empty(bits.size, dtype=out.dtype)
+            pairs = np.empty(bits.size, dtype=np.float32)
             _box_muller(bits, pairs)
-            part[:] = pairs[:-1]
+            part[:] = pairs[: part.size]
 
 
 @numba.njit(error_model="numpy", cache=True)

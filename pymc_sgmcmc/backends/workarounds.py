@@ -28,6 +28,7 @@ __all__ = [
     "long_integers_allowed",
     "repeatable",
     "run_jax_in_calling_thread",
+    "softplus_vectorised",
     "uncollected",
     "untraced",
 ]
@@ -133,6 +134,34 @@ def constants_copied() -> Generator[None]:
         yield
     finally:
         jax_typify.register(np.ndarray)(usual)
+
+
+@contextmanager
+def softplus_vectorised() -> Generator[None]:
+    """Give JAX a softplus that XLA makes vector instructions of.
+
+    PyTensor's takes three exponentials and a logarithm of single numbers, five times as long. Here
+    log(1 + e) is 2 artanh(e / (2 + e)), whose series is exact to the last digit where e ≤ 1.
+    """
+    import jax.numpy as jnp
+
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar import Softplus
+
+    def softplus(x: Any) -> Any:
+        e = jnp.exp(-jnp.abs(x))
+        s = e / (2 + e)
+        q, series = s * s, jnp.zeros_like(s)
+        for k in range(29, 0, -2):
+            series = series * q + 1 / k
+        return jnp.maximum(x, 0) + 2 * s * series
+
+    usual = jax_funcify.dispatch(Softplus)
+    jax_funcify.register(Softplus)(lambda op, **kwargs: softplus)
+    try:
+        yield
+    finally:
+        jax_funcify.register(Softplus)(usual)
 
 
 # ----------------------------------------------------------------------------- PyTensor

@@ -8,6 +8,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc.logprob.transforms import Transform
+from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
@@ -67,7 +68,8 @@ class ExpandedSimplex(Transform):
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map K real coordinates in the last axis to a simplex of K entries."""
-        simplex = pt.special.softmax(_log_mass(value), axis=-1)
+        mass, _ = _shares(*_root(value))
+        simplex = mass / pt.sum(mass, axis=-1, keepdims=True)
         # An entry that rounds to 0 is the least normal number
         tiny = np.finfo(simplex.dtype).tiny
         return simplex + pt.switch(simplex < tiny, tiny, 0).astype(simplex.dtype)
@@ -80,23 +82,31 @@ class ExpandedSimplex(Transform):
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return the log determinant of the Jacobian, with the log density of G."""
-        log_mass = _log_mass(value)
+        root, rest = _root(value)
         # The root of m times the slope of the softplus
-        log_slope = log_mass / 2 - pt.softplus(-_SHARPNESS * value)
-        log_total, A = pt.logsumexp(log_mass, axis=-1), self.total[..., 0]
+        log_slope = pt.log(root / 2) + rest - pt.softplus(-_SHARPNESS * value)
+        share, unit = _shares(root, rest)
+        log_total = pt.log(pt.sum(share, axis=-1) / 4) + 2 * unit[..., 0]
+        A = self.total[..., 0]
         of_total = (A - value.shape[-1]) * log_total - pt.exp(log_total) - pt.gammaln(A)
         return pt.sum(log_slope, axis=-1) + of_total
 
 
-def _log_mass(value: Any) -> TensorVariable:
-    value = _SHARPNESS * pt.as_tensor(value)
-    root = pt.log(pt.softplus(pt.maximum(value, _LOW))) + pt.minimum(value - _LOW, 0)
-    return 2 * root - np.log(4 * _SHARPNESS**2).astype(value.dtype)
+def _root(value: Any) -> tuple[TensorVariable, TensorVariable]:
+    """Return r and s of the root :math:`r e^s`: r is never 0, and s is 0 where the root is not."""
+    scaled = _SHARPNESS * pt.as_tensor(value)
+    return pt.softplus(pt.maximum(scaled, _LOW)) / _SHARPNESS, pt.minimum(scaled - _LOW, 0)
+
+
+def _shares(root: TensorVariable, rest: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
+    """Return masses in a unit in which they don't all round to 0, and its root's logarithm."""
+    unit = disconnected_grad(pt.max(rest, axis=-1, keepdims=True))
+    return (root * pt.exp(rest - unit)) ** 2, unit
 
 
 def at_total(position: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     """Return φ at the same x, the masses growing as their total A does."""
-    scaled = _SHARPNESS * _root(position) * np.sqrt(new.astype(float) / old)
+    scaled = _SHARPNESS * _root_of(position) * np.sqrt(new.astype(float) / old)
     moved = (scaled + np.log(-np.expm1(-scaled))) / _SHARPNESS
     return np.asarray(moved, dtype=position.dtype)
 
@@ -116,7 +126,7 @@ def fitted_total(
     position, above, below : ndarray
         Mean of φ, and one sd above and below it, shape (..., K).
     """
-    root, high, low = (_root(x) for x in (position, above, below))
+    root, high, low = (_root_of(x) for x in (position, above, below))
     x = root**2 / np.sum(root**2, axis=-1, keepdims=True)
     sd = (high - low) / 2
     # The information is where the mass is; of a single large entry there is nearly none
@@ -126,6 +136,6 @@ def fitted_total(
     return np.asarray(total * np.maximum(ratio, _LEAST_RATIO), dtype=total.dtype)
 
 
-def _root(position: np.ndarray) -> np.ndarray:
+def _root_of(position: np.ndarray) -> np.ndarray:
     scaled = np.logaddexp(0.0, _SHARPNESS * position.astype(float))
     return np.asarray(np.maximum(scaled, np.finfo(float).tiny) / _SHARPNESS)

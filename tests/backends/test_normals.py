@@ -1,6 +1,7 @@
-"""Millions of float32 normals."""
+"""Millions of normals."""
 
 import numpy as np
+import pytest
 
 from scipy import stats
 
@@ -26,3 +27,11 @@ def test_polynomials_of_the_normals_are_exact_to_float32():
     place = (one > 0) * 4 + (other > 0) * 2 + (abs(one) > abs(other))
     counts = np.bincount(place, minlength=8)
     assert stats.chisquare(counts).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("size", [2**15, 2**15 + 3, 5])
+def test_double_precision_gets_the_same_normals(size):
+    single, double = np.empty(size, dtype=np.float32), np.empty(size)
+    for out in (single, double):
+        fill_normal(np.random.default_rng(2), out)
+    np.testing.assert_array_equal(single, double)

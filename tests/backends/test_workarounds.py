@@ -26,8 +26,10 @@ from pymc_sgmcmc.backends.workarounds import (
     LEFT_TO_XLA,
     constants_copied,
     interpreted,
+    jax_precision,
     long_integers_allowed,
     repeatable,
+    softplus_vectorised,
     uncollected,
     untraced,
 )
@@ -96,6 +98,27 @@ def test_pytensor_has_jax_compile_a_program_for_a_constant():
     jax_typify(np.ones((3, 1, 19)), dtype="float64")
     # Needed as long as this is so
     assert len(programs) == 1
+
+
+def test_pytensors_softplus_takes_several_exponentials():
+    jax = pytest.importorskip("jax")
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar import Softplus, softplus
+
+    usual = jax_funcify.dispatch(Softplus)
+    with softplus_vectorised():
+        ours = jax_funcify(softplus)
+    assert jax_funcify.dispatch(Softplus) is usual
+    x = np.concatenate([[-np.inf, -1e3, -700, 1e3, np.inf], np.linspace(-40, 40, 10_001)])
+    with jax_precision()():
+        np.testing.assert_allclose(ours(x), np.logaddexp(0, x), rtol=1e-15, atol=1e-320)
+    x = x.astype("float32")
+    np.testing.assert_allclose(ours(x), np.logaddexp(0, x), rtol=3e-7)
+    # Needed as long as it is more than one
+    of_pytensor, of_ours = (
+        str(jax.make_jaxpr(f)(1.0)).count("exp ") for f in (usual(softplus), ours)
+    )
+    assert of_ours == 1 < of_pytensor
 
 
 KEPT = """
