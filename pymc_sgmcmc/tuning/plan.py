@@ -12,11 +12,13 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice,
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
+from pymc_sgmcmc.tuning.bounds import FRICTION, HEAT, anchored_bound
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, TurnedNoise, measured_noise, turned_noise
+from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
 from pymc_sgmcmc.tuning.noise_of_few import ALLOWED, most_of_each, shorter
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
@@ -30,7 +32,7 @@ from pymc_sgmcmc.tuning.whiten import (
     upright,
 )
 
-__all__ = ["Plan", "anchored_bound", "find_bulk", "friction_bound", "make_plan"]
+__all__ = ["Plan", "find_bulk", "make_plan"]
 
 # Numbers in the gradients of an update: where there are more, too few updates are left for a chain
 _LARGEST_UPDATE = 2**25
@@ -46,14 +48,6 @@ _LARGEST_NEWTON = 128
 # factors: away from the anchor its gradients then help less than they seem to. Without rotations
 # that is noise alone, for which a method makes up that measures it where the chain passes
 _DOUBT = 4.0
-
-# Most of an anchored gradient's variance. Where it grows with the squared distance from the anchor
-# a thermostat, which sees its mean, leaves the tails too hot: of 5,000 normal groups sds are up to
-# 13 % too wide at 4.3, and right at 2.1
-_HEAT = 2.0
-
-# Twice the largest friction of a step, h²σ²
-_FRICTION = 0.4
 
 # Of L with rows of length 1: beyond it L cannot be inverted in double precision
 _LARGEST_CONDITION = 1e15
@@ -216,15 +210,19 @@ def make_plan(
             root = measured_diagonal(surface, centre, root, rng)
     _refuse_degenerate(root)
     bound = policy.noise_of_many if many and policy.noise_of_many else policy.noise
-    if many and (permutable or coupled):
-        # Noise that many coordinates share, as of products, a thermostat of each cannot undo
-        bound = min(policy.noise, _HEAT)
     gradient: GradientChoice = Plain()
     batches, variance, ratio = 1, np.zeros(d), 1.0
     turned = TurnedNoise.none(d), TurnedNoise.none(d)
     if surface.batch_size:
         report("gradient noise")
         root, noise, turned = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
+        if many and policy.noise_of_many and not (permutable or coupled or scale is None):
+            coupled = noise_in_common(
+                surface, centre, root, turn, noise.plain, bound, policy, sizes
+            )
+        if many and (permutable or coupled):
+            # Noise that many coordinates share, as of products, a thermostat of each cannot undo
+            bound = min(policy.noise, HEAT)
         gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
@@ -243,12 +241,12 @@ def make_plan(
         )
         if many and scale is not None and not policy.per_coordinate:
             # What the whole step allows costs a coordinate nothing
-            free = _FRICTION / (policy.step_size * unit) ** 2 if policy.noise_of_many else 0.0
+            free = FRICTION / (policy.step_size * unit) ** 2 if policy.noise_of_many else 0.0
             root, turn, variance = shorter(root, turn, variance, free)
     h = np.full(d, policy.step_size)
     if many and policy.noise_of_many:
         # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
-        h = np.minimum(h, np.sqrt(_FRICTION / np.maximum(variance * unit**2, 1e-300)))
+        h = np.minimum(h, np.sqrt(FRICTION / np.maximum(variance * unit**2, 1e-300)))
     if policy.widening is not None:
         h = np.minimum(h, policy.widening / np.maximum(variance * unit**2, 1e-300))
     if not policy.per_coordinate:
@@ -290,17 +288,6 @@ def _noise(
     if turn is not None:
         turned = turned_noise(surface, centre, root, turn, rng)
     return root, noise.turned(*turned), turned
-
-
-def anchored_bound(policy: Policy) -> float:
-    """Return the largest variance of an anchored gradient that costs nothing."""
-    return min(policy.noise, _HEAT)
-
-
-def friction_bound(policy: Policy, variance: float) -> float:
-    """Return the largest step size with gradients of this variance in units of the coordinates."""
-    largest = policy.widening if policy.widening is not None else _FRICTION
-    return float((largest / max(variance, 1e-300)) ** (policy.power / 2))
 
 
 def find_bulk(

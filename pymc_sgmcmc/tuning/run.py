@@ -27,6 +27,7 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
+from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
@@ -36,7 +37,7 @@ from pymc_sgmcmc.tuning.descent import descended
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
-from pymc_sgmcmc.tuning.plan import Plan, anchored_bound, find_bulk, make_plan
+from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain

@@ -176,7 +176,7 @@ def test_what_lies_on_a_circle_takes_no_part():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["CoRVSGLD"])
+@pytest.mark.parametrize("method", ["CoRVSGLD", "MSGNHT"])
 def test_a_mean_of_slopes_on_which_no_row_depends(method):
     rng, groups, rows = np.random.default_rng(5), 250, 7500
     chol = np.linalg.cholesky([[1, 0.2, -0.06], [0.2, 0.25, 0], [-0.06, 0, 0.09]])

@@ -1,0 +1,115 @@
+"""Gradient noise that a thermostat of each coordinate cannot undo."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.policies import THERMOSTAT
+from helpers.surfaces_of_rows import Groups, Noisy
+from helpers.z_scores import assert_right
+from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
+from pymc_sgmcmc.tuning.turn import Turn
+
+BOUND = THERMOSTAT.noise_of_many
+
+
+class Spread(Groups):
+    """Groups whose rows have an sd that is learned: its logarithm is the last coordinate."""
+
+    def __init__(self, groups, each, seed, batch_size):
+        super().__init__(groups, each, seed)
+        super(Groups, self).__init__(groups + 1, groups * each, batch_size)
+
+    def of_rows(self, points, index, counted):
+        u, g = super().of_rows(points[:, :-1], index, counted)
+        precision = np.exp(-2 * points[:, -1])
+        n = index.shape[1] if counted is None else counted.sum(axis=1)
+        last = n - 2 * u * precision
+        return u * precision + n * points[:, -1], np.column_stack([g * precision[:, None], last])
+
+
+def asked(surface, sd, turn=None, sizes=None, centre=None):
+    """Return the answer for batches as they are drawn."""
+    rng = np.random.default_rng(1)
+    centre = np.zeros(surface.dimension) if centre is None else centre
+    g = surface.batch_gradient(np.tile(centre, (4000, 1)), surface.draw_rows(rng, 4000)) * sd
+    variance = (g if turn is None else turn.pull_back(g)).var(axis=0)
+    sizes = sizes or [surface.dimension]
+    return noise_in_common(surface, centre, sd, turn, variance, BOUND, THERMOSTAT, sizes)
+
+
+def test_the_means_of_groups_are_none():
+    surface = Groups(600, 20, seed=0)
+    assert not asked(surface, np.full(600, 21**-0.5), centre=surface.mean)
+
+
+@pytest.mark.parametrize(("groups", "expected"), [(1500, True), (60, False)])
+def test_a_scale_feels_where_few_batches_have_moved_all_groups(groups, expected):
+    each = 20
+    surface = Spread(groups, each, 0, groups * each // 50)
+    sd = np.append(np.full(groups, (each + 1) ** -0.5), (2 * groups * each) ** -0.5)
+    # The directions of 50 batches are few for 1,500 groups
+    centre = np.append(surface.mean, 0.0)
+    assert asked(surface, sd, sizes=[groups, 1], centre=centre) is expected
+
+
+def test_a_mean_in_the_place_of_which_is_a_direction_shares_their_noise():
+    surface, groups = Groups(600, 20, seed=0), 599
+    sd = np.full(600, 21**-0.5)
+    # The last coordinate has a single group's noise; the direction has as much of all others
+    direction = np.append(np.full(groups, (0.5 / groups) ** 0.5), 0.5**0.5)[:, None]
+    turn = Turn.to(direction, np.array([2.0]), [groups, 1], sd)
+    rows = surface.group == groups
+
+    class Silent(Groups):
+        def of_rows(self, points, index, counted):
+            u, g = super().of_rows(points, index, counted)
+            g[:, -1] = 0.0
+            return u, g
+
+    silent = Silent(600, 20, seed=0)
+    assert rows.sum() == 20
+    assert asked(silent, sd, turn, [groups, 1], silent.mean)
+    assert not asked(silent, sd, None, [groups, 1], silent.mean)
+
+
+@pytest.mark.parametrize(("slope", "expected"), [(0.0, False), (-0.1, False), (-0.8, True)])
+def test_noise_that_grows_along_coordinates(slope, expected):
+    class Growing(Noisy):
+        def batch(self, points, rows):
+            u, g = self.full(points)
+            a = self.noise[0][rows[:, 0]]
+            return u, g + self.additive * np.exp(slope * points / 2) * a
+
+    surface = Growing(np.full(600, 6.0), np.zeros(600))
+    assert asked(surface, np.ones(600)) is expected
+
+
+@pytest.mark.slow
+def test_the_sd_of_rows_beside_thousands_of_groups():
+    groups, each, tau = 1500, 20, 0.5
+    rng, rows = np.random.default_rng(3), groups * each
+    g = rng.permutation(np.repeat(np.arange(groups), each))
+    y = 1 + tau * rng.normal(size=groups)[g] + 1.2 * rng.normal(size=rows)
+    means = np.bincount(g, y) / each
+    within, between = np.sum((y - means[g]) ** 2), np.sum((means - 1) ** 2)
+    sigma = np.linspace(1.1, 1.3, 4001)
+    of_means = tau**2 + sigma**2 / each
+    log = -(rows - groups) * np.log(sigma) - within / (2 * sigma**2) - sigma**2 / 8
+    log -= groups / 2 * np.log(of_means) + between / (2 * of_means)
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    mean = weight @ sigma
+    sd = (weight @ (sigma - mean) ** 2) ** 0.5
+    with pm.Model():
+        of, seen = pm.Minibatch(g, y, batch_size=300)
+        spread = pm.HalfNormal("sigma", 2)
+        theta = pm.Normal("theta", 1, tau, shape=groups)
+        pm.Normal("y", theta[of], spread, observed=seen, total_size=rows)
+        found = pm.sample(
+            step=sg.MSGNHT(), chains=2, cores=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert_right(found.posterior, {"sigma": (mean, sd)})
