@@ -213,6 +213,7 @@ class InformedLogit(InformedLog):
 
     name: ClassVar[str] = "informed_logit"
     shares_noise: ClassVar[bool] = True
+    noise_grows: ClassVar[bool] = True
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map coordinates to the variable."""

@@ -46,6 +46,7 @@ class InformedRoot(InformedCentring):
 
     name: ClassVar[str] = "informed_root"
     shares_noise: ClassVar[bool] = True
+    noise_grows: ClassVar[bool] = True
 
     @property
     def unbounded(self) -> bool:

@@ -41,6 +41,8 @@ class Weighted(Transform):
     shares_noise : bool
         Whether a batch's noise is common to many elements, or grows along each: what a thermostat
         of each takes up is then not all of it.
+    noise_grows : bool
+        Whether it grows along each, in whatever coordinates.
     """
 
     ndim_supp = 0
@@ -49,6 +51,7 @@ class Weighted(Transform):
     refines: ClassVar[bool] = False
     by_shift: ClassVar[bool] = False
     shares_noise: ClassVar[bool] = False
+    noise_grows: ClassVar[bool] = False
     weight: Any
 
     @property

@@ -169,6 +169,11 @@ class CompiledModel:
         """Whether noise of some variable is more than its coordinates' own."""
         return any(c.weighted and c.map.shares_noise for c in self.posterior.coordinates)
 
+    @property
+    def noise_grows(self) -> bool:
+        """Whether it grows along some variable's coordinates."""
+        return any(c.weighted and c.map.noise_grows for c in self.posterior.coordinates)
+
     def _weights(self, scales: Sequence[np.ndarray]) -> dict[Coordinate, np.ndarray]:
         fitted = [c for c in self.posterior.coordinates if c.scale is not None]
         return {c: w for c, w in zip(fitted, scales, strict=True) if c.weighted}

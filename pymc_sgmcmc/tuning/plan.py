@@ -12,7 +12,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice,
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
-from pymc_sgmcmc.tuning.bounds import FRICTION, HEAT, anchored_bound
+from pymc_sgmcmc.tuning.bounds import FRICTION, HEAT, HEAT_OF_RATES, anchored_bound
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
@@ -153,6 +153,7 @@ def make_plan(
     many: bool = False,
     permutable: bool = False,
     coupled: bool = False,
+    grows: bool = False,
     met: float = 0.0,
     turn: Turn | None = None,
     sizes: Sequence[int] = (),
@@ -187,6 +188,8 @@ def make_plan(
         Whether the posterior has modes by permutation, as of a factorisation.
     coupled : bool
         Whether noise is shared by many coordinates, as of a walk, or grows along them, as of rates.
+    grows : bool
+        Whether noise grows along some coordinates.
     met : float
         Least that the largest variance of one anchored batch is taken to be.
     turn : Turn, optional
@@ -222,12 +225,12 @@ def make_plan(
             )
         if many and (permutable or coupled):
             # Noise that many coordinates share, as of products, a thermostat of each cannot undo
-            bound = min(policy.noise, HEAT)
+            bound = min(policy.noise, HEAT_OF_RATES if grows else HEAT)
         gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
             bound,
-            anchored_bound(policy),
+            min(anchored_bound(policy), bound),
             partial(most_of_each, sizes=sizes) if many else np.max,
             partial(most_of_each, sizes=[]) if many else np.max,
             _DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,

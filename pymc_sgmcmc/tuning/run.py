@@ -270,14 +270,9 @@ class Tuning:
                 centre, turn = self._turned(surface, centre, root, scale)
             plan = make_plan(
                 surface, centre, root, self._policy, self._options, scale, self._rng, self._report,
-                scheme=engine.scheme,
-                remembered=engine.remembers_blocks,
-                compiled=compiled,
-                many=many,
-                permutable=permutable,
-                coupled=engine.shares_noise,
-                met=met,
-                turn=turn,
+                scheme=engine.scheme, remembered=engine.remembers_blocks, compiled=compiled,
+                many=many, permutable=permutable, met=met, turn=turn,
+                coupled=engine.shares_noise, grows=engine.noise_grows,
                 sizes=[] if permutable else [x.size for x in self._density.places[-1].phi],
             )  # fmt: skip
             compiled = plan.batches

@@ -4,6 +4,8 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from scipy.special import betaln
+
 import pymc_sgmcmc as sg
 
 from helpers.policies import THERMOSTAT
@@ -113,3 +115,33 @@ def test_the_sd_of_rows_beside_thousands_of_groups():
             compute_convergence_checks=False,
         )  # fmt: skip
     assert_right(found.posterior, {"sigma": (mean, sd)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["CoRVSGLD", "MSGNHT"])
+def test_the_concentration_of_thousands_of_rare_rates(method):
+    groups, rows, mean_rate = 2000, 8000, 0.03
+    rng, g = np.random.default_rng(13), np.repeat(np.arange(groups), 4)
+    n = rng.poisson(40, rows) + 1
+    chances = rng.beta(60 * mean_rate, 60 * (1 - mean_rate), groups)[g]
+    y = rng.binomial(n, chances).astype("int32")
+    hits, trials = np.bincount(g, y), np.bincount(g, n)
+    kappa = np.linspace(20, 200, 2001)
+    a, b = kappa[:, None] * mean_rate, kappa[:, None] * (1 - mean_rate)
+    log = np.sum(betaln(a + hits, b + trials - hits) - betaln(a, b), axis=1) - kappa**2 / 2e4
+    weight = np.exp(log - log.max())
+    weight /= weight.sum()
+    mean = weight @ kappa
+    sd = (weight @ (kappa - mean) ** 2) ** 0.5
+    with pm.Model():
+        of, tried, seen = pm.Minibatch(g, n.astype("int32"), y, batch_size=200)
+        concentration = pm.HalfNormal("kappa", 100)
+        theta = pm.Beta(
+            "theta", mean_rate * concentration, (1 - mean_rate) * concentration, shape=groups
+        )
+        pm.Binomial("y", tried, theta[of], observed=seen, total_size=rows)
+        found = pm.sample(
+            step=getattr(sg, method)(), chains=2, cores=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert_right(found.posterior, {"kappa": (mean, sd)})

@@ -86,6 +86,22 @@ def test_a_single_variable_raises_the_number_of_batches_to_16_at_most():
     assert batches_of_many(100.0, 20.0) == batches_of_many(20.0, 20.0) > 16
 
 
+@pytest.mark.parametrize("policy", [LM, THERMOSTAT], ids=["LM", "thermostat"])
+def test_noise_that_grows_as_of_rates_is_averaged_over_more_batches(policy):
+    surface = Noisy(np.full(200, 30.0), np.full(200, 2.0), rows=20_000)
+    shared, growing = (
+        make_plan(
+            surface, np.zeros(200), np.ones(200), policy, Options(), "auto",
+            np.random.default_rng(0), lambda step: None, many=True, coupled=True, grows=grows,
+        )
+        for grows in (False, True)
+    )  # fmt: skip
+    assert isinstance(growing.gradient, sg.ControlVariates)
+    # Variance 4 a sd from the anchor
+    assert shared.variance.max() < 2.5 and growing.variance.max() < 0.35
+    assert 1 < shared.batches < growing.batches < 40
+
+
 def test_steps_are_shortened_only_where_noise_costs():
     """Of few coordinates, to the noise of most or to what the whole step allows."""
     root, variance = np.ones(101), np.array([40.0, *[0.1] * 100])
