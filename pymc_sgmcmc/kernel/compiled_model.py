@@ -30,6 +30,7 @@ from pymc_sgmcmc.model.coordinates import (
     coordinates_at,
     left_as_written,
 )
+from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
 from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
@@ -167,12 +168,18 @@ class CompiledModel:
     @property
     def shares_noise(self) -> bool:
         """Whether noise of some variable is more than its coordinates' own."""
-        return any(c.weighted and c.map.shares_noise for c in self.posterior.coordinates)
+        weighted = (c.weighted and c.map.shares_noise for c in self.posterior.coordinates)
+        return any(weighted) or self.noise_grows
 
     @property
     def noise_grows(self) -> bool:
-        """Whether it grows along some variable's coordinates."""
-        return any(c.weighted and c.map.noise_grows for c in self.posterior.coordinates)
+        """Whether it grows along some variable's coordinates, whose law is sampled too."""
+        coordinates = self.posterior.coordinates
+        own = {c.rv for c in coordinates}
+        return any(
+            depends_on(c.rv.owner.inputs, own) if c.expanded else c.weighted and c.map.noise_grows
+            for c in coordinates
+        )
 
     def _weights(self, scales: Sequence[np.ndarray]) -> dict[Coordinate, np.ndarray]:
         fitted = [c for c in self.posterior.coordinates if c.scale is not None]

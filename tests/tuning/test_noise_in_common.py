@@ -11,6 +11,7 @@ import pymc_sgmcmc as sg
 from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups, Noisy
 from helpers.z_scores import assert_right
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
 from pymc_sgmcmc.tuning.turn import Turn
 
@@ -145,3 +146,20 @@ def test_the_concentration_of_thousands_of_rare_rates(method):
             compute_convergence_checks=False,
         )  # fmt: skip
     assert_right(found.posterior, {"kappa": (mean, sd)})
+
+
+@pytest.mark.parametrize(("sampled", "expected"), [(True, True), (False, False)])
+@pytest.mark.parametrize("kind", ["rates", "chances", "simplexes"])
+def test_noise_grows_along_what_has_a_law_that_is_sampled(kind, sampled, expected):
+    with pm.Model() as model:
+        a = pm.Exponential("a", 1) if sampled else 1.0
+        if kind == "rates":
+            pm.Gamma("x", a, 2.0, shape=600)
+        elif kind == "chances":
+            pm.Beta("x", a, 2.0, shape=600)
+        else:
+            pm.Dirichlet("x", a * np.ones(3), shape=(300, 3))
+        options = sg.MSGNHT().options
+    compiled = CompiledModel(model, model.value_vars, options, model.initial_point())
+    assert compiled.noise_grows is expected
+    assert compiled.shares_noise is expected
