@@ -46,7 +46,7 @@ from pymc_sgmcmc.centring import (
     lower_factor,
 )
 
-__all__ = ["LOCATION_SCALE", "centring_of", "constant_of", "depends_on"]
+__all__ = ["LOCATION_SCALE", "centring_of", "constant_of", "depends_on", "shape_priors"]
 
 # Families whose last two inputs are location and scale
 LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
@@ -129,3 +129,11 @@ def constant_of(x: Variable) -> float | None:
 def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:
     """Return whether one of the variables is in the graphs."""
     return any(found in variables for found in ancestors(list(graphs)))
+
+
+def shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
+    """Return of each variable whether another one's prior depends on it."""
+    return [
+        any(depends_on(other.owner.inputs, {rv}) for other in variables if other is not rv)
+        for rv in variables
+    ]

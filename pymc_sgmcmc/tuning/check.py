@@ -35,8 +35,9 @@ _SLACK = 0.05
 _FEW, _SLOW = 0.05, 50
 
 # Share of updates whose gradient is scaled down, of a chain that has left the Gaussian: nearly all
-# are, of nets. Of factorisations one in twenty may be, where their noise moves a scale far
-_LEFT = 0.25
+# are, of nets, and most are far larger than the bound. Where they are not, the bound is too low for
+# the noise: it is raised from the second share on, so many times at most
+_LEFT, _OFTEN, _MOST_LOOSENED = 0.25, 0.05, 2
 
 # One in so many draws of a trial has its curvature looked at
 _EACH = 10
@@ -66,6 +67,8 @@ class Trial:
         all coordinates is judged, but a low quantile of each variable's. None where each counts.
     tamed : float
         Share of the updates whose gradient was scaled down.
+    escaped : float
+        Share of the draws at which a gradient is far larger than the bound.
     shared : ndarray or None
         Which of many coordinates are directions that several variables share: each counts.
     """
@@ -77,6 +80,7 @@ class Trial:
     variables: np.ndarray | None = None
     tamed: float = 0.0
     shared: np.ndarray | None = None
+    escaped: float = 0.0
 
     def is_wild(self) -> bool:
         """Whether the chain left the region where the posterior can be."""
@@ -91,6 +95,9 @@ class Chain(Protocol):
 
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
         """Run on from where the chain is."""
+
+    def loosen(self) -> None:
+        """Raise the bound beyond which gradients are scaled down."""
 
 
 @dataclass
@@ -137,13 +144,14 @@ def settle(
         gradients are far larger, or, of a whole L, for where few of its draws would be.
     """
     h, least, passed = step_size, step_size / 16, False
+    departure = _Departure(chain) if permutable else None
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     report("check")
     for _ in range(_MOST_TRIALS):
         trial = chain.run(h, thin, draws)
-        far = trial.variables is None and _looks(trial, widest, policy)
-        if permutable and (far or trial.tamed > _LEFT):
-            raise TuningError("no Gaussian is near the posterior")
+        far = trial.variables is None and bool(_looks(trial, widest, policy))
+        if departure is not None and departure.again(trial, far=far):
+            continue
         wild = trial.is_wild()
         if (moves or trial.variables is not None) and not wild:
             raw, trial = trial, replace(trial, psi=trial.psi - trial.psi.mean(axis=0))
@@ -179,6 +187,37 @@ def settle(
     if not passed:
         warnings.append(_why_not(trial, policy))
     return Found(h, thin, warnings)
+
+
+class _Departure:
+    """Tells a chain that has left the Gaussian of exchangeable units from a bound that is too low.
+
+    Parameters
+    ----------
+    chain : Chain
+        Its bound is raised.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._loosened = 0
+
+    def again(self, trial: Trial, *, far: bool) -> bool:
+        """Return whether the trial says nothing, because too many gradients were scaled down.
+
+        Raises
+        ------
+        TuningError
+            If the chain has left.
+        """
+        tamed = trial.tamed > _LEFT
+        spent = self._loosened == _MOST_LOOSENED
+        if far or (tamed and (spent or trial.escaped > _LEFT)):
+            raise TuningError("no Gaussian is near the posterior")
+        if trial.tamed > _OFTEN and not spent:
+            self._chain.loosen()
+            self._loosened += 1
+        return tamed
 
 
 @named_step("the burn-in")

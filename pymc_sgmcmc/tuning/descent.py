@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from pymc_sgmcmc.model.coordinates import Coordinate
+from pymc_sgmcmc.model.hierarchy import shape_priors
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["descended"]
+__all__ = ["descended", "held_of"]
 
 # Of the jitter, in units of the priors: as small as the weights are that nets are trained from
 _NEAR = 0.3
@@ -25,6 +29,7 @@ def descended(
     begin: np.ndarray,
     widths: np.ndarray,
     jitter: np.ndarray,
+    held: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
     r"""Return where Adam [1]_ comes from a start, with a rate that falls to 0 as a cosine.
@@ -42,6 +47,8 @@ def descended(
         (d,).
         Where the density is not finite so far away, or where so many passes would cost too much,
         the start is moved by ``jitter`` itself.
+    held : ndarray of bool
+        Which coordinates don't move, shape (d,).
     rng : numpy.random.Generator
         Draws the batches.
 
@@ -52,6 +59,7 @@ def descended(
     steps = int(np.clip(_PASSES * surface.n_blocks, _LEAST, _MOST))
     if steps * len(begin) > _MOST_NUMBERS:
         return begin + jitter
+    moves = np.where(held, 0.0, widths)
     start = begin + _NEAR * widths * jitter
     if not _is_finite(surface, start, rng):
         start = begin + jitter
@@ -67,8 +75,17 @@ def descended(
         square += _FORGET_SQUARES * (squared - square)
         rate = _RATE * (1 + np.cos(np.pi * t / steps)) / 2
         m, s = mean / (1 - (1 - _FORGET) ** t), square / (1 - (1 - _FORGET_SQUARES) ** t)
-        x -= rate * widths * m / (np.sqrt(s) + _TINY)
+        x -= rate * moves * m / (np.sqrt(s) + _TINY)
     return x
+
+
+def held_of(coordinates: Sequence[Coordinate], blocks: Sequence[np.ndarray]) -> np.ndarray:
+    """Return which coordinates shape the priors of others, shape (d,).
+
+    The density may be infinite where a scale goes to 0 with all that it scales: a way down ends
+    there, and a chain with noise finds no step size with which to leave it.
+    """
+    return np.repeat(shape_priors([c.rv for c in coordinates]), [x.size for x in blocks])
 
 
 def _is_finite(surface: Surface, x: np.ndarray, rng: np.random.Generator) -> bool:

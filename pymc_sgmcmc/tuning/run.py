@@ -33,7 +33,7 @@ from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.descent import descended
+from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.noise import met_noise
@@ -375,7 +375,8 @@ class Tuning:
         blocks = self._density.views[0].split(begin)
         root = units_of(engine.posterior.coordinates, blocks, scale, self._rng)
         self._report("descent")
-        start = descended(surface, begin, root, jitter, self._rng)
+        held = held_of(engine.posterior.coordinates, blocks)
+        start = descended(surface, begin, root, jitter, held, self._rng)
         plan = wandering_plan(start, root, self._options)
         runner: Runner = engine.attempt(partial(self._runner, plan))
         settings = runner.settings

@@ -11,11 +11,16 @@ from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.check import Trial
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
+from pymc_sgmcmc.tuning.wander import bound_gradients
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 
 # Most coordinates whose every draw the trials keep
 MOST_WATCHED = 1024
+
+# A gradient so many times as large as the bound is not one of the Gaussian's, and what a bound is
+# raised by that the noise of batches exceeds
+_FAR, _LOOSER = 2.0, 4.0
 
 
 class TrialChain:
@@ -107,6 +112,10 @@ class TrialChain:
                 noise.add(Potential.join(runner.phi()))
         self.middle = (total / max(1, len(psi) - later) - whole) / unit
         circular = runner.engine.posterior.circular[self._watched]
+        bound = runner.settings.largest_gradient
+        escaped = 0.0
+        if bound is not None and not rejected:
+            escaped = float(np.mean(np.abs(gradient).max(axis=1) > _FAR * bound * unit))
         return Trial(
             np.array(psi),
             np.array(gradient),
@@ -115,7 +124,14 @@ class TrialChain:
             self._variables,
             tamed / (len(psi) * thin),
             self._shared,
+            escaped,
         )
+
+    def loosen(self) -> None:
+        """Raise the bound beyond which gradients are scaled down."""
+        bound = self._runner.settings.largest_gradient
+        if bound is not None:
+            bound_gradients(self._runner, _LOOSER * bound)
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
         flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])

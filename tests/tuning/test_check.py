@@ -25,7 +25,7 @@ class FakeChain:
     def __init__(self, *, variance=lambda h: 1.0, time=2.0, wild_above=np.inf, d=3, seed=0):
         self.variance, self.time, self.wild_above = variance, time, wild_above
         self.d, self.rng = d, np.random.default_rng(seed)
-        self.asked, self.restarts = [], 0
+        self.asked, self.restarts, self.loosened = [], 0, 0
 
     def restart(self):
         self.restarts += 1
@@ -45,6 +45,9 @@ class FakeChain:
         psi = np.array(psi)
         # E ψ ĝ is the variance
         return Trial(psi, psi.copy(), 0)
+
+    def loosen(self):
+        self.loosened += 1
 
 
 def settled(chain, *, h=0.2, thin=20, fixed_step=False, fixed_thin=False, policy=LM, **options):
@@ -200,25 +203,36 @@ def test_a_chain_far_from_the_whitening_is_told():
 
 
 class Leaving(FakeChain):
-    """Ends where many gradients are scaled down."""
+    """Ends where many gradients are scaled down, until the bound was raised often enough."""
 
-    def __init__(self, tamed=0.5):
+    def __init__(self, tamed=0.5, escaped=0.5, enough=99):
         super().__init__()
-        self._tamed = tamed
+        self._tamed, self._escaped, self._enough = tamed, escaped, enough
 
     def run(self, step_size, thin, draws):
-        return replace(super().run(step_size, thin, draws), tamed=self._tamed)
+        tamed = self._tamed if self.loosened < self._enough else 0.0
+        return replace(super().run(step_size, thin, draws), tamed=tamed, escaped=self._escaped)
 
 
 def test_a_chain_that_leaves_the_gaussian_of_exchangeable_units_has_none():
     with pytest.raises(TuningError, match="no Gaussian is near"):
         settled(Leaving(), permutable=True)
     # As of factorisations, a scale of which the noise of batches moves far
-    assert settled(Leaving(tamed=0.1), permutable=True).step_size == 0.2
+    assert settled(Leaving(tamed=0.01), permutable=True).step_size == 0.2
     with pytest.raises(TuningError, match="no Gaussian is near"):
         settled(FakeChain(variance=lambda h: 25.0, time=0.1), permutable=True)
     # Elsewhere it may be a start far from the data: the chain's own count says so at its end
     assert settled(Leaving()).step_size == 0.2
+
+
+def test_a_bound_that_noise_exceeds_is_raised():
+    for tamed, trials in ((0.1, 1), (0.5, 2)):
+        chain = Leaving(tamed, escaped=0.1, enough=1)
+        assert settled(chain, permutable=True).step_size == 0.2
+        # The burn-in asks for the first run
+        assert (chain.loosened, len(chain.asked)) == (1, 1 + trials)
+    with pytest.raises(TuningError, match="no Gaussian is near"):
+        settled(Leaving(escaped=0.1), permutable=True)
 
 
 def test_settling_is_deterministic():

@@ -10,10 +10,11 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.surfaces import Exact, Gaussian
-from pymc_sgmcmc.tuning.descent import descended
+from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.wander import heed
 
 DATA = Path(__file__).parents[1] / "data"
+NONE_HELD = np.array(False)
 OPTIONS = {"cores": 1, "random_seed": 1, "progressbar": False}
 
 
@@ -22,7 +23,7 @@ def test_the_descent_ends_lower_whatever_the_units_of_the_potential():
     for unit in (1e-6, 1.0, 1e6):
         surface = Gaussian(np.full(5, 0.2), unit * np.diag([1.0, 3, 10, 30, 100]))
         jitter = rng.uniform(-1, 1, 5)
-        end = descended(surface, np.zeros(5), np.ones(5), jitter, rng)
+        end = descended(surface, np.zeros(5), np.ones(5), jitter, NONE_HELD, rng)
         before, after = (surface.full(x[None])[0][0] for x in (0.3 * jitter, end))
         assert after < 0.5 * before
 
@@ -31,9 +32,24 @@ def test_the_descent_moves_weights_in_units_of_their_priors():
     rng, jitter = np.random.default_rng(0), np.array([1.0, -1.0])
     width = np.array([1e-3, 1e3])
     surface = Gaussian(np.zeros(2), np.diag(width**-2.0))
-    end = descended(surface, np.zeros(2), width, jitter, rng) / width
+    end = descended(surface, np.zeros(2), width, jitter, NONE_HELD, rng) / width
     assert end == pytest.approx(np.abs(end[0]) * jitter)
     assert 0 < abs(end[0]) < 0.3
+
+
+def test_what_shapes_the_priors_of_others_stays_where_it_begins():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        effects = pm.Normal("effects", 0, scale, shape=3)
+        rest = pm.Normal("rest", 0, 1, shape=2)
+        pm.Normal("y", effects.sum() + rest.sum(), scale, observed=0.0)
+    blocks = [np.zeros(rv.type.shape) for rv in model.free_RVs]
+    held = held_of([SimpleNamespace(rv=rv) for rv in model.free_RVs], blocks)
+    np.testing.assert_array_equal(held, [True, False, False, False, False, False])
+    surface, jitter = Gaussian(np.zeros(6), np.eye(6)), np.ones(6)
+    end = descended(surface, np.zeros(6), np.ones(6), jitter, held, np.random.default_rng(0))
+    assert end[0] == pytest.approx(0.3)
+    assert np.all(end[1:] < 0.2)
 
 
 def test_the_descent_begins_nearer_where_priors_reach_too_far():
@@ -43,7 +59,8 @@ def test_the_descent_begins_nearer_where_priors_reach_too_far():
             return u, np.where(np.abs(points) < 2, points, np.nan)
 
     jitter = np.array([0.5, -0.5, 1.0])
-    end = descended(Overflowing(3), np.zeros(3), np.full(3, 1e30), jitter, np.random.default_rng(0))
+    widths, rng = np.full(3, 1e30), np.random.default_rng(0)
+    end = descended(Overflowing(3), np.zeros(3), widths, jitter, NONE_HELD, rng)
     assert np.all(np.abs(end) < 2)
 
 
