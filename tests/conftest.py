@@ -1,7 +1,9 @@
 """What every test file shares."""
 
 import os
+import sys
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -26,3 +28,14 @@ def backend(request: pytest.FixtureRequest) -> str:
     if request.param == "jax" and find_spec("jax") is None:
         pytest.skip("needs the extra `jax`")
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def jax_in_double_precision() -> Iterator[None]:
+    """Undo what a test in single precision leaves behind where it is a process's first with JAX.
+
+    PyTensor sets JAX's precision once, by its floatX when it first imports JAX.
+    """
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].config.update("jax_enable_x64", True)
