@@ -25,7 +25,6 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
-from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
@@ -35,7 +34,7 @@ from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updat
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
-from pymc_sgmcmc.tuning.many_parameters import Stiffness
+from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
@@ -68,11 +67,6 @@ _MOST_CENTRES = 4
 
 # E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
 _OF_SQUARES, _HOTTER = 2.0, 2.0
-
-# Largest curvature in units of independent normals, of which it would be 1: of factorisations it
-# is met near 20, of nets above 1,000. At it the usual step size is no longer stable
-_STIFF = 100.0
-_POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
 # Least updates of a draw where no thinning is enough
 _LEAST_THIN = 5
@@ -189,7 +183,7 @@ class Tuning:
             surface, start, self._density.rescale, scale, self._rng, self._report, **how
         )
         if how["permutable"] and root.ndim == 1:
-            self._refuse_stiff(surface, centre, root)
+            refuse_stiff(surface, centre, root)
         schedule = self._options.step_size
         fixed = isinstance(schedule, constant)
         runner, plan, chain, h = self._centred(
@@ -341,27 +335,7 @@ class Tuning:
         """Return whether the posterior has modes by permutation, so that no Gaussian is near."""
         if self._again or len(self._density.places) > 1 or not self._policy.second_moments:
             return False
-        # A generator of its own: the others' numbers are the same whatever is asked here
-        rng = np.random.default_rng(0)
-        somewhere = self._density.views[0].split(rng.standard_normal(surface.dimension))
-        rows = surface.draw_rows(rng, 1)
-        return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
-
-    def _refuse_stiff(self, surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
-        """Raise where the law is far from the independent normals that were fitted."""
-        rng, seen = np.random.default_rng(0), []
-        batches, points = 1, _POINTS
-        if surface.batch_size:
-            # Few batches say little of coordinates that few rows touch
-            wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
-            batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
-            points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
-        stiffness = Stiffness(surface, rng, batches)
-        for _ in range(points):
-            somewhere = centre + sd * rng.standard_normal(len(centre))
-            seen.append(stiffness.at(somewhere, sd))
-        if np.median(seen) > _STIFF:
-            raise TuningError("no Gaussian is near the posterior")
+        return has_modes_by_permutation(surface, self._density.views[0].split)
 
     def _wandering(
         self,

@@ -1,0 +1,67 @@
+"""Whether a Gaussian is near the posterior of a model whose units can be exchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pymc_sgmcmc.model.symmetry import has_permutable_units
+from pymc_sgmcmc.tuning.many_parameters import Stiffness
+from pymc_sgmcmc.tuning.surface import Surface, TuningError
+
+__all__ = ["has_modes_by_permutation", "refuse_stiff"]
+
+# Largest curvature in units of independent normals, of which it would be 1: of factorisations it
+# is met near 20, of nets above 1,000. At it the usual step size is no longer stable
+_STIFF = 100.0
+_POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
+
+
+def has_modes_by_permutation(
+    surface: Surface, split: Callable[[np.ndarray], list[np.ndarray]]
+) -> bool:
+    """Return whether the gradient is the same with some units exchanged, as of a net.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    split : callable
+        Makes blocks, one for each variable, of a position of shape (d,).
+    """
+    # A generator of its own: the others' numbers are the same whatever is asked here
+    rng = np.random.default_rng(0)
+    somewhere = split(rng.standard_normal(surface.dimension))
+    rows = surface.draw_rows(rng, 1)
+    return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
+
+
+def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
+    """Raise where the law is far from the independent normals that were fitted.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    centre, sd : ndarray
+        Of the normals, shape (d,).
+
+    Raises
+    ------
+    TuningError
+        If the curvature is far larger at most points than the normals have it.
+    """
+    rng, seen = np.random.default_rng(0), []
+    batches, points = 1, _POINTS
+    if surface.batch_size:
+        # Few batches say little of coordinates that few rows touch
+        wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
+        batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
+        points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
+    stiffness = Stiffness(surface, rng, batches)
+    for _ in range(points):
+        somewhere = centre + sd * rng.standard_normal(len(centre))
+        seen.append(stiffness.at(somewhere, sd))
+    if np.median(seen) > _STIFF:
+        raise TuningError("no Gaussian is near the posterior")
