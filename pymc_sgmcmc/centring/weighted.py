@@ -42,7 +42,7 @@ class Weighted(Transform):
         Whether a batch's noise is common to many elements, or grows along each: what a thermostat
         of each takes up is then not all of it.
     noise_grows : bool
-        Whether it grows along each, in whatever coordinates.
+        Whether a batch's noise grows along each element, in whatever coordinates.
     """
 
     ndim_supp = 0

@@ -173,7 +173,7 @@ class CompiledModel:
 
     @property
     def noise_grows(self) -> bool:
-        """Whether it grows along some variable's coordinates, whose law is sampled too."""
+        """Whether noise of some variable, whose law is sampled too, grows along its coordinates."""
         coordinates = self.posterior.coordinates
         own = {c.rv for c in coordinates}
         return any(

@@ -99,7 +99,7 @@ def _root(value: Any) -> tuple[TensorVariable, TensorVariable]:
 
 
 def _shares(root: TensorVariable, rest: TensorVariable) -> tuple[TensorVariable, TensorVariable]:
-    """Return masses in a unit in which they don't all round to 0, and its root's logarithm."""
+    """Return masses in a unit in which not all round to 0, and the logarithm of its root."""
     unit = disconnected_grad(pt.max(rest, axis=-1, keepdims=True))
     return (root * pt.exp(rest - unit)) ** 2, unit
 

@@ -12,8 +12,8 @@ __all__ = ["FRICTION", "HEAT", "HEAT_OF_RATES", "anchored_bound", "friction_boun
 HEAT = 2.0
 
 # The same of rates and probabilities, along which it grows to one side: at 2 the parameters of the
-# law of 5,000 are up to 0.4 sds off. About four rows for each of them are then in an update, which
-# beside the law of all of them are hardly more work
+# law of 5,000 are a quarter of an sd off. At this bound an update has about four rows for each of
+# them, which beside the law of all of them are hardly more work
 HEAT_OF_RATES = 0.25
 
 # Twice the largest friction of a step, h²σ²

@@ -5,10 +5,10 @@ r = hσ²/2ξ of what balances it is noise, and the covariance of normal coordin
 
 .. math:: \sqrt{r_i r_j} \,\mathrm{corr}(\text{noise}_i, \text{noise}_j), \quad i \neq j.
 
-Along single coordinates that is nothing. It tells in three places: where a variable of few
-elements, as a mean, is a sum of coordinates; where a scale depends on all of them, which batches
-have moved in their own directions, few beside them; and where noise grows along a coordinate, as it
-does towards small scales.
+Variances of single coordinates are right all the same. The error shows in three places: in a
+variable of few elements, as a mean, that is a sum of coordinates; in a scale that depends on all
+coordinates, which batches have moved in few directions, their own; and where noise grows along a
+coordinate, as it does towards small scales.
 """
 
 from __future__ import annotations
