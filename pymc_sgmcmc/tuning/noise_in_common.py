@@ -5,20 +5,23 @@ r = hσ²/2ξ of what balances it is noise, and the covariance of normal coordin
 
 .. math:: \sqrt{r_i r_j} \,\mathrm{corr}(\text{noise}_i, \text{noise}_j), \quad i \neq j.
 
-Variances of single coordinates are right all the same. The error shows in three places: in a
-variable of few elements, as a mean, that is a sum of coordinates; in a scale that depends on all
-coordinates, which batches have moved in few directions, their own; and where noise grows along a
-coordinate, as it does towards small scales.
+Variances of single coordinates are right all the same, where the posterior has no correlations.
+The error shows in four places: in a variable of few elements, as a mean, that is a sum of
+coordinates; in a scale that depends on all coordinates, which batches have moved in few directions,
+their own; where noise grows along a coordinate, as it does towards small scales; and where it is
+strongest along directions in which the posterior is narrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import FRICTION
+from pymc_sgmcmc.tuning.chain_gradients import LARGEST, ChainGradients, ranges_of
+from pymc_sgmcmc.tuning.noise_along_curvature import misfits
 from pymc_sgmcmc.tuning.noise_of_few import most_of_each
 from pymc_sgmcmc.tuning.surface import Surface
 from pymc_sgmcmc.tuning.turn import Turn
@@ -28,8 +31,8 @@ __all__ = ["noise_in_common"]
 # Variables of so many elements at most are looked at one by one, those of so many at least together
 _SMALL, _LARGE = 16, 100
 
-# Batches of which covariances, responses and slopes are found, and numbers in their gradients
-_BATCHES, _RESPONSES, _EACH, _LARGEST = 256, 16, 64, 2**21
+# Batches of which covariances, responses and slopes are found
+_BATCHES, _RESPONSES, _EACH = 256, 16, 64
 _PATTERNS = 2
 
 # Move along a batch's gradient, in sds of the coordinates
@@ -71,48 +74,25 @@ def noise_in_common(
     """
     # A generator of its own: the others' numbers are the same whatever is asked here
     rng = np.random.default_rng(0)
-    seen = _Seen(surface, centre, root, turn)
+    seen = ChainGradients(surface, centre, root, turn)
     batches = max(1.0, most_of_each(variance, sizes) / bound)
     averaged = np.minimum(variance / batches, bound)
     h = min(policy.step_size, (FRICTION / max(averaged.max(), 1e-300)) ** 0.5)
     share = h * averaged / (2 + h * averaged)
     few = np.concatenate(
-        [np.arange(a, b) for a, b in _ranges(sizes) if b - a <= _SMALL] or [np.zeros(0, int)]
+        [np.arange(a, b) for a, b in ranges_of(sizes) if b - a <= _SMALL] or [np.zeros(0, int)]
     )
+    large = [(a, b) for a, b in ranges_of(sizes) if b - a >= _LARGE]
     return (
         bool(turn is not None and np.any(_wrong(seen, rng, variance, share, few) > _WRONG))
         or bool(np.any(_heat(seen, rng, variance, share, batches, few) * share[few] > _HEATED))
-        or bool(np.any(_slopes(seen, rng, share, sizes) > _STEEPEST))
+        or bool(np.any(_slopes(seen, rng, share, large) > _STEEPEST))
+        or misfits(seen, rng, variance, share, large, few)
     )
 
 
-class _Seen:
-    """The surface in the chain's coordinates."""
-
-    def __init__(
-        self, surface: Surface, centre: np.ndarray, root: np.ndarray, turn: Turn | None
-    ) -> None:
-        self.surface, self._centre, self._root, self._turn = surface, centre, root, turn
-
-    def pulled(self, gradient: np.ndarray) -> np.ndarray:
-        """Return gradients with respect to ψ, shape (n, d)."""
-        whitened: np.ndarray = gradient * self._root
-        return whitened if self._turn is None else self._turn.pull_back(whitened)
-
-    def gradients(self, psi: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return those of batches at one position, or at one position for each."""
-        turned = psi if self._turn is None else self._turn(psi)
-        phi = np.broadcast_to(self._centre + self._root * turned, (len(rows), len(self._centre)))
-        each = max(2, _LARGEST // phi.shape[1])
-        parts = [
-            self.surface.batch_gradient(phi[k : k + each], rows[k : k + each])
-            for k in range(0, len(rows), each)
-        ]
-        return self.pulled(np.concatenate(parts))
-
-
 def _wrong(
-    seen: _Seen,
+    seen: ChainGradients,
     rng: np.random.Generator,
     variance: np.ndarray,
     share: np.ndarray,
@@ -132,7 +112,7 @@ def _wrong(
 
 
 def _heat(
-    seen: _Seen,
+    seen: ChainGradients,
     rng: np.random.Generator,
     variance: np.ndarray,
     share: np.ndarray,
@@ -161,12 +141,14 @@ def _heat(
 
 
 def _slopes(
-    seen: _Seen, rng: np.random.Generator, share: np.ndarray, sizes: Sequence[int]
+    seen: ChainGradients,
+    rng: np.random.Generator,
+    share: np.ndarray,
+    large: Sequence[tuple[int, int]],
 ) -> np.ndarray:
     """Return by how much temperatures change over an sd of large variables' coordinates."""
     d, surface = len(share), seen.surface
-    each = int(np.clip(_LARGEST // d, _RESPONSES, _EACH))
-    large = [(a, b) for a, b in _ranges(sizes) if b - a >= _LARGE]
+    each = int(np.clip(LARGEST // d, _RESPONSES, _EACH))
     rise, total = np.zeros(d), np.zeros(d)
     for _ in range(_PATTERNS):
         signs, rows = rng.choice([-1.0, 1.0], size=d), surface.draw_rows(rng, each)
@@ -180,8 +162,3 @@ def _slopes(
         if total[a:b].sum() > 0
     ]
     return np.abs(np.nan_to_num(np.array(found)))
-
-
-def _ranges(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    ends = np.cumsum(sizes).tolist()
-    return zip([0, *ends[:-1]], ends, strict=True)
