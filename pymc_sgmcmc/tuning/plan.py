@@ -12,7 +12,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice,
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
-from pymc_sgmcmc.tuning.bounds import FRICTION, HEAT, HEAT_OF_RATES, anchored_bound
+from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, shared_bound
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
@@ -216,6 +216,7 @@ def make_plan(
     gradient: GradientChoice = Plain()
     batches, variance, ratio = 1, np.zeros(d), 1.0
     turned = TurnedNoise.none(d), TurnedNoise.none(d)
+    step_size = policy.step_size
     if surface.batch_size:
         report("gradient noise")
         root, noise, turned = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
@@ -225,7 +226,8 @@ def make_plan(
             )
         if many and (permutable or coupled):
             # Noise that many coordinates share, as of products, a thermostat of each cannot undo
-            bound = min(policy.noise, HEAT_OF_RATES if grows else HEAT)
+            bound, shorter_by = shared_bound(policy, coupled=coupled, grows=grows)
+            step_size *= shorter_by
         gradient, batches, variance, ratio = _estimator(
             options,
             noise.at_least(met),
@@ -234,7 +236,7 @@ def make_plan(
             partial(most_of_each, sizes=sizes) if many else np.max,
             partial(most_of_each, sizes=[]) if many else np.max,
             _DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,
-            policy.step_size,
+            step_size,
             unit,
             partial(_ratios, surface, scheme),
             surface.n_blocks,
@@ -244,9 +246,9 @@ def make_plan(
         )
         if many and scale is not None and not policy.per_coordinate:
             # What the whole step allows costs a coordinate nothing
-            free = FRICTION / (policy.step_size * unit) ** 2 if policy.noise_of_many else 0.0
+            free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
             root, turn, variance = shorter(root, turn, variance, free)
-    h = np.full(d, policy.step_size)
+    h = np.full(d, step_size)
     if many and policy.noise_of_many:
         # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
         h = np.minimum(h, np.sqrt(FRICTION / np.maximum(variance * unit**2, 1e-300)))
