@@ -25,13 +25,13 @@ def anchored_bound(policy: Policy) -> float:
     return min(policy.noise, HEAT)
 
 
-def shared_bound(policy: Policy, *, coupled: bool, grows: bool) -> tuple[float, float]:
+def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, float]:
     """Return the largest variance of noise that coordinates share, and a factor of the step size.
 
-    A thermostat's heat and the error of its steps fall with the step size. Half of it costs some
+    A thermostat's heat and the error of its steps fall with the step size. ``half`` of it costs some
     effective draws, and leaves rates room for twice the noise.
     """
-    factor = 0.5 if coupled and policy.noise_of_many else 1.0
+    factor = 0.5 if half and policy.noise_of_many else 1.0
     return min(policy.noise, _HEAT_OF_RATES / factor if grows else HEAT), factor
 
 

@@ -226,7 +226,8 @@ def make_plan(
             )
         if many and (permutable or coupled):
             # Noise that many coordinates share, as of products, a thermostat of each cannot undo
-            bound, shorter_by = shared_bound(policy, coupled=coupled, grows=grows)
+            half = coupled and not permutable
+            bound, shorter_by = shared_bound(policy, half=half, grows=grows)
             step_size *= shorter_by
         gradient, batches, variance, ratio = _estimator(
             options,
