@@ -28,8 +28,8 @@ def anchored_bound(policy: Policy) -> float:
 def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, float]:
     """Return the largest variance of noise that coordinates share, and a factor of the step size.
 
-    A thermostat's heat and the error of its steps fall with the step size. ``half`` of it costs some
-    effective draws, and leaves rates room for twice the noise.
+    A thermostat's heat and the error of its steps fall with the step size: ``half`` of it costs
+    some effective draws, and leaves rates room for twice the noise.
     """
     factor = 0.5 if half and policy.noise_of_many else 1.0
     return min(policy.noise, _HEAT_OF_RATES / factor if grows else HEAT), factor
