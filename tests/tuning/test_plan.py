@@ -86,8 +86,10 @@ def test_a_single_variable_raises_the_number_of_batches_to_16_at_most():
     assert batches_of_many(100.0, 20.0) == batches_of_many(20.0, 20.0) > 16
 
 
-@pytest.mark.parametrize("policy", [LM, THERMOSTAT], ids=["LM", "thermostat"])
-def test_noise_that_grows_as_of_rates_is_averaged_over_more_batches(policy):
+@pytest.mark.parametrize(
+    ("policy", "half"), [(LM, 1.0), (THERMOSTAT, 0.5)], ids=["LM", "thermostat"]
+)
+def test_noise_that_grows_as_of_rates_is_averaged_over_more_batches(policy, half):
     surface = Noisy(np.full(200, 30.0), np.full(200, 2.0), rows=20_000)
     shared, growing = (
         make_plan(
@@ -97,8 +99,9 @@ def test_noise_that_grows_as_of_rates_is_averaged_over_more_batches(policy):
         for grows in (False, True)
     )  # fmt: skip
     assert isinstance(growing.gradient, sg.ControlVariates)
-    # Variance 4 a sd from the anchor
-    assert shared.variance.max() < 2.5 and growing.variance.max() < 0.35
+    # Variance 4 a sd from the anchor; a thermostat's heat falls with its step size
+    assert shared.variance.max() < 2.5 and growing.variance.max() * half < 0.35
+    assert growing.step_size == half * policy.step_size
     assert 1 < shared.batches < growing.batches < 40
 
 
