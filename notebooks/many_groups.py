@@ -197,7 +197,7 @@ with pm.Model(coords=coords) as counts:
     for k, name in enumerate(columns):
         centre = centre + pm.Normal(name, 0, 1, dims=f"{name}_level")[cells[:, k]]
     sd = pm.HalfNormal("sd", 1)
-    # NUTS needs the non-centred writing: cells of nobody make a funnel
+    # NUTS needs the non-centred form: cells of nobody make a funnel
     z = pm.Normal("z", 0, 1, dims="cell")
     effect = pm.Deterministic("effect", centre + sd * z, dims="cell")
     number = np.bincount(cell["train"], rich["train"], len(cells)).astype(int)

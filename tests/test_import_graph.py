@@ -1,4 +1,4 @@
-"""Dependencies between the package's rooms point one way."""
+"""Dependencies between the package's parts point one way."""
 
 import ast
 
@@ -8,8 +8,8 @@ import pymc_sgmcmc
 
 ROOT = Path(pymc_sgmcmc.__file__).parent
 
-# From above to below: a room imports from itself and from rooms that stand after it
-ROOMS = [
+# From above to below: a part imports from itself and from parts that stand after it
+PARTS = [
     "__init__",
     "testing",
     "samplers",
@@ -50,12 +50,12 @@ def imports() -> dict[str, set[str]]:
     return found
 
 
-def test_every_module_stands_in_a_room():
-    assert {name.split(".")[0] for name in imports()} <= set(ROOMS)
+def test_every_module_stands_in_a_part():
+    assert {name.split(".")[0] for name in imports()} <= set(PARTS)
 
 
 def test_no_arrow_points_up():
-    rank = {room: i for i, room in enumerate(ROOMS)}
+    rank = {part: i for i, part in enumerate(PARTS)}
     for name, used in imports().items():
         for other in used:
             assert rank[name.split(".")[0]] <= rank[other.split(".")[0]], (name, other)
