@@ -35,7 +35,7 @@ class constant:
     Parameters
     ----------
     h : float
-        Step size, in squared units of the sampled coordinates; positive.
+        Step size; positive. Its unit is that of the method's ``step_size``.
 
     Raises
     ------
@@ -69,9 +69,9 @@ class polynomial:
     ----------
     a : float
         Positive; the first step is ``a * b ** -gamma``.
-    b : float
+    b : float, default 1.0
         Updates over which the step stays about constant; positive.
-    gamma : float
+    gamma : float, default 0.55
         Exponent, 0 < γ ≤ 1.
 
     Raises
@@ -123,7 +123,7 @@ class cyclical:
         Largest step size; positive.
     period : int
         P, updates in a cycle.
-    exploration : float
+    exploration : float, default 0.8
         Share of a cycle that is not recorded, 0 ≤ exploration < 1. All updates of a recorded
         draw lie in what is left: ``thin`` is at most that long.
 

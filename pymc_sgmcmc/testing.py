@@ -96,6 +96,17 @@ def run_chain(
 ) -> dict[str, np.ndarray]:
     """Run one chain without :func:`pymc.sample`.
 
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    step : SGMCMCStep
+        A step method for all its variables.
+    burn, draws : int
+        Draws that are left out at the start, and draws that are kept.
+    seed : int
+        Seed of the chain.
+
     Returns
     -------
     dict
@@ -197,7 +208,19 @@ def gaussian(
     unknown: float = 0.0,
     replicates: int | None = None,
 ) -> Target:
-    """Return N(0, I) with exact gradients; ``unknown`` as in :func:`check_sampler`."""
+    """Return N(0, I) with exact gradients.
+
+    Parameters
+    ----------
+    dimension : int
+        Of one replicate.
+    variance, unknown
+        As of :func:`check_sampler`.
+    step_size : float
+        h.
+    replicates : int, optional
+        Independent replicates; by default as many as a precise test takes.
+    """
     # All coordinates of a replicate count, so that fewer replicates are needed
     replicates = replicates or max(200, 1000 // dimension)
     with pm.Model() as model:
@@ -214,7 +237,13 @@ def correlated_gaussian(
     unknown: float = 0.0,
     replicates: int | None = None,
 ) -> Target:
-    """Return a rotated Gaussian with precisions from 1/4 to 1, with exact gradients."""
+    """Return a rotated Gaussian with precisions from 1/4 to 1, with exact gradients.
+
+    Parameters
+    ----------
+    dimension, variance, step_size, unknown, replicates
+        As of :func:`gaussian`.
+    """
     rng = np.random.default_rng(dimension)
     replicates = replicates or (500 if dimension < 100 else 200)
     rotation = np.linalg.qr(rng.normal(size=(dimension, dimension)))[0]
@@ -248,6 +277,13 @@ def normal_normal(
 
     In units of posterior sds the gradient noise has a variance of about rows / batch_size:
     choose the step size accordingly.
+
+    Parameters
+    ----------
+    dimension, variance, step_size, unknown
+        As of :func:`gaussian`.
+    rows, batch_size : int
+        Rows of the data and of a batch.
     """
     replicates = max(40, 400 // dimension)
     columns = replicates * dimension
@@ -424,7 +460,13 @@ def matrix(
     transforms: str = "lipschitz",
     step_size: float = 0.1,
 ) -> Iterator[tuple[Target, float]]:
-    """Yield the targets of :func:`check_sampler`, each with its step size."""
+    """Yield the targets of :func:`check_sampler`, each with its step size.
+
+    Parameters
+    ----------
+    variance, unknown, euler, dimensions, transforms, step_size
+        As of :func:`check_sampler`.
+    """
     h = step_size
     for dimension in dimensions:
         yield gaussian(dimension, variance, h, unknown=unknown), h

@@ -1,5 +1,6 @@
 """Packaging: the version, the metadata and what an import does."""
 
+import inspect
 import re
 import tomllib
 
@@ -16,6 +17,7 @@ from packaging.version import Version
 import pymc_sgmcmc
 
 from helpers.subprocesses import run_python
+from pymc_sgmcmc import testing
 
 ROOT = Path(__file__).parents[1]
 
@@ -56,6 +58,36 @@ def test_public_names_exist_and_are_documented():
     for name in pymc_sgmcmc.__all__:
         if not name.startswith("__"):
             assert getattr(pymc_sgmcmc, name).__doc__, name
+
+
+def parameters_in(doc: str) -> set[str]:
+    """Names under "Parameters", or of a dataclass under "Attributes"."""
+    section = re.search(
+        r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\S[^\n]*\n-{3,}\n|\Z)",
+        inspect.cleandoc(doc),
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    lines = section[1].splitlines() if section else []
+    entries = [line.split(" : ")[0] for line in lines if line and not line.startswith(" ")]
+    return {name.strip(" *") for entry in entries for name in entry.split(",")}
+
+
+@pytest.mark.parametrize(
+    "module", [pymc_sgmcmc, pymc_sgmcmc.diagnostics, pymc_sgmcmc.transforms, testing]
+)
+def test_every_parameter_is_documented(module):
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if not callable(thing) or (isinstance(thing, type) and issubclass(thing, Exception)):
+            continue
+        # Of step methods the docstring has each of the common options by name
+        common = {"options"} if isinstance(thing, type) else set()
+        taken = (
+            set(inspect.signature(thing).parameters)
+            - common
+            - {"self", "args", "kwargs", "unknown"}
+        )
+        assert taken <= parameters_in(thing.__doc__), name
 
 
 def test_import_does_not_start_jax():

@@ -91,6 +91,7 @@ def ksd(
         (then KSD is given as 0); ``expected``, ``expected_all``: the root of the mean of KSD²
         if the draws were exact and independent; with batches, of its standard deviation.
         Correlated draws have more: about :math:`\sqrt{n / \mathrm{ESS}}` times as much.
+        Attributes: ``draws`` of each chain, ``scale``, ``batches`` (0 for all data), ``dimension``.
 
     Raises
     ------

@@ -86,8 +86,8 @@ def bias_report(
         standard error from both runs; ``z``, their ratio; ``relative``, the bias in units of
         the sd of the second run; ``flagged``: larger than ``tolerance``, and by more standard
         errors than one in a hundred reports shows anywhere by chance. Attributes:
-        ``step_size`` and ``thin`` of the chains' mean, ``order``, ``critical_z``,
-        ``rejected_updates``.
+        ``step_size`` and ``thin``, means over the chains, ``order``, ``tolerance``,
+        ``critical_z``, ``rejected_updates``.
 
     Raises
     ------

@@ -67,8 +67,8 @@ def gradient_noise(
         The anchor, a value for each variable. By default the mean of the draws; or ``point``,
         and then the noise is taken at eight places about one posterior sd away from it.
     largest : float, default 1.5
-        The variance that is wanted for the suggestions. Tuning allows Langevin methods 1.5,
-        ``MSGNHT`` 6.
+        The variance that is wanted for the suggestions. Tuning allows Langevin methods 1.5 and
+        ``MSGNHT`` 6 (up to 24 with more than 512 parameters).
     batches : int, default 1024
         Batches that are drawn.
     batch_size, batch_dim : optional
@@ -119,7 +119,7 @@ def gradient_noise(
     True
     """
     model = checked_model(model)
-    wanted = positive("largest", largest, usual=2.0)
+    wanted = positive("largest", largest, usual=1.5)
     if positive_int("batches", batches, usual=1024) < 2 * _ROUNDS:
         raise ValueError(f"batches must be at least {2 * _ROUNDS}, got {batches}.")
     drawn = _drawn(point)

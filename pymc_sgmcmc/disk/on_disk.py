@@ -137,7 +137,11 @@ def on_disk(
         If there is nothing at ``path``.
     ValueError
         If what is there is of another kind, holds no numbers or no rows, or has more rows than
-        2³¹ − 1.
+        2³¹ − 1; if there are more or fewer ``dims`` than axes.
+    TypeError
+        If ``dims`` are given outside a model.
+    ImportError
+        If the package that reads zarr or parquet is not installed.
 
     Examples
     --------

@@ -48,11 +48,11 @@ def shuffle_to_disk(
         Where the files ``<name>.npy`` are written; it is made if need be. A file that is
         there already is refused.
     seed : int, optional
-        Gives the same order again.
+        The same seed gives the same order.
     columns : dict, optional
         For names whose path is parquet the columns, as of :func:`on_disk`.
-    progressbar : bool
-        Whether to show how far it is.
+    progressbar : bool, default True
+        Whether to show the progress.
 
     Returns
     -------
@@ -62,9 +62,11 @@ def shuffle_to_disk(
     Raises
     ------
     ValueError
-        If the arrays have different lengths, or if there are none.
+        If there are no arrays, if they have different lengths, or if one does not hold numbers.
     FileExistsError
         If a file is there already.
+    FileNotFoundError
+        If there is nothing at a path.
 
     References
     ----------

@@ -92,10 +92,22 @@ class Blocks:
 
 
 def exp(x: Any) -> Any:
-    """Elementwise exponential of ``Blocks`` or of a scalar."""
+    """Elementwise exponential.
+
+    Parameters
+    ----------
+    x : Blocks or tensor_like
+        The argument.
+    """
     return x.map(pt.exp) if isinstance(x, Blocks) else pt.exp(x)
 
 
 def sqrt(x: Any) -> Any:
-    """Elementwise square root of ``Blocks`` or of a scalar."""
+    """Elementwise square root.
+
+    Parameters
+    ----------
+    x : Blocks or tensor_like
+        The argument.
+    """
     return x.map(pt.sqrt) if isinstance(x, Blocks) else pt.sqrt(x)

@@ -32,7 +32,7 @@ __all__ = ["SVRG", "ControlVariates", "Estimator", "GradientChoice", "Plain"]
 
 @dataclass(frozen=True)
 class Plain:
-    """The gradient of a batch as it is."""
+    """The gradient of a batch as it is; ``gradient="plain"`` means the same."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SVRG:
 
     Parameters
     ----------
-    refresh : int
+    refresh : int, default 1000
         Updates between two anchors, rounded up to whole draws.
 
     Raises

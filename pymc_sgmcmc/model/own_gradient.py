@@ -102,7 +102,7 @@ def GradientPotential(
     r"""Add a term to the model's log density that is known by an estimate of its gradient.
 
     It serves likelihoods with latent variables z in each row, such as those of topic models and
-    belief nets. With z drawn given the rows and θ,
+    belief nets. With z drawn given the rows and θ, Fisher's identity says
 
     .. math:: \nabla_\theta \log p(y \mid \theta)
        = E\,[\nabla_\theta \log p(y, z \mid \theta) \mid y, \theta],

@@ -49,9 +49,9 @@ class FLA(SGMCMCStep):
         Tail index α, 1 < α ≤ 2; 1.5 to 2 is recommended.
     largest_drift : float or None, default 1.0
         Largest move of a coordinate by the drift, in sampled coordinates, where the chain is
-        nearer to the centre than that; farther out it is the way back. None for no limit.
+        nearer to the centre than that; farther out it is the way back. None for no bound.
     largest_jump : float or None, default 100.0
-        Largest move of a coordinate by the noise; None for no limit.
+        Largest move of a coordinate by the noise; None for no bound.
     drift : {"gradient", "riesz"}, default "gradient"
         "gradient" is the update above. "riesz" is the paper's first scheme, a truncated
         fractional difference with other coordinates held,
@@ -63,10 +63,10 @@ class FLA(SGMCMCStep):
         of modes that are less than Kδ apart. An update takes (2K + 1) d potentials and gradients:
         for few dimensions and all rows. It grows like :math:`e^U`: ``largest_drift`` bounds it
         everywhere.
-    delta : float, default 0.15
-        δ, in sampled coordinates; with ``drift="riesz"`` only, as is K.
-    terms : int, default 40
-        K.
+    delta : float, optional
+        δ, in sampled coordinates, 0.15 by default; with ``drift="riesz"`` only.
+    terms : int, optional
+        K, 40 by default; with ``drift="riesz"`` only.
 
     References
     ----------

@@ -12,14 +12,17 @@ _OPTIONS = """\
     vars : variable or list of variables, optional
         The variables to sample; all continuous free variables by default.
     step_size : "auto", float or callable, default "auto"
-        Step size h in the whitened coordinates, a squared length for Langevin methods and a
-        length for thermostats, or a schedule such as :class:`~pymc_sgmcmc.polynomial`.
+        Step size h in the whitened coordinates, or a schedule such as
+        :class:`~pymc_sgmcmc.polynomial`. Its unit is a squared length for Langevin methods and a
+        length for methods with a momentum.
     thin : "auto" or int, default "auto"
-        Updates for each recorded draw: 20, or more where the chain mixes slowly.
+        Updates for each recorded draw. "auto" takes 20, more where the chain mixes slowly, and
+        fewer for nets and factorisations whose updates are expensive.
     gradient : {"auto", "plain"}, ControlVariates or SVRG, default "auto"
-        How a minibatch's gradient is estimated; "auto" measures which is quieter.
+        How the gradient is estimated from a batch. "auto" measures whether control variates have
+        less noise.
     batches : "auto" or int, default "auto"
-        How many batches are averaged for an update; "auto" measures how many it takes.
+        How many batches are averaged for an update. "auto" chooses by the measured noise.
     batch : {"shuffled", "random", "sweep", "symmetric"}, default "shuffled"
         How the rows of a batch are drawn: contiguous blocks of once-permuted rows at random
         offsets; indices with replacement; sweeps that visit each block once, in random order;
@@ -33,16 +36,17 @@ _OPTIONS = """\
         The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
-        PyMC's own, mirror maps, or a dict of the variables' names to transforms.
+        PyMC's own, mirror maps, or a dict of variables' names to transforms (others take
+        "lipschitz"). By default the method's own.
     centring : "auto" or None, default "auto"
-        Whether tuning chooses between the centred and the non-centred writing of a hierarchy, for
-        each element; None leaves the model as it is written.
+        "auto" samples each element of a hierarchy in coordinates between the centred and the
+        non-centred form; None samples the model as it is written.
     scale : {"auto", "dense", "diagonal"}, None or dict, default "auto"
-        Whitening. "auto" is dense up to 512 dimensions, else diagonal; None leaves the
-        coordinates as they are; a dict gives for variables' names their scales, positive
-        arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
+        Whitening. "auto" is dense up to 512 dimensions, else diagonal but for a few directions;
+        None leaves the coordinates as they are; a dict gives variables' names their scales,
+        positive arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
     temperature : float, default 1.0
-        T; prior and likelihood are raised to the power 1/T.
+        T; prior and likelihood are raised to the power 1/T. 1 is the posterior.
     backend : {"auto", "jax", "numba"}, default "auto"
         "auto" takes JAX where it is installed and has every Op of the model.
     compile_kwargs : dict, optional

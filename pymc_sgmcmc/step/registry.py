@@ -13,6 +13,11 @@ def register(*methods: type[BlockedStep]) -> None:
 
     Their competence is never above ``COMPATIBLE``, so that ``pm.sample()`` picks the same
     step methods as before.
+
+    Parameters
+    ----------
+    *methods : type
+        Step methods, such as subclasses of :class:`~pymc_sgmcmc.SGMCMCStep`.
     """
     for method in methods:
         if method not in STEP_METHODS:

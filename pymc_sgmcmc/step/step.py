@@ -232,7 +232,7 @@ class SGMCMCStep(BlockedStep):
     # ------------------------------------------------------------------ the algorithm
 
     def policy(self) -> Policy:
-        """Return how the step size is tuned; by default as for a first-order method."""
+        """Return how the method is run and tuned; by default as a first-order method."""
         return Policy(step_size=0.04)
 
     def require_kinds(self, *kinds: str) -> None:
@@ -304,7 +304,18 @@ class SGMCMCStep(BlockedStep):
         raise NotImplementedError(f"{type(self).__name__} must define update().")
 
     def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
-        """Scalars to record with each draw, named in ``own_statistics``."""
+        """Scalars to record with each draw, named in ``own_statistics``.
+
+        Parameters
+        ----------
+        extra : dict of Blocks
+            The further state at the recorded position.
+
+        Returns
+        -------
+        dict
+            Name to symbolic scalar.
+        """
         return {}
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
@@ -319,6 +330,11 @@ class SGMCMCStep(BlockedStep):
         known : Blocks or float
             The part of that variance that :meth:`update` makes up for; 0 unless the policy
             compensates.
+
+        Returns
+        -------
+        Blocks
+            The relative excess, for each coordinate.
         """
         return step_size * (variance - known) / 2
 
@@ -432,9 +448,9 @@ class SGMCMCStep(BlockedStep):
     def centring_weights(self) -> dict[str, np.ndarray]:
         """λ of each variable of a hierarchy, by its name, in the chain sampled last.
 
-        Each is shaped as the coordinates: the share of the data in what is known of an element, 0
-        where it is sampled non-centred. Of vectors and walks 0 or 1. There is none before a chain
-        is tuned, and for chains that other processes sampled.
+        Each is shaped as the coordinates. λ is the share of the data in what is known about an
+        element, and 0 or 1 for vectors and walks. The dict is empty before a chain is tuned, and
+        where other processes sampled the chains.
         """
         scales = self._chain.scales
         return self._engine.weights(scales) if self._engine is not None and scales else {}

@@ -47,10 +47,10 @@ def checkpoint(
 ) -> Checkpoint:
     """Keep the chains of a step method on disk, so that a killed run goes on.
 
-    Draws, statistics and all that a chain is are written to a folder while ``pm.sample`` runs.
-    The same line, run again, returns what is there and goes on from it: the result has the bits
-    of the run that was not broken, and a chain that is complete is not sampled again. With more
-    ``draws=`` the chains go on for longer; ``chains=`` and ``cores=`` may be others, too.
+    Draws, statistics and the state of each chain are written to a folder while ``pm.sample`` runs.
+    The same line, run again, returns what is there and goes on from it. The result has the bits
+    of a run that was never killed, and a complete chain is not sampled again. With more
+    ``draws=`` the chains go on for longer. ``chains=`` may be larger, and ``cores=`` may differ.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def checkpoint(
     path : str or Path
         The folder of the run. Each chain has a folder in it.
     every : float, default 10
-        Seconds between two states on disk, and so what is lost at most, beside the draw that is
-        being made: the tuning of a chain is its first draw. 0 for a state after each draw.
+        Seconds between two states on disk. A kill loses at most these and the draw that is being
+        made; tuning is part of a chain's first draw. 0 for a state after each draw.
     after : str or Path, optional
         The folder of an earlier run of the same variables, such as one of fewer rows. Each chain
         begins where one of that run ended, and is tuned from there: coordinates, step size and
@@ -78,8 +78,10 @@ def checkpoint(
     Raises
     ------
     ValueError
-        If the store is of another model, of other data, options or versions; if a variable is
-        left to other step methods.
+        If the store is of another model, of other data, options, seeds or versions; if a variable
+        is left to other step methods.
+    NotImplementedError
+        If a step method is one of a population of chains, such as ``pm.DEMetropolis``.
     pymc.exceptions.SamplingError
         While sampling: if the disk is full, if a file is damaged, or if another process samples
         the same chain. What was written is kept.
