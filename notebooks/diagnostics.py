@@ -53,8 +53,8 @@ exact_sd = np.sqrt(np.diag(np.linalg.inv(precision)))
 # %% [markdown]
 # ## A run that looks perfect
 #
-# Textbook SGLD: a fixed step size that looks tiny, one batch for each update. (The last three
-# arguments switch off what the package would do about it.)
+# This is textbook SGLD: a fixed step size that looks tiny, and one batch for each update. (The last
+# three arguments switch off what the package would do about it.)
 
 # %%
 naive = {"step_size": 4e-6, "thin": 100, "scale": None, "gradient": "plain", "batches": 1}
@@ -83,28 +83,29 @@ spread = (dt.posterior["beta"].std(("chain", "draw")) / exact_sd).values
 print("sds, in units of the exact ones:", spread.round(2))
 
 # %% [markdown]
-# All chains have the same noise in their gradients, and it heats all of them alike. R-hat compares
-# chains with each other. They agree.
+# The gradient noise widens the draws of all chains alike. R-hat compares chains with each other,
+# and they agree.
 #
 # ## 1. The warning
 #
-# It was printed above, after sampling: the *configurational temperature*, the mean of position
-# times gradient, has to be 1 for a chain that samples the posterior, whatever that is. Gradient
-# noise does not disturb it, so that it shows the heat. `sample_stats` has it for each draw.
+# It was printed above, after sampling. The *configurational temperature* is the mean of position
+# times gradient. It is 1 for a chain that samples the posterior, whatever the posterior is, and
+# larger where the draws are too wide. Gradient noise averages out of it. `sample_stats` has it for
+# each draw.
 
 # %%
 print(f"temperature {dt.sample_stats['config_temperature'].mean():.2f}")
 print(f"widening by gradient noise {dt.sample_stats['noise_ratio'].mean():.2f}")
 
 # %% [markdown]
-# Both say that the variances are about three times as large as they should be. This is free, and
-# it is there whenever you sample. What follows costs gradients and needs to be asked for.
+# Both say that the variances are about three times as large as they should be. This warning is free
+# and comes with every run. What follows costs gradients and needs to be asked for.
 #
 # ## 2. Kernel Stein discrepancy
 #
-# `ksd` compares the draws with the model, by nothing but the gradient of the log density on all the
+# `ksd` compares the draws with the model. It needs only the gradient of the log density on all the
 # data. Beside it stands what as many exact and independent draws would have. For comparison, the
-# same model sampled with the default settings, which measure the noise and use control variates.
+# same model is sampled with the default settings, which measure the noise and use control variates.
 
 # %%
 with model:
@@ -124,9 +125,9 @@ pd.DataFrame(
 # %% [markdown]
 # ## 3. Half the step size
 #
-# `bias_report` runs the sampler again from where it stands, with half the step size and twice the
-# updates. What depends on the step size is bias. It says how wrong each mean and each sd is, in the
-# variables' own space, and needs no gradient of the full data for it.
+# `bias_report` runs the sampler and then runs it again from where it stands, with half the step
+# size and twice the updates. What depends on the step size is bias. The report says how wrong
+# each mean and each sd is, in the variables' own space, and needs no gradient of the full data.
 
 # %%
 with model:
@@ -153,18 +154,18 @@ report[columns].sel(statistic="sd").to_dataframe()[columns].round(4)
 # %% [markdown]
 # ## 4. Where it comes from
 #
-# `gradient_noise` measures the noise itself, for each variable in units of its posterior sd: of one
-# batch as it is, and with control variates. Langevin's variances widen by the share hσ²/2. Here σ²
-# is about N/B = 100, and the step size 4e-6 in the same units is h = 0.04, which explains the
-# factor of three.
+# `gradient_noise` measures the noise variance σ² itself, for each variable in units of its
+# posterior sd: of one batch as it is, and with control variates. In Langevin methods with step
+# size h the noise widens the variances by the share hσ²/2. Here σ² is about N/B = 100, and the
+# step size 4e-6 in the same units is h = 0.04, which explains the factor of three.
 
 # %%
 noise = sg.diagnostics.gradient_noise(model, default, random_seed=6)
 noise["beta"].to_pandas()
 
 # %% [markdown]
-# So either dozens of batches have to be averaged for each update, or control variates be used. For
-# them one batch is enough, which `CoRVSGLD()` found out by itself:
+# So either dozens of batches have to be averaged for each update, or control variates have to be
+# used. With these one batch is enough, which `CoRVSGLD()` found out by itself:
 
 # %%
 suggested = ["largest_variance", "suggested_batches", "suggested_batch_size"]
@@ -173,9 +174,9 @@ noise[suggested].to_dataframe()
 # %% [markdown]
 # ## 5. Making the best of it
 #
-# Sometimes draws cannot be had again. `stein_thinning` picks those that together represent the
-# posterior best, and corrects what can be corrected: the draws were too wide, the chosen ones are
-# not.
+# Sometimes a run cannot be repeated. `stein_thinning` picks the draws that together represent the
+# posterior best, and so corrects what can be corrected: all draws together were too wide, the
+# chosen ones are not.
 
 # %%
 with model:

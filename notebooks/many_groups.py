@@ -21,7 +21,7 @@
 #
 # The model is plain PyMC. Every update of the sampler looks at 500 people, who touch at most 500
 # of the cells, and nothing has to be tuned. At the end the same posterior is sampled by NUTS and
-# fitted by ADVI, and we see what either says of it.
+# fitted by ADVI, for comparison.
 
 # %%
 import logging
@@ -45,8 +45,8 @@ SMALL = bool(os.environ.get("SMALL"))
 # %% [markdown]
 # ## Data
 #
-# Each attribute of a person has levels, and a cell is a combination of them. Who has told no job
-# gets a level of its own.
+# Each attribute of a person has levels, and a cell is a combination of them. People without a
+# stated job get a level of their own.
 
 # %%
 columns = {  # the first of an attribute's columns, and how many there are
@@ -147,10 +147,10 @@ checks.round(3)
 # %% [markdown]
 # ## What the hierarchy does
 #
-# Each point is a cell. To the right stands the share of its people who are rich, as it is in the
-# data, and upwards what the model says of the cell. On the diagonal both are the same: there lie
+# Each point is a cell. Its horizontal position is the share of rich people in the data, its
+# vertical position the chance that the model finds. On the diagonal both are the same: there lie
 # the large cells. A cell of one or two people has a share of 0, ½ or 1, and nobody would believe
-# it. The model says of it what is known of its job, schooling, age, sex and marital status.
+# it. For such a cell the model relies on job, schooling, age, sex and marital status.
 
 # %%
 chance = 1 / (1 + np.exp(-dt.posterior["effect"].values))
@@ -186,10 +186,10 @@ figure.savefig("many_groups.png", dpi=120)
 # %% [markdown]
 # ## Against NUTS
 #
-# Here the answer can be checked: all people of a cell are alike to this model, so that the counts
-# of each cell say as much as the rows, and NUTS needs to look at the cells only. That is a trick of
-# this model: one number more for each person, such as hours of work, and NUTS would have to read
-# all rows for each of its gradients.
+# Here the answer can be checked. All people of a cell are alike to this model, so the counts
+# of each cell say as much as the rows, and NUTS needs to look at the cells only. That works for
+# this model alone: with one more number for each person, such as hours of work, NUTS would have to
+# read all rows for each of its gradients.
 
 # %%
 with pm.Model(coords=coords) as counts:
@@ -215,8 +215,8 @@ with pm.Model(coords=coords) as counts:
 # %% [markdown]
 # ## Against ADVI
 #
-# Mean-field ADVI takes the same minibatches. It fits independent normal distributions, and where
-# effects are correlated with their centre and their scale, those are too narrow.
+# Mean-field ADVI takes the same minibatches. It fits independent normal distributions. They are too
+# narrow where effects are correlated with their centre and their scale.
 
 # %%
 start = time.perf_counter()

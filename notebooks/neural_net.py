@@ -74,8 +74,9 @@ for axis, i in zip(axes, test, strict=False):
 # ## Model
 #
 # The net is a function of the images, because we need it twice: on batches to learn from, and on
-# images of any number to predict. The priors of a layer are one over the root of the number of its
-# inputs in size, so that what a unit sums up is about as large whatever that number is.
+# any number of images to predict. The prior sd of a layer's weights is inversely proportional to
+# the root of the number of its inputs, so that a unit's sum has the same scale whatever that
+# number is.
 
 # %%
 HIDDEN = 50
@@ -99,7 +100,7 @@ with pm.Model(coords=coords) as model:
 # ## Sampling
 #
 # Nothing is tuned by hand. A hundred draws from each of two chains are plenty: what we want is an
-# average of predictions, not the tail of a weight's law, and every draw is as large as the net.
+# average of predictions, not the tails of a weight, and every draw is as large as the net.
 
 # %%
 start = time.perf_counter()
@@ -118,9 +119,9 @@ seconds = time.perf_counter() - start
 print(f"{seconds:.0f} s, {int(dt.sample_stats['thin'].max())} updates for each draw")
 
 # %% [markdown]
-# The warning is meant. Exchange two hidden units, with all their weights, and the net is the same
-# function: the posterior has at least 50! modes, and the chains are in different ones. So R-hat of
-# a single weight is large however long we wait, says nothing, and was not computed here. What the
+# The warning is to be expected. Exchange two hidden units, with all their weights, and the net is
+# the same function: the posterior has at least 50! modes, and the chains are in different ones.
+# So R-hat of a single weight stays large, says nothing, and was not computed here. What the
 # chains do have in common is their *function*. We look at that below.
 #
 # ## Predictions for new data
@@ -206,9 +207,9 @@ table.round(4)
 # %% [markdown]
 # ## Calibration
 #
-# Of all images of which a net says «80 %», are 80 % right? For each bin of probabilities the share
-# of right answers: below the diagonal a net is too sure, above it is not sure enough. A bar is two
-# standard errors.
+# When a net says «80 %», is it right for 80 % of these images? The figure has the share of right
+# answers for each bin of probabilities. Below the diagonal a net is too sure, above it is not sure
+# enough. A bar is two standard errors.
 
 # %%
 figure, axis = plt.subplots(figsize=(5, 4.5), layout="constrained")

@@ -16,7 +16,8 @@
 # Who earns more than 50,000 dollars a year? A Bayesian logistic regression on census records:
 # 32,561 people to learn from, 16,281 to be tested on, 123 yes-or-no features. Data and model are
 # those of [Li et al. (2016)](https://arxiv.org/abs/1512.07662), the paper behind the sampler
-# `MSGNHT`. Every update looks at 500 people only.
+# `MSGNHT`. The samplers are stochastic-gradient MCMC (SG-MCMC): every update takes its gradient
+# from batches of 500 people.
 
 # %%
 import time
@@ -90,15 +91,16 @@ with pm.Model(coords={"feature": features}) as model:
 # %% [markdown]
 # ## Four samplers
 #
-# There is nothing to tune by hand. The posterior is hundreds of times wider in some directions than
-# in others (add a constant to all coefficients of one attribute, take it from those of another, and
-# no prediction changes: only the prior holds these directions), and a batch's gradient is noisy. So
-# each chain first looks for the centre and the shape of the posterior, measures the noise, chooses
-# its step size, checks itself, and says in one line what it found.
+# There is nothing to tune by hand. Before its first draw each chain looks for the centre and the
+# shape of the posterior, measures the noise of its gradients, chooses its step size and checks
+# itself. One line in the log says what it found. That is needed here: the posterior is hundreds
+# of times wider in some directions than in others. (Add a constant to all coefficients of one
+# attribute and take it from those of another: no prediction changes, and only the prior holds
+# these directions.)
 #
-# No coefficient here is bounded. So the transforms of `CoRVSGLD` and the mirror maps of `SMLD` are
-# both the identity, and the two are one and the same algorithm. Each sampler gets its own seed:
-# what differs between these two is Monte-Carlo error.
+# No coefficient here is bounded. So the transforms of `CoRVSGLD` and the mirror maps of `SMLD`
+# are both the identity, and the two are the same algorithm. Each sampler gets its own seed, so
+# these two differ by Monte-Carlo error only.
 
 # %%
 steps = {"CoRVSGLD": sg.CoRVSGLD, "FLA": sg.FLA, "MSGNHT": sg.MSGNHT, "SMLD": sg.SMLD}
@@ -152,13 +154,14 @@ ranks = az.plot_rank(
 )
 
 # %% [markdown]
-# R-hat and effective sample sizes, the worst over the 123 effects. **They do not see bias.** R-hat
-# asks whether the chains agree with each other, and chains that all sample the same wrong
-# distribution agree perfectly. That is how SG-MCMC goes wrong: its gradients are noisy and its
-# step size is not zero. Two statistics do see it. `config_temperature` is 1 on average where the
-# draws have the right spread; `noise_ratio` is the share that gradient noise adds to their
-# variance (for `MSGNHT` to its thermostat, which takes it out again). `batches` says how many
-# batches were averaged for one update. Where something is off, a warning says so after sampling.
+# The table has R-hat and effective sample sizes, the worst over the 123 effects. **They do not
+# see bias.** R-hat asks whether the chains agree with each other, and chains that all sample the
+# same wrong distribution agree perfectly. SG-MCMC goes wrong in this way, because its gradients
+# are noisy and its step size is not zero. Two statistics do see it. `config_temperature` is 1 on
+# average where the draws have the right spread. `noise_ratio` is the share that gradient noise
+# adds to their variance (for `MSGNHT` to its thermostat, which absorbs it). `batches` says how
+# many batches were averaged for one update. Where something is off, a warning says so after
+# sampling.
 
 # %%
 rows = {}
@@ -179,9 +182,9 @@ mixing = pd.DataFrame(rows).T.round(
 mixing
 
 # %% [markdown]
-# `FLA` samples a heavy-tailed law, and that on purpose: with α = 1.8 it has no variance, and the
+# `FLA` samples a heavy-tailed distribution on purpose. With α = 1.8 it has no variance, and the
 # error of its quantiles does not vanish with the step size. Its medians and quantiles mean
-# something, its means, its sds and its temperature do not. So we report medians and quantiles, for
+# something; its means, its sds and its temperature do not. So we report medians and quantiles for
 # all four.
 
 # %%
@@ -233,7 +236,7 @@ figure.savefig(png, dpi=150, bbox_inches="tight")
 #
 # The predictive probability for a person of the test set is the mean of the probabilities over the
 # draws. (For `FLA` too: a probability is bounded, so that its mean exists whatever the coefficients
-# do.) The model's `pm.Minibatch` knows the training set only, hence the matrix product by hand.
+# do.) The model's `pm.Minibatch` holds the training set only, hence the matrix product by hand.
 
 # %%
 accuracy = {}

@@ -109,10 +109,10 @@ with model:
 print(f"{time.perf_counter() - start:.0f} s")
 
 # %% [markdown]
-# A warning that variables mix slowly is meant. Rotate the five traits of all films, and the five
-# tastes of all people with them, and every prediction is the same: a single taste has no meaning of
-# its own, and neither has its R-hat. Look at what can be compared instead, the scales and the
-# predictions.
+# The warning that variables mix slowly is to be expected. Rotate the five traits of all films,
+# and the five tastes of all people with them, and every prediction is the same: a single taste
+# has no meaning of its own, and neither has its R-hat. Look at what can be compared instead, the
+# scales and the predictions.
 
 # %%
 scales = ["level", "sd_generous", "sd_popular", "sd_trait", "sigma"]
