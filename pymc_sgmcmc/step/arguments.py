@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.support import kind_of_support
+from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
     "by_hand",
@@ -95,13 +95,11 @@ def refuse_unknown(method: type, unknown: Collection[str]) -> None:
     """Raise for a keyword that no ``__init__`` of a step method takes."""
     if not unknown:
         return
-    known = {
-        name: None
-        for cls in method.__mro__
-        if "__init__" in vars(cls)
-        for name, parameter in signature(vars(cls)["__init__"]).parameters.items()
+    known = [
+        name
+        for name, parameter in signature_of(method).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
-    }
+    ]
     name = next(iter(unknown))
     close = get_close_matches(name, known, n=1)
     raise TypeError(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import Signature, cleandoc, signature
+from inspect import Parameter, Signature, cleandoc, signature
 from textwrap import dedent
 
 __all__ = ["signature_of", "with_options"]
@@ -64,7 +63,15 @@ def with_options(doc: str | None) -> str | None:
     return doc and cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
 
 
-def signature_of(init: Callable[..., None]) -> Signature:
-    """Return what help() shows: PyMC's __new__ would hide the arguments."""
-    of_init = signature(init)
-    return of_init.replace(parameters=list(of_init.parameters.values())[1:])
+def signature_of(method: type) -> Signature:
+    """Return what help() shows: a method's own arguments, then those that all methods have.
+
+    PyMC's ``__new__`` would hide them all, and ``**options`` those of the base class.
+    """
+    found: dict[str, Parameter] = {}
+    for cls in method.__mro__:
+        if "__init__" in vars(cls):
+            _, *parameters = signature(vars(cls)["__init__"]).parameters.values()
+            found |= {p.name: p for p in parameters if p.name not in found}
+    kept = [p for p in found.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    return Signature(sorted(kept, key=lambda p: p.kind))

@@ -140,7 +140,7 @@ class SGMCMCStep(BlockedStep):
         own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
         cls.stats_dtypes_shapes = {**_STATISTICS, **own}
         cls.__doc__ = with_options(cls.__doc__)
-        cls.__signature__ = signature_of(cls.__init__)
+        cls.__signature__ = signature_of(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse a model or a list without variables, of which PyMC names no cure."""
@@ -568,4 +568,4 @@ class SGMCMCStep(BlockedStep):
 
 
 SGMCMCStep.__doc__ = with_options(SGMCMCStep.__doc__)
-SGMCMCStep.__signature__ = signature_of(SGMCMCStep.__init__)
+SGMCMCStep.__signature__ = signature_of(SGMCMCStep)
