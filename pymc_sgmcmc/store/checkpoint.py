@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ from pymc_sgmcmc.checks import not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
+from pymc_sgmcmc.store.orphans import end_with_parent
 from pymc_sgmcmc.store.records import Records, layout_of
 
 __all__ = ["Checkpoint", "checkpoint"]
@@ -142,9 +144,9 @@ class Checkpoint(CompoundStep):
         if model is None:
             model = getattr(self._flat[0], "model", None)
         self.model: Model = modelcontext(model)
-        self.path = Path(path).absolute()
+        self.path = _folder("path", path)
         self.every = not_negative("every", every, usual=10)
-        self.after = None if after is None else Path(after).absolute()
+        self.after = None if after is None else _folder("after", after)
         self._require_all_variables()
         self._lines: dict[str, str] = {}
         self._arrays: list[np.ndarray] = []
@@ -245,6 +247,7 @@ class Checkpoint(CompoundStep):
         self._due = time.monotonic() + self.every
         if store.saved.draws < self._last:
             store.open()
+            end_with_parent()
         self._stored = iter(())
         begun = store.begun
         if begun is not None:
@@ -344,9 +347,23 @@ class Checkpoint(CompoundStep):
         return {**self.__dict__, **unsent}
 
 
+def _folder(argument: str, path: Any) -> Path:
+    """Check for the path of a folder, or of none yet."""
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise ValueError(f"{argument} must be the path of a folder, such as 'run', got {path!r}.")
+    found = Path(path).expanduser().absolute()
+    for place in (found, *found.parents):
+        if place.exists() and not place.is_dir():
+            raise ValueError(
+                f"{argument}='{path}' cannot be the folder of a run: '{place}' is a file. Pass "
+                "another path."
+            )
+    return found
+
+
 def _chains(path: Path) -> list[ChainStore]:
     """Return the chains in a folder that have begun."""
-    stores = [ChainStore(folder) for folder in sorted(path.glob("chain-*"))]
+    stores = [ChainStore(folder) for folder in sorted(path.glob("chain-*")) if folder.is_dir()]
     return [store for store in stores if store.begun is not None]
 
 

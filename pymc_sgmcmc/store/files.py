@@ -21,6 +21,7 @@ _DIGEST = 32
 _PATIENCE = 30.0
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 class DamagedError(SamplingError):
@@ -74,7 +75,9 @@ def append(descriptor: int, data: bytes) -> None:
 
 
 def explained(error: OSError, what: str) -> SamplingError | OSError:
-    """Return the error of a full disk in a sentence that says what is kept, others as they are.
+    """Return the error of a disk that is full, or another's, in a sentence that says what is kept.
+
+    Others are returned as they are.
 
     Parameters
     ----------
@@ -83,6 +86,12 @@ def explained(error: OSError, what: str) -> SamplingError | OSError:
     what : str
         What the store holds, as the end of a sentence.
     """
+    if error.errno in _FORBIDDEN:
+        return PermissionError(
+            f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}). {what} Pass "
+            "another path, or have the folder made writable. With at most as many draws= nothing "
+            "is written."
+        )
     if error.errno not in _FULL:
         return error
     return SamplingError(

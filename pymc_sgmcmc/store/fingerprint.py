@@ -10,14 +10,17 @@ import hashlib
 import zlib
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import singledispatch
+from functools import partial, singledispatch
 from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor
 
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.model import Model
 from pymc.step_methods.compound import BlockedStep
 from pytensor.compile.sharedvalue import SharedVariable
@@ -35,6 +38,12 @@ __all__ = ["differences", "fingerprint", "model_arrays"]
 
 # Bytes that are taken at once, and that are read of an array at most
 _BLOCK, _MOST_READ = 2**22, 2**31
+
+# What tells one of the user's objects from others
+_PLAIN = (
+    bool, int, float, str, tuple, list, dict, np.ndarray, np.generic,
+    FunctionType, partial, Variable,
+)  # fmt: skip
 
 _OF_THE_STEP = {
     "model", "vars", "rng", "tune", "names", "kinds", "blocked", "options", "stats_dtypes",
@@ -74,6 +83,9 @@ def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
     for name, graph in graphs.items():
         others = {rv for rv in model.basic_RVs if rv is not graph[0]}
         found[f"the model's '{name}'"] = _of_graph(graph, others)
+    for name, density in _own_densities(model).items():
+        found[f"the density of '{name}'"] = _of_graph([density], set(model.basic_RVs))
+        graphs[name].append(density)
     for rv in model.free_RVs:
         found[f"the transform of '{rv.name}'"] = _told(model.rvs_to_transforms[rv])
     for name, arrays in _arrays(graphs).items():
@@ -113,6 +125,25 @@ def _graphs(model: Model) -> dict[str, list[Variable]]:
     for potential in model.potentials:
         found[potential.name] = [potential]
     return found
+
+
+def _own_densities(model: Model) -> dict[str, Variable]:
+    """Return the densities that are the user's functions, which are not in the model's graph."""
+    found: dict[str, Variable] = {}
+    for rv in model.basic_RVs:
+        below = ancestors([rv], blockers=[other for other in model.basic_RVs if other is not rv])
+        if any(x.owner is not None and _is_own(x.owner.op) for x in below):
+            with suppress(NotImplementedError):  # where it has none
+                found[rv.name] = pm.logp(rv, rv.type("value"), warn_rvs=False)
+    return found
+
+
+def _is_own(op: Op) -> bool:
+    """Whether an operation is a distribution of the user's own, or holds one."""
+    if isinstance(op, CustomDistRV | CustomSymbolicDistRV):
+        return True
+    inner = getattr(op, "fgraph", None)
+    return inner is not None and any(_is_own(node.op) for node in inner.apply_nodes)
 
 
 def _of_graph(
@@ -162,7 +193,7 @@ def _told(value: Any) -> str:
         own = {f.name: getattr(value, f.name) for f in fields(value)}
     else:
         # Of an object that is not known, what is plain in it
-        plain = bool | int | float | str | None
+        plain = bool | int | float | str | np.ndarray | None
         attributes = getattr(value, "__dict__", {})
         own = {
             key: x
@@ -216,16 +247,51 @@ def _(value: Any) -> str:
 def _(value: Any) -> str:
     inner = getattr(value, "fgraph", None)
     graph = "" if inner is None else _of_graph(inner.outputs, set(), inner.inputs)
-    properties = {key: getattr(value, key) for key in getattr(value, "__props__", ()) or ()}
+    names = getattr(value, "__props__", None)
+    if names is None:
+        # One of the user's that does not say in what it differs from others of its kind
+        names = [] if graph else [k for k, x in vars(value).items() if isinstance(x, _PLAIN)]
+    properties = {key: getattr(value, key) for key in names}
     return f"{type(value).__qualname__}{_told(properties)}{graph}"
+
+
+@_told.register(partial)
+def _(value: Any) -> str:
+    return _told([value.func, value.args, value.keywords])
 
 
 @_told.register(FunctionType)
 def _(value: Any) -> str:
-    code = value.__code__
-    constants = [c for c in code.co_consts if not isinstance(c, CodeType)]
-    digest = _digest(code.co_code, _told(constants), _told(code.co_names))
-    return f"{value.__module__}.{value.__qualname__} {digest[:12]}"
+    return _of_function(value, frozenset())
+
+
+def _of_function(function: Any, above: frozenset[int]) -> str:
+    """Return a text of a function's code, and of the numbers and functions that it refers to."""
+    above |= {id(function)}
+    code = _all_code(function.__code__)
+    named = {name for part in code for name in part.co_names}
+    free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    found: dict[str, Any] = {
+        **{name: x for name, x in function.__globals__.items() if name in named},
+        **{name: cell.cell_contents for name, cell in free},
+        "defaults": function.__defaults__,
+        "keywords": function.__kwdefaults__,
+    }
+    told = [
+        f"{name}: {_of_function(x, above) if isinstance(x, FunctionType) else _told(x)}"
+        for name, x in sorted(found.items())
+        if isinstance(x, _PLAIN) and id(x) not in above
+    ]
+    constants = [[c for c in part.co_consts if not isinstance(c, CodeType)] for part in code]
+    text = [
+        (part.co_code, _told(c), part.co_names) for part, c in zip(code, constants, strict=True)
+    ]
+    return f"{function.__module__}.{function.__qualname__} {_digest(text, told)[:12]}"
+
+
+def _all_code(code: CodeType) -> list[CodeType]:
+    inner = [c for c in code.co_consts if isinstance(c, CodeType)]
+    return [code, *(part for c in inner for part in _all_code(c))]
 
 
 # ----------------------------------------------------------------------------- data

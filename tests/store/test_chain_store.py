@@ -175,8 +175,12 @@ def test_a_full_disk_is_named_and_what_was_written_is_kept(tmp_path, monkeypatch
 
 
 def test_other_errors_of_a_disk_keep_their_names(tmp_path, monkeypatch):
-    stopped_at(monkeypatch, 2, 0, PermissionError(errno.EACCES, "not yours"))
-    with pytest.raises(PermissionError):
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 2, 0, OSError(errno.EIO, "no longer"))
+        with pytest.raises(OSError, match="no longer"):
+            sampled(tmp_path, 9)
+    stopped_at(monkeypatch, 2, 0, PermissionError(errno.EACCES, "not yours", "run/draws"))
+    with pytest.raises(PermissionError, match=r"'run/draws' cannot be written .* another path"):
         sampled(tmp_path, 9)
 
 

@@ -301,6 +301,24 @@ def test_bad_arguments_are_refused(tmp_path):
             sg.checkpoint(sg.checkpoint(step, tmp_path), tmp_path)
         with pytest.raises(ValueError, match="must be the folder of another run"):
             sg.checkpoint(step, tmp_path, after=tmp_path / "none")
+        with pytest.raises(ValueError, match="path must be the path of a folder"):
+            sg.checkpoint(step, "")
+        (tmp_path / "file").write_text("")
+        for path in (tmp_path / "file", tmp_path / "file" / "run"):
+            with pytest.raises(ValueError, match=r"cannot be the folder of a run: .*file' is a f"):
+                sg.checkpoint(step, path)
+
+
+def test_other_files_in_the_folder_are_left_alone(tmp_path, unbroken):
+    (tmp_path / "chain-notes").mkdir()
+    (tmp_path / "chain-notes.txt").write_text("a good run")
+    assert bits(run(tmp_path)) == bits(run(tmp_path)) == unbroken
+
+
+def test_the_home_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with location() as model:
+        assert sg.checkpoint(untuned(model), "~/run").path == tmp_path / "run"
 
 
 # ----------------------------------------------------------------------------- seeds

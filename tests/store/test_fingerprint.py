@@ -1,0 +1,132 @@
+"""What tells two runs apart: the user's own functions and operations, too."""
+
+from functools import partial
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pytensor import tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.store.fingerprint import differences, fingerprint
+
+Y = np.arange(5.0)
+
+
+def lines(likelihood, **options):
+    with pm.Model() as model:
+        likelihood(pm.Normal("mu"))
+        return fingerprint(model, [sg.CoRVSGLD(**options)])
+
+
+def square(factor):
+    return lambda value, mu: -factor * (value - mu) ** 2
+
+
+def own_density(logp):
+    return lambda mu: pm.CustomDist("y", mu, logp=logp, observed=Y)
+
+
+def own_density_of_a_draw(factor):
+    def draw(mu, size):
+        return pm.Normal.dist(mu, 1, size=size)
+
+    return lambda mu: pm.CustomDist("y", mu, dist=draw, logp=square(factor), observed=Y)
+
+
+def own_density_in_a_mixture(factor):
+    def likelihood(mu):
+        parts = [pm.CustomDist.dist(mu, logp=square(f)) for f in (1.0, factor)]
+        pm.Mixture("y", [0.5, 0.5], parts, observed=Y)
+
+    return likelihood
+
+
+class Shift(Op):
+    """An operation that does not say in what it differs from others of its kind."""
+
+    def __init__(self, by):
+        self.by = by
+
+    def make_node(self, x):
+        return Apply(self, [x], [x.type()])
+
+    def perform(self, node, inputs, outputs):
+        outputs[0][0] = np.asarray(inputs[0] + np.sum(self.by))
+
+    def pullback(self, inputs, outputs, cotangents):
+        return cotangents
+
+
+def own_operation(by):
+    return lambda mu: pm.Potential("y", -pt.sqr(Shift(by)(mu)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "said"),
+    [
+        (own_density(square(1.0)), own_density(square(2.0)), "the density of 'y' differs"),
+        (
+            own_density(lambda value, mu: -((value - mu) ** 2)),
+            own_density(lambda value, mu: -((value - mu) ** 4)),
+            "the density of 'y' differs",
+        ),
+        (own_density_of_a_draw(1.0), own_density_of_a_draw(2.0), "the density of 'y' differs"),
+        (
+            own_density_in_a_mixture(1.0),
+            own_density_in_a_mixture(2.0),
+            "the density of 'y' differs",
+        ),
+        (own_operation(1.0), own_operation(2.0), "the model's 'y' differs"),
+        (own_operation(np.zeros(3)), own_operation(np.ones(3)), "the model's 'y' differs"),
+    ],
+)
+def test_the_users_own_likelihoods_are_told_apart(one, other, said):
+    assert differences(lines(one), lines(other)) == [said]
+    assert not differences(lines(one), lines(one))
+
+
+def by_closure(h):
+    return lambda t: h + 0 * t
+
+
+def by_default(h):
+    return lambda t, h=h: h + 0 * t
+
+
+def by_inner_function(h):
+    def inner(t):
+        return h + 0 * t
+
+    return lambda t: 1.0 * inner(t)
+
+
+def by_partial(h):
+    return partial(lambda t, h: h + 0 * t, h=h)
+
+
+@pytest.mark.parametrize("schedule", [by_closure, by_default, by_inner_function, by_partial])
+def test_schedules_of_the_users_own_are_told_apart(schedule):
+    def of(h):
+        return lines(own_density(square(1.0)), step_size=schedule(h))
+
+    [said] = differences(of(0.1), of(0.2))
+    assert said.startswith("step_size= of step method 0 was ")
+    assert not differences(of(0.1), of(0.1))
+
+
+HEIGHT = 0.1
+
+
+def of_global(t):
+    return HEIGHT + 0 * t if HEIGHT else of_global(t)
+
+
+def test_a_number_outside_of_a_function_counts(monkeypatch):
+    was = lines(own_density(square(1.0)), step_size=of_global)
+    monkeypatch.setitem(globals(), "HEIGHT", 0.2)
+    assert differences(was, lines(own_density(square(1.0)), step_size=of_global))
