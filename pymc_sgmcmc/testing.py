@@ -359,7 +359,8 @@ def _distribution(
         build(size)
     with interpreted():
         point = model.initial_point()
-    coordinates, start, scales = coordinates_at(model, model.value_vars, transforms, point)
+    choice, named = (transforms, {}) if isinstance(transforms, str) else ("lipschitz", transforms)
+    coordinates, start, scales = coordinates_at(model, model.value_vars, choice, point, named=named)
     posterior = Posterior(model, coordinates)
     inputs = [*posterior.phi, *posterior.scales]
     values_to_theta = model.replace_rvs_by_values(model.free_RVs)

@@ -121,6 +121,7 @@ class CompiledModel:
             self.values,
             self.options.transforms,
             point,
+            named=self.options.named_transforms,
             centring=self.options.centring,
             expanded=self._expanded,
         )

@@ -41,8 +41,10 @@ class Options:
         Rows in a batch, B, where batches are of the rows of a dim.
     batch_dim : str or None
         That dim.
-    transforms : str or dict
+    transforms : str
         Choice of coordinates.
+    named_transforms : dict
+        Transforms of some variables, by their names.
     centring : bool
         Whether hierarchies are partially centred.
     temperature : float
@@ -60,7 +62,8 @@ class Options:
     batch: str = "shuffled"
     batch_size: int | None = None
     batch_dim: str | None = None
-    transforms: str | Mapping[str, Transform | None] = "lipschitz"
+    transforms: str = "lipschitz"
+    named_transforms: Mapping[str, Transform | None] = field(default_factory=dict)
     centring: bool = False
     temperature: float = 1.0
     backend: str = "auto"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 import numpy as np
@@ -96,9 +97,10 @@ class Coordinate:
 def coordinates_at(
     model: Model,
     values: Sequence[TensorVariable],
-    choice: str | Mapping[str, Transform | None],
+    choice: str,
     point: Mapping[str, np.ndarray],
     *,
+    named: Mapping[str, Transform | None] = MappingProxyType({}),
     centring: bool = False,
     expanded: bool = False,
 ) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
@@ -110,11 +112,12 @@ def coordinates_at(
         The model.
     values : sequence of TensorVariable
         Value variables to be sampled.
-    choice : {"lipschitz", "model", "mirror", "identity"} or dict
-        The transforms: "identity" for none; a dict names those of some variables, and the others
-        take "lipschitz".
+    choice : {"lipschitz", "model", "mirror", "identity"}
+        The transforms; "identity" for none.
     point : dict
         A point in PyMC's value variables.
+    named : dict, optional
+        Names of variables with transforms of their own.
     centring : bool
         Whether variables whose location or scale is sampled get a weight between the centred and
         the non-centred writing.
@@ -136,8 +139,10 @@ def coordinates_at(
     sampled = set(rvs) if centring else set()
     non_centred = standardised(model, sampled) if centring else {}
     chosen = [
-        _choose(model, value, choice, point[str(value.name)], sampled, non_centred, expanded)
-        for value in values
+        (named[rv.name], None)
+        if rv.name in named
+        else _choose(model, value, choice, point[str(value.name)], sampled, non_centred, expanded)
+        for rv, value in zip(rvs, values, strict=True)
     ]
     outputs = [
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
@@ -289,7 +294,7 @@ def _softplus_inverse(y: np.ndarray) -> np.ndarray:
 def _choose(
     model: Model,
     value: TensorVariable,
-    choice: str | Mapping[str, Transform | None],
+    choice: str,
     array: np.ndarray,
     sampled: Collection[Variable],
     non_centred: Mapping[TensorVariable, Parents],
@@ -297,8 +302,6 @@ def _choose(
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
-    if isinstance(choice, Mapping) and rv.name in choice:
-        return choice[rv.name], None
     centring = centring_of(rv, own, sampled, np.shape(array)) if sampled else None
     if centring is None and rv in non_centred:
         centring = non_centred[rv].map()
@@ -311,7 +314,7 @@ def _choose(
         return ExpandedSimplex(total), total
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
-        return chosen[str(choice)], None
+        return chosen[choice], None
     scale = pt.tensor(f"{rv.name}_scale", dtype=value.dtype, shape=np.shape(array))
     transform = lipschitz(own, rv, scale=scale)
     if isinstance(transform, Softplus) and transform is not own:

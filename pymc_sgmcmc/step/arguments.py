@@ -272,17 +272,17 @@ def refuse_whitening(method: str, scale: Any) -> None:
 
 def checked_transforms(
     transforms: Any, names: list[str], of_method: str = "lipschitz"
-) -> str | dict[str, Transform | None]:
-    """Check the choice of coordinates; those of the method itself are always allowed."""
+) -> dict[str, Any]:
+    """Return the options that say which coordinates are chosen: by default the method's own."""
+    if transforms is None:
+        return {"transforms": of_method}
     if of_method == "identity":
-        if transforms != "identity":
-            raise ValueError(
-                "This method runs in θ itself and takes no transforms, got "
-                f"transforms={transforms!r}. Leave transforms out."
-            )
-        return "identity"
+        raise ValueError(
+            "This method runs in θ itself and takes no transforms, got "
+            f"transforms={transforms!r}. Leave transforms out."
+        )
     if isinstance(transforms, str):
-        return one_of("transforms", transforms, TRANSFORM_CHOICES)
+        return {"transforms": one_of("transforms", transforms, TRANSFORM_CHOICES)}
     if not isinstance(transforms, Mapping):
         listed = ", ".join(repr(choice) for choice in TRANSFORM_CHOICES)
         raise TypeError(
@@ -296,7 +296,7 @@ def checked_transforms(
                 f"transforms['{name}'] must be a PyMC Transform, such as sg.transforms.Softplus(), "
                 f"or None, got {transform!r}."
             )
-    return dict(transforms)
+    return {"transforms": of_method, "named_transforms": dict(transforms)}
 
 
 def checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] | None:

@@ -35,8 +35,8 @@ _OPTIONS = """\
         The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
-        PyMC's own, mirror maps, or a dict of variables' names to transforms (others take
-        "lipschitz"). By default the method's own.
+        PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for
+        variables that the dict does not name, the method's own.
     centring : "auto" or None, default "auto"
         "auto" samples each element of a hierarchy in coordinates between the centred and the
         non-centred form; None samples the model as it is written.

@@ -193,8 +193,6 @@ class SGMCMCStep(BlockedStep):
         wished_thin = positive_int_or_auto("thin", thin, usual=20)
         thin_of(schedule, wished_thin)
         backend, compile_kwargs = arguments.checked_backend(backend, compile_kwargs)
-        if transforms is None:
-            transforms = policy.coordinates
         self.options = Options(
             step_size=schedule,
             thin=wished_thin,
@@ -203,7 +201,7 @@ class SGMCMCStep(BlockedStep):
             batches=positive_int_or_auto("batches", batches, usual=1) or "auto",
             batch=one_of("batch", batch, BATCH_SCHEMES),
             **arguments.checked_batch_dim(self.model, batch_size, batch_dim),
-            transforms=arguments.checked_transforms(transforms, names, policy.coordinates),
+            **arguments.checked_transforms(transforms, names, policy.coordinates),
             centring=False,
             temperature=positive("temperature", temperature, usual=1.0),
             backend=backend,

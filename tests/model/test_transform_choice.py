@@ -9,9 +9,13 @@ import pytest
 
 from pytensor.graph.replace import graph_replace
 
+import pymc_sgmcmc as sg
+
 from helpers.modes import PLAIN, REWRITTEN
 from pymc_sgmcmc import transforms as tr
 from pymc_sgmcmc.model import transform_choice as choice
+from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.testing import UNTUNED
 
 
 def dependent_model(transforms):
@@ -179,3 +183,19 @@ def test_softplus_with_symbolic_scale():
         np.testing.assert_allclose(
             log_slope, np.log([0.5, 20]) - np.log1p(np.exp([1.0, -3.0])), rtol=1e-14
         )
+
+
+def test_transforms_by_name_leave_the_others_to_the_method():
+    with pm.Model() as model:
+        pm.Beta("p", 2.0, 3.0)
+        q = pm.Beta("q", 2.0, 3.0)
+        options = {**UNTUNED, "step_size": 1e-3, "transforms": {"p": tr.Softsign(0, 1)}}
+        step = sg.SMLD(**options)
+    chosen, _, _ = coordinates_at(
+        model, step.vars, step.options.transforms, model.initial_point(),
+        named=step.options.named_transforms,
+    )  # fmt: skip
+    by_name, by_method = (type(coordinate.transform) for coordinate in chosen)
+    assert by_name is tr.Softsign
+    assert by_method is type(choice.mirror(model.rvs_to_transforms[q], q))
+    assert by_method is not by_name

@@ -277,7 +277,7 @@ def test_what_is_left_as_it_is():
         def named(step):
             found, _, _ = coordinates_at(
                 model, step.vars, step.options.transforms, model.initial_point(),
-                centring=step.options.centring,
+                named=step.options.named_transforms, centring=step.options.centring,
             )  # fmt: skip
             return {c.name for c in found if c.weighted}
 
