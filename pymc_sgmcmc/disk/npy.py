@@ -16,8 +16,8 @@ from pymc_sgmcmc.disk.source import DiskError, Source, state_of
 
 __all__ = ["NpySource"]
 
-# Blocks of a file that its fingerprint is taken of, and their bytes
-_PRINTED, _PRINTED_BYTES = 16, 4096
+# Blocks of a file that its fingerprint is taken of, and their bytes: all of a file of 16 MiB
+_PRINTED, _PRINTED_BYTES = 256, 2**16
 
 
 class NpySource(Source):

@@ -116,7 +116,7 @@ def on_disk(
         or row groups are decoded.
     columns : str or sequence of str, optional
         Of parquet: one name for an array of one dimension, several for one of two. By default all
-        columns, in their order.
+        columns, in their order, but for the index of a data frame that pandas wrote.
     dtype : str or dtype, optional
         As which numbers are read. By default floats become ``floatX`` and whole numbers
         ``int32``, as of ``pm.Data``.
@@ -199,7 +199,12 @@ def opened(
     dtype: Any = None,
 ) -> Source:
     """Return the source of a path, whatever it holds; arguments as of :func:`on_disk`."""
-    place = Path(path)
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"The path of a file or folder is needed, got {type(path).__name__}. Arrays in memory "
+            "are given to pm.Minibatch, or pm.Data, as they are."
+        )
+    place = Path(path).expanduser()
     if not place.exists():
         raise FileNotFoundError(f"There is no file or folder '{path}'.")
     source: Source

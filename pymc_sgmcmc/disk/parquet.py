@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,8 @@ class ParquetSource(ChunkedSource):
     path : Path
         The file or folder.
     columns : str or sequence of str, optional
-        A name for an array of one dimension, names for one of two; all columns if left out.
+        A name for an array of one dimension, names for one of two; all columns if left out, but
+        for the index of a data frame that pandas wrote.
     dtype : dtype, optional
         Of the numbers that are read.
     """
@@ -43,18 +44,11 @@ class ParquetSource(ChunkedSource):
         files = _files(self.path) if self.path.is_dir() else [self.path]
         self._states = {file: state_of(file) for file in files}
         self._open: dict[Path, Any] = {}
-        schema = self._opened(files[0]).schema_arrow
-        known = list(schema.names)
-        self._columns = [columns] if isinstance(columns, str) else list(columns or known)
-        for column in self._columns:
-            if column not in known:
-                listed = ", ".join(f"'{name}'" for name in known)
-                raise ValueError(f"'{path}' has no column '{column}': it has {listed}.")
-        groups = []
-        types = []
+        self._columns = _chosen(path, columns, self._opened(files[0]).schema_arrow)
+        groups, types = [], []
         for file in files:
             opened = self._opened(file)
-            types += [opened.schema_arrow.field(c).type.to_pandas_dtype() for c in self._columns]
+            types += [_type_of(file, column, opened.schema_arrow) for column in self._columns]
             metadata = opened.metadata
             groups += [
                 (file, k, metadata.row_group(k).num_rows) for k in range(metadata.num_row_groups)
@@ -63,14 +57,7 @@ class ParquetSource(ChunkedSource):
         starts = np.cumsum([0, *(count for *_, count in self._groups)])
         if len(starts) == 1:
             raise ValueError(f"'{path}' has no rows.")
-        numbers = [np.dtype(t) for t in types]
-        bad = [c for c, t in zip(self._columns, numbers, strict=False) if t.kind not in "biuf"]
-        if bad:
-            raise ValueError(
-                f"The column '{bad[0]}' of '{path}' holds no numbers. Choose others with columns=, "
-                "or write its categories as whole numbers."
-            )
-        stored = np.result_type(*numbers)
+        stored = np.result_type(*types)
         shape = (starts[-1],) if isinstance(columns, str) else (starts[-1], len(self._columns))
         super().__init__(f"'{path}'", shape, stored, dtype_read(str(path), stored, dtype), starts)
 
@@ -117,14 +104,42 @@ class ParquetSource(ChunkedSource):
         return arrays[0] if len(self.shape) == 1 else np.stack(arrays, axis=1)
 
     def fingerprint(self) -> tuple[Any, ...]:
-        """Return shape, type, columns, and a hash of the first and the last rows."""
-        found = hashlib.blake2b(digest_size=16)
-        for k in (0, len(self._groups) - 1):
-            found.update(np.ascontiguousarray(self.decode(k)[:64]).tobytes())
-        return self.shape, str(self.stored), *self._columns, found.hexdigest()
+        """Return the names of the columns, too."""
+        return *super().fingerprint(), *self._columns
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_open": {}}
+
+
+def _chosen(path: Path, columns: str | Sequence[str] | None, schema: Any) -> list[str]:
+    """Return the names of the columns that are asked for."""
+    known = list(schema.names)
+    if columns is None:
+        pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        index = pandas.get("index_columns", ())
+        return [name for name in known if name not in index] or known
+    chosen = [columns] if isinstance(columns, str) else list(columns)
+    if not chosen:
+        raise ValueError("columns is empty. Name a column, or leave columns out to read all.")
+    return chosen
+
+
+def _type_of(file: Path, column: str, schema: Any) -> np.dtype[Any]:
+    """Return the type of the numbers in a column of a file."""
+    if column not in schema.names:
+        listed = ", ".join(f"'{name}'" for name in schema.names)
+        raise ValueError(f"'{file}' has no column '{column}': it has {listed}.")
+    kind = schema.field(column).type
+    try:
+        found = np.dtype(kind.to_pandas_dtype())
+    except (NotImplementedError, TypeError):  # of categories and the like
+        found = np.dtype(object)
+    if found.kind not in "biuf":
+        raise ValueError(
+            f"The column '{column}' of '{file}' holds no numbers ({kind}). Choose others with "
+            "columns=, or write its categories as whole numbers."
+        )
+    return found
 
 
 def _files(folder: Path) -> list[Path]:

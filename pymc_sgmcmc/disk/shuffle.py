@@ -88,6 +88,20 @@ def shuffle_to_disk(
     >>> bool(np.all(x[:, 0] == y))
     True
     """
+    if not isinstance(arrays, Mapping):
+        raise TypeError(
+            "arrays must be a dict, such as {'x': 'x.npy', 'y': 'y.npy'}, got "
+            f"{type(arrays).__name__}."
+        )
+    for name in [*arrays, *(columns or {})]:
+        if name not in arrays:
+            raise ValueError(
+                f"columns has '{name}', which is none of the arrays: {', '.join(arrays)}."
+            )
+        if Path(name).name != name:
+            raise ValueError(
+                f"'{name}' is no name of a file in the folder. Leave out '{os.sep}', as in 'x'."
+            )
     sources = {
         name: _source(name, array, (columns or {}).get(name)) for name, array in arrays.items()
     }
@@ -97,7 +111,9 @@ def shuffle_to_disk(
     lengths = {name: len(source) for name, source in sources.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"The arrays have different lengths, {lengths}: no rows belong together.")
-    folder = Path(folder)
+    folder = Path(folder).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise FileExistsError(f"'{folder}' is a file. Pass a folder.")
     folder.mkdir(parents=True, exist_ok=True)
     files = {name: folder / f"{name}.npy" for name in sources}
     for file in files.values():
@@ -124,9 +140,17 @@ def _source(name: str, array: Any, columns: str | Sequence[str] | None) -> Sourc
         source = opened(array, columns=columns)
         source.dtype = source.held = source.stored
         return source
+    if np.ma.is_masked(array):
+        raise ValueError(
+            f"arrays['{name}'] has missing values, of which a file would hold what is below the "
+            "mask. Leave these rows out, or fill them in."
+        )
     array = np.asarray(array)
-    if array.dtype.kind not in "biuf" or not array.ndim:
-        raise ValueError(f"arrays['{name}'] is no array of numbers with rows.")
+    if array.dtype.kind not in "biuf" or not array.ndim or not array.size:
+        raise ValueError(
+            f"arrays['{name}'] is no array of numbers with rows: it holds {array.dtype} and has "
+            f"shape {array.shape}."
+        )
     return ArraySource(array)
 
 

@@ -86,6 +86,43 @@ def test_columns_and_groups(folder):
         sg.on_disk(folder / "g.zarr")
 
 
+def test_columns_that_are_no_numbers_in_one_of_the_files(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    def write(name, **columns):
+        tmp_path.joinpath(name).parent.mkdir(exist_ok=True)
+        parquet.write_table(pa.table(columns), tmp_path / name)
+
+    codes = pa.array(["u", "v"]).dictionary_encode()
+    write("rows/0.parquet", a=[1.0, 2.0], b=[1, 2], c=codes)
+    write("rows/1.parquet", a=["u", "v"], c=codes)
+    for column, message in [
+        ("a", r"column 'a' of '.*1.parquet' holds no numbers \(string\)"),
+        ("b", r"1.parquet' has no column 'b': it has 'a', 'c'"),
+        ("c", r"column 'c' of '.*0.parquet' holds no numbers \(dictionary<"),
+        ([], "columns is empty"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            sg.on_disk(tmp_path / "rows", columns=column)
+
+
+def test_columns_are_those_of_a_data_frame_without_its_index(tmp_path):
+    pytest.importorskip("pyarrow")
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}, index=[7, 5])
+    frame.to_parquet(tmp_path / "t.parquet")
+    rows = sg.on_disk(tmp_path / "t.parquet").owner.op.source.rows(0, 2)
+    np.testing.assert_array_equal(rows, frame)
+    chosen = sg.on_disk(tmp_path / "t.parquet", columns=frame.columns[::-1])
+    np.testing.assert_array_equal(chosen.owner.op.source.rows(0, 2), frame[["b", "a"]])
+
+
+def test_what_is_no_path():
+    with pytest.raises(TypeError, match=r"got ndarray. Arrays in memory are given"):
+        sg.on_disk(np.zeros(3))
+
+
 def test_whole_numbers_beyond_int32(tmp_path):
     np.save(tmp_path / "y.npy", np.array([1, 2**40]))
     with pytest.raises(sg.DiskError, match=r"beyond the range of int32"):

@@ -26,12 +26,13 @@ def write(folder, rows, format_of="npy"):
     if format_of == "npy":
         np.save(folder / "x.npy", rows)
     elif format_of == "zarr":
-        pytest.importorskip("zarr").save_array(folder / "x.zarr", rows)
+        zarr = pytest.importorskip("zarr")
+        zarr.create_array(folder / "x.zarr", data=rows, chunks=(100,))
     else:
         pa = pytest.importorskip("pyarrow")
         from pyarrow import parquet
 
-        parquet.write_table(pa.table({"x": rows}), folder / "x.parquet")
+        parquet.write_table(pa.table({"x": rows}), folder / "x.parquet", row_group_size=100)
 
 
 @pytest.mark.parametrize("format_of", ["npy", "zarr", "parquet"])
@@ -42,6 +43,17 @@ def test_the_same_rows_elsewhere_are_the_same(tmp_path, format_of):
     assert not differences(first, lines_of(tmp_path / "b", format_of))
     write(tmp_path / "c", np.arange(1000.0)[::-1].copy(), format_of)
     assert differences(first, lines_of(tmp_path / "c", format_of)) == ["the data of 'y' differ"]
+
+
+@pytest.mark.parametrize("format_of", ["npy", "zarr", "parquet"])
+@pytest.mark.parametrize("row", [0, 150, 499, 999])
+def test_one_other_row_of_few_is_seen(tmp_path, format_of, row):
+    rows = np.arange(1000.0)
+    write(tmp_path / "a", rows, format_of)
+    rows[row] += 1e-9
+    write(tmp_path / "b", rows, format_of)
+    lines = [lines_of(tmp_path / name, format_of) for name in "ab"]
+    assert differences(*lines) == ["the data of 'y' differ"]
 
 
 def test_other_rows_have_other_fingerprints(tmp_path):

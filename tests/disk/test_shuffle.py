@@ -79,6 +79,18 @@ def test_what_is_refused(tmp_path):
         sg.shuffle_to_disk({"a": np.zeros(3), "b": np.zeros(4)}, tmp_path)
     with pytest.raises(ValueError, match="empty"):
         sg.shuffle_to_disk({}, tmp_path)
+    with pytest.raises(ValueError, match="missing values"):
+        sg.shuffle_to_disk({"a": np.ma.masked_less(np.arange(3), 1)}, tmp_path)
+    with pytest.raises(ValueError, match="columns has 'b', which is none of the arrays"):
+        sg.shuffle_to_disk({"a": np.zeros(3)}, tmp_path, columns={"b": "c"})
+    with pytest.raises(ValueError, match="no name of a file"):
+        sg.shuffle_to_disk({"a/b": np.zeros(3)}, tmp_path)
+    with pytest.raises(ValueError, match=r"shape \(3, 0\)"):
+        sg.shuffle_to_disk({"a": np.zeros((3, 0))}, tmp_path)
+    with pytest.raises(FileExistsError, match="Pass a folder"):
+        sg.shuffle_to_disk({"a": np.zeros(3)}, tmp_path / "x.npy")
+    with pytest.raises(TypeError, match="must be a dict"):
+        sg.shuffle_to_disk([np.zeros(3)], tmp_path)
 
 
 def step_of(x, y, method=sg.SGLD, **options):
