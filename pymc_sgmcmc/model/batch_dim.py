@@ -25,7 +25,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import made_again, rebuilt
-from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
+from pymc_sgmcmc.model.minibatch import axis_of_rows, evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
 __all__ = ["Rows", "depends_on", "in_batches", "resized", "rows_of", "taken"]
@@ -95,8 +95,8 @@ def rows_of(model: Model, dim: str) -> Rows:
     Raises
     ------
     ValueError
-        If no observed variable has the dim, if arrays along it differ in length, or if the model
-        draws its batches itself.
+        If no observed variable has the dim, if arrays along it differ in length, if the model
+        draws its batches itself, or if rows already count for others.
     NotImplementedError
         If a free variable has a value for each row, or if a potential depends on rows of which it
         is no sum.
@@ -126,6 +126,11 @@ def rows_of(model: Model, dim: str) -> Rows:
             raise ValueError(
                 f"The observed variable '{rv.name}' has the dim '{dim}' on axis {axis}, and its "
                 f"data '{leaf.name}' on axis {axes[leaf]}. Give both the same dims."
+            )
+        if axis_of_rows(rv) is not None:
+            raise ValueError(
+                f"The observed variable '{rv.name}' has a total_size=, which says that its rows "
+                f"are a batch, and batch_dim='{dim}' draws batches of them. Leave total_size out."
             )
         terms[rv] = axis
     _check_free(model, dim, axes)

@@ -179,8 +179,9 @@ def check_minibatches(model: Model) -> list[Minibatch]:
         if find_minibatches([deterministic]):
             warnings.warn(
                 f"The deterministic '{deterministic.name}' depends on a pm.Minibatch: it records "
-                "values for a random batch of rows, another one in each draw. Compute it after "
-                "sampling with the full data.",
+                "values for a random batch of rows, another one in each draw. Leave it out by "
+                "pm.sample(var_names=...), and compute it after sampling for all rows: "
+                "pm.compute_deterministics in sg.full_data(model).",
                 UserWarning,
                 skip_file_prefixes=_PACKAGE,
             )

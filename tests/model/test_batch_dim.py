@@ -232,6 +232,10 @@ def minibatch():
     pm.Normal("z", 0, observed=Y, dims="obs")
 
 
+def total_size():
+    pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs", total_size=N)
+
+
 def another_dim():
     pm.Normal("y", pm.Normal("a"), observed=Y, dims="rows")
     pm.Data("x", Y, dims="obs")
@@ -254,6 +258,7 @@ REFUSED = [
     (time_trend, ValueError, r"'y' is not a sum over the rows"),
     (shares, ValueError, r"depends on .*'p'.* with as many entries|is not a sum over the rows"),
     (minibatch, ValueError, r"draws batches by pm.Minibatch, and batch_dim='obs' asks"),
+    (total_size, ValueError, r"'y' has a total_size=.*Leave total_size out"),
     (another_dim, ValueError, r"No observed variable has the dim 'obs'"),
 ]
 
