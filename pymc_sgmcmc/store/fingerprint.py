@@ -72,6 +72,8 @@ def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
         if options is None:
             continue
         asked = {f.name: getattr(options, f.name) for f in fields(options)}
+        # One argument for the user: a word, or some variables' transforms beside the method's word
+        asked["transforms"] = asked.pop("named_transforms") or asked["transforms"]
         asked |= {
             key: value
             for key, value in vars(step).items()
@@ -270,10 +272,9 @@ def _of_function(function: Any, above: frozenset[int]) -> str:
     above |= {id(function)}
     code = _all_code(function.__code__)
     named = {name for part in code for name in part.co_names}
-    free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     found: dict[str, Any] = {
         **{name: x for name, x in function.__globals__.items() if name in named},
-        **{name: cell.cell_contents for name, cell in free},
+        **_enclosed(function),
         "defaults": function.__defaults__,
         "keywords": function.__kwdefaults__,
     }
@@ -287,6 +288,15 @@ def _of_function(function: Any, above: frozenset[int]) -> str:
         (part.co_code, _told(c), part.co_names) for part, c in zip(code, constants, strict=True)
     ]
     return f"{function.__module__}.{function.__qualname__} {_digest(text, told)[:12]}"
+
+
+def _enclosed(function: Any) -> dict[str, Any]:
+    """Return what a function refers to in those around it, but for names without a value yet."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def _all_code(code: CodeType) -> list[CodeType]:

@@ -119,6 +119,24 @@ def test_schedules_of_the_users_own_are_told_apart(schedule):
     assert not differences(of(0.1), of(0.1))
 
 
+def test_transforms_by_name_are_told_as_the_argument_that_they_are():
+    def of(transform):
+        return lines(own_density(square(1.0)), transforms={"mu": transform})
+
+    [said] = differences(of(sg.transforms.Softplus()), of(None))
+    assert said.startswith("transforms= of step method 0 was {'mu': Softplus")
+
+
+def test_a_name_without_a_value_yet():
+    def schedule(t):
+        return 0.1 + 0 * t if np.size(t) else later
+
+    assert "later" in schedule.__code__.co_freevars
+    was, now = (lines(own_density(square(1.0)), step_size=schedule) for _ in range(2))
+    assert not differences(was, now)
+    later = 0.2
+
+
 HEIGHT = 0.1
 
 
