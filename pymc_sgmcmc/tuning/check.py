@@ -124,6 +124,7 @@ def settle(
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
     moves: bool = False,
     permutable: bool = False,
+    whole: bool = False,
     draws: int = TRIAL_DRAWS,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
@@ -141,10 +142,12 @@ def settle(
     ------
     TuningError
         If units can be exchanged (``permutable``) and the chain has left the Gaussian: for where
-        gradients are far larger, or, of a whole L, for where few of its draws would be.
+        gradients are far larger, or, of a whole L, for where few of its draws would be. Where
+        trials see the ``whole`` chain, also if its temperature is off: a net's is, and a
+        factorisation's is right however far it goes along its ridges.
     """
     h, least, passed = step_size, step_size / 16, False
-    departure = _Departure(chain) if permutable else None
+    departure = _Departure(chain, whole=whole) if permutable else None
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     report("check")
     for _ in range(_MOST_TRIALS):
@@ -157,7 +160,7 @@ def settle(
             raw, trial = trial, replace(trial, psi=trial.psi - trial.psi.mean(axis=0))
         else:
             raw = trial
-        hot = not wild and policy.second_moments and _off_temperature(trial)
+        hot = not wild and policy.second_moments and _is_hot(trial, departure)
         if wild or hot:
             if fixed_step or h / 2 < least:
                 break
@@ -196,10 +199,13 @@ class _Departure:
     ----------
     chain : Chain
         Its bound is raised.
+    whole : bool
+        Whether all of its coordinates are seen.
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: Chain, *, whole: bool) -> None:
         self._chain = chain
+        self.whole = whole
         self._loosened = 0
 
     def again(self, trial: Trial, *, far: bool) -> bool:
@@ -263,6 +269,14 @@ def _on_line(trial: Trial) -> np.ndarray:
     if trial.circular is None:
         return np.ones(trial.psi.shape[1], dtype=bool)
     return ~trial.circular
+
+
+def _is_hot(trial: Trial, departure: _Departure | None) -> bool:
+    """Return whether smaller steps are needed; raise where that tells a net."""
+    hot = _off_temperature(trial)
+    if hot and departure is not None and departure.whole and trial.variables is not None:
+        raise TuningError("no Gaussian is near the posterior")
+    return hot
 
 
 def _off_temperature(trial: Trial) -> bool:

@@ -10,7 +10,7 @@ from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["has_modes_by_permutation", "refuse_stiff"]
+__all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 
 # Largest curvature in units of independent normals, of which it would be 1: of factorisations it
 # is met near 20, of nets above 1,000. At it the usual step size is no longer stable
@@ -65,3 +65,24 @@ def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
         seen.append(stiffness.at(somewhere, sd))
     if np.median(seen) > _STIFF:
         raise TuningError("no Gaussian is near the posterior")
+
+
+def is_below(surface: Surface, phi: np.ndarray, centre: np.ndarray, root: np.ndarray) -> bool:
+    """Return whether a chain has come below the centre of the normals it began at.
+
+    Of normals that are right all draws lie above their mean, with d parameters by about d / 2. A
+    chain that is below has left a place that is no mode: there the fit had stopped on its way.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    phi : ndarray
+        The chain's position, shape (d,).
+    centre, root : ndarray
+        Of the fit; of a whole L this is not asked, it has found its mode.
+    """
+    if root.ndim == 2:
+        return False
+    there, at_centre = surface.full(np.stack([phi, centre]))[0]
+    return bool(there < at_centre)

@@ -34,7 +34,7 @@ from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updat
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
-from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
+from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
@@ -213,6 +213,7 @@ class Tuning:
             report=self._report,
             moves=len(self._density.others) > 0,
             permutable=how["permutable"],
+            whole=surface.dimension <= MOST_WATCHED,
         )
         settings.step_size, settings.thin = found.step_size, found.thin
         if plan.endless and self._options.thin is None:
@@ -295,17 +296,26 @@ class Tuning:
                 self._gradients += runner.gradients
                 compiled = None
                 continue
-            few_are = np.mean(np.abs(offset) >= _OFF_CENTRE) <= _FEW
-            if attempt and plan.endless and not few_are:
-                raise TuningError("no Gaussian is near the posterior")
+            if plan.endless:
+                # Along products' ridges a chain has no mean: U tells whether it has left the fit
+                here = Potential.join(runner.phi())
+                if attempt == _MOST_CENTRES - 1 or not is_below(surface, here, centre, root):
+                    break
+                self._report("a better centre")
+                self._gradients += runner.gradients
+                centre, root, _ = find_bulk(
+                    surface, here, self._density.rescale, scale, self._rng, self._report,
+                    permutable=True,
+                )  # fmt: skip
+                refuse_stiff(surface, centre, root)
+                continue
             if len(offset) < surface.dimension and self._policy.second_moments:
-                # Where no Gaussian is near, the chain has no mean either
-                offset = offset if plan.endless else chain.middle
+                offset = chain.middle
             if (
                 not astray
                 or attempt == _MOST_CENTRES - 1
                 # Of thousands a few slow ones always are
-                or (attempt and plan.many and few_are)
+                or (attempt and plan.many and np.mean(np.abs(offset) >= _OFF_CENTRE) <= _FEW)
                 or plan.root is None
                 or len(offset) < surface.dimension
                 or len(self._density.places) > 1

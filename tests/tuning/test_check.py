@@ -225,6 +225,25 @@ def test_a_chain_that_leaves_the_gaussian_of_exchangeable_units_has_none():
     assert settled(Leaving()).step_size == 0.2
 
 
+class OfMany(FakeChain):
+    """One whose coordinates are judged by quantiles."""
+
+    def run(self, step_size, thin, draws):
+        return replace(super().run(step_size, thin, draws), variables=np.array(["a", "a", "b"]))
+
+
+def test_heat_tells_a_net_from_a_factorisation():
+    def hot():
+        return OfMany(variance=lambda h: 1 + 3 * h)
+
+    with pytest.raises(TuningError, match="no Gaussian is near"):
+        settled(hot(), permutable=True, whole=True)
+    assert settled(OfMany(), permutable=True, whole=True).step_size == 0.2
+    # Of a part of a chain, and where no units can be exchanged, the step size is halved
+    assert settled(hot(), permutable=True).step_size < 0.2
+    assert settled(hot(), whole=True).step_size < 0.2
+
+
 def test_a_bound_that_noise_exceeds_is_raised():
     for tamed, trials in ((0.1, 1), (0.5, 2)):
         chain = Leaving(tamed, escaped=0.1, enough=1)
