@@ -19,6 +19,7 @@ from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.rewriting.basic import in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.basic import Nonzero
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
@@ -29,6 +30,8 @@ from pytensor.tensor.subtensor import (
 )
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+
 __all__ = [
     "canonical",
     "gradient_of",
@@ -36,6 +39,7 @@ __all__ = [
     "lengths_as_numbers",
     "made_again",
     "masks_as_numbers",
+    "places_as_numbers",
     "rebuilt",
     "substitute",
     "with_known_shapes",
@@ -167,6 +171,21 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
         list(graphs), include=(), custom_rewrite=in2out(_numbered), clone=True
     )
     return list(rewritten)
+
+
+def places_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with numbers in place of where a constant is not zero.
+
+    ``pm.ICAR`` finds the pairs of neighbours so, and JAX must know how many there are.
+    """
+    known = {
+        variable: pt.constant(variable.eval(mode=INTERPRETER), dtype=variable.type.dtype)
+        for variable in ancestors(list(graphs))
+        if variable.owner is not None
+        and isinstance(variable.owner.op, Nonzero)
+        and all(isinstance(x, Constant) for x in ancestors([variable]) if x.owner is None)
+    }
+    return substitute(graphs, known) if known else list(graphs)
 
 
 def lengths_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:

@@ -30,6 +30,7 @@ from pymc_sgmcmc.model.graphs import (
     lengthened,
     lengths_as_numbers,
     masks_as_numbers,
+    places_as_numbers,
     substitute,
     with_known_shapes,
 )
@@ -149,7 +150,8 @@ class Posterior:
         self.has_value = not has_own_gradient(logps)
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
-        outputs, self.data = _lift_data(lengths_as_numbers(masks_as_numbers(outputs)))
+        outputs = places_as_numbers(masks_as_numbers(outputs))
+        outputs, self.data = _lift_data(lengths_as_numbers(outputs))
         outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)
         self._summands = [

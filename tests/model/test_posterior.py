@@ -92,12 +92,19 @@ def masks():
         pm.Normal("y", x[:, 0], 1.0, observed=missing)
 
 
+def neighbours():
+    W = np.eye(5, k=1) + np.eye(5, k=-1)
+    a = pm.ICAR("a", W=W, sigma=pm.HalfNormal("sigma"))
+    pm.Poisson("y", pt.exp(a), observed=[0, 1, 3, 2, 4])
+
+
 MODELS = [
     bounds_of_other_variables,
     simplex_and_ordered,
     matrices,
     circular_beta_discrete_and_own_transforms,
     masks,
+    neighbours,
 ]
 
 
@@ -158,6 +165,13 @@ def test_no_constant_mask_is_left():
     posterior, _, _ = read(model)
     inputs = ancestors([posterior.log_density, *posterior.gradient, *posterior.data])
     assert not [x for x in inputs if getattr(x, "dtype", "") == "bool" and x.owner is None]
+
+
+def test_jax_is_told_how_many_neighbours_there_are():
+    with pm.Model() as model:
+        neighbours()
+    posterior, _, _ = read(model)
+    assert not [x for x in ancestors([posterior.log_density]) if x.owner and "onzero" in str(x)]
 
 
 def test_lipschitz_coordinates_with_bounds_of_another_variable_in_closed_form():
