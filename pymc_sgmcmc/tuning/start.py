@@ -8,8 +8,10 @@ import numpy as np
 
 __all__ = ["jittered"]
 
-# Halvings of the jitter before the unjittered start is the only one left
+# Halvings of the jitter before the unjittered start is the only one left, and jittered starts that
+# are tried where it is none, as many as PyMC tries
 _MOST_HALVINGS = 10
+_MOST_OTHERS = 10
 
 
 def jittered(
@@ -21,7 +23,8 @@ def jittered(
     """Move a start by up to ``width`` in each coordinate.
 
     The jitter is halved until the potential and its gradient are finite and the potential is
-    not absurdly higher than at the start itself.
+    not absurdly higher than at the start itself. Where they are not finite at the start, as where
+    the probability of a single row underflows there, other jittered starts are tried.
 
     Parameters
     ----------
@@ -37,12 +40,14 @@ def jittered(
     Returns
     -------
     ndarray or None
-        The moved start, or None if the potential is not finite at the start itself.
+        The moved start, or None if the potential is finite neither at the start nor at others.
     """
     jitter = width * rng.uniform(-1, 1, size=start.shape)
     at_start = potential(start[None])[0]
     if not np.isfinite(at_start):
-        return None
+        others = (start + width * rng.uniform(-1, 1, start.shape) for _ in range(_MOST_OTHERS))
+        tried = (x for x in others if width and np.isfinite(potential(x[None])[0]))
+        return next(tried, None)
     highest = min(2 * abs(float(at_start)) + 1000, np.finfo(float).max)
     for k in range(_MOST_HALVINGS):
         moved = start + jitter * 2.0**-k

@@ -32,6 +32,18 @@ def test_start_stays_where_nothing_else_is_finite():
     np.testing.assert_array_equal(jittered(start, np.random.default_rng(2), potential), start)
 
 
+def test_other_starts_are_tried_where_the_first_is_not_finite():
+    def potential(points):
+        return np.where(points[:, 0] > 2.3, 5.0, np.nan)
+
+    start = np.full(3, 2.0)
+    for seed in range(5):
+        moved = jittered(start, np.random.default_rng(seed), potential)
+        assert moved[0] > 2.3 and np.all(abs(moved - start) <= 1)
+    # A start that shall stay where it is
+    assert jittered(start, np.random.default_rng(0), potential, 0.0) is None
+
+
 def test_no_start_where_the_potential_is_not_finite():
     assert jittered(np.zeros(2), np.random.default_rng(3), lambda x: np.full(1, np.nan)) is None
 
