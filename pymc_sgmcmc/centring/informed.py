@@ -41,6 +41,10 @@ __all__ = [
 ]
 
 
+# Less of a share cannot be told from the rounding of curvatures
+_LEAST_TOLD = 1e-3
+
+
 class Informed(Weighted):
     """What these maps have in common.
 
@@ -125,12 +129,14 @@ class Informed(Weighted):
         relative = 1 / (1 + old * spreads**2)
         # The curvature along φ is (1 + Iσ²) / (1 + I'σ²) in coordinates of another I'
         known = (curvature - relative.mean(axis=0)) / (spreads**2 * relative).mean(axis=0)
-        information = np.maximum(known, 0)
+        told = known * (spreads**2).mean(axis=0) > _LEAST_TOLD
+        information = np.where(told, known, 0)
         precision = 1 + old * spread**2
         z = spread * (score - old * location) / precision + phi / np.sqrt(precision)
         theta = location + spread * z
         said = information * np.median(spreads, axis=0) ** 2
-        return np.stack([said / (1 + said), information, information * theta + z / spread])
+        score = np.where(told, information * theta + z / spread, 0)
+        return np.stack([said / (1 + said), information, score])
 
 
 class InformedCentring(Informed):

@@ -14,8 +14,10 @@ from pymc.model import Model
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
+from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
@@ -30,10 +32,14 @@ __all__ = ["Parents", "is_standard", "standardised"]
 
 # What takes elements of a variable, so that a scale common to all of them may come before or after
 _SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
+# Whose results are positive where the first argument is, as in the spectral density of a process
+_KEEPS_THE_SIGN = (*_SELECTING, Alloc, Prod, Sum)
 _PRODUCTS = (ps.Mul, ps.TrueDiv)
-# Functions of any number, and of positive numbers, that are positive
+# Functions of any number, and of positive numbers, that are positive; powers are of any exponent
 _POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
-_POSITIVE_OF_POSITIVE = (ps.Add, ps.Mul, ps.TrueDiv, ps.Sqrt, ps.Sqr, ps.Pow, ps.Identity, ps.Cast)
+_POSITIVE_OF_POSITIVE = (
+    ps.Add, ps.Mul, ps.TrueDiv, ps.Sqrt, ps.Sqr, ps.Gamma, ps.Identity, ps.Cast,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,13 +271,16 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
         kind, lower, _ = kind_of_support(None, x)
         bound = None if lower is None else constant_of(pt.as_tensor(lower))
         found = kind in ("half-line", "interval") and bound is not None and bound >= 0
-    elif isinstance(node.op, _SELECTING) or _is_copy(node):
+    elif isinstance(node.op, _KEEPS_THE_SIGN) or _is_copy(node):
         found = _is_positive(node.inputs[0], known)
     else:
         of_each = [_is_positive(argument, known) for argument in node.inputs]
         op = _scalar_op(node)
-        found = isinstance(op, _POSITIVE) or (
-            isinstance(op, _POSITIVE_OF_POSITIVE) and all(of_each)
+        of_positive = isinstance(op, _POSITIVE_OF_POSITIVE) or isinstance(node.op, Dot)
+        found = (
+            isinstance(op, _POSITIVE)
+            or (isinstance(op, ps.Pow) and of_each[0])
+            or (of_positive and all(of_each))
         )
     return found
 

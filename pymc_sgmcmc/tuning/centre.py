@@ -19,8 +19,8 @@ __all__ = ["WritingChoice", "with_weight"]
 _POSITIONS = 64
 
 # Times the whole choice is looked at again in its own coordinates, where precisions of an element
-# have changed by more than this factor
-_AGAIN, _CHANGED = 3, 1.5
+# have changed by more than a factor, or where elements are so many sds off the means told of them
+_AGAIN, _CHANGED, _FAR = 3, 1.5, 1.0
 
 # Length of a common move, in units of a step's scale
 _SHIFT = 0.3
@@ -60,11 +60,16 @@ class WritingChoice:
         self._fitted = [c for c in model.posterior.coordinates if c.scale is not None]
         self._undecided = {c.rv: c for c in self._fitted if c.weighted}
         self._left = _AGAIN if any(c.map.refines for c in self._undecided.values()) else 0
+        self._elsewhere = False
         self.is_first = True
+
+    def move(self) -> None:
+        """Let what was chosen be looked at again, in its own coordinates, at another place."""
+        self._elsewhere = self._left > 0
 
     def is_done(self, *, at_mode: bool) -> bool:
         """Whether every element has its weight, or has to wait for the bulk."""
-        return not self._next(at_mode) and (at_mode or not self._left)
+        return not (self._next(at_mode) or self._elsewhere) and (at_mode or not self._left)
 
     def next_level(
         self,
@@ -102,13 +107,14 @@ class WritingChoice:
         level = self._next(at_mode)
         again = not level
         if again:
-            self._left -= 1
+            self._left -= not self._elsewhere
             level = {c.rv for c in self._fitted if c.weighted and c.map.refines}
         positions = 0 if at_mode else _POSITIONS
         chosen, change = self._chosen(level, surface, scales, others, centre, root, rng, positions)
         for rv in level:
             self._undecided.pop(rv, None)
-        if again and change < np.log(_CHANGED):
+        elsewhere, self._elsewhere = self._elsewhere, False
+        if again and not elsewhere and change < np.log(_CHANGED):
             self._left = 0
             return list(scales)
         return chosen
@@ -176,15 +182,20 @@ class WritingChoice:
                 continue
             widths = np.stack([places[k].astype(float) for places in seen or [spreads]])
             h = curvature[at].astype(float)
+            phi = middle[at].astype(float)
             with np.errstate(all="ignore"):  # a bulk that is none tells nothing
                 weight = c.map.with_weight(scales[i]).chosen(
-                    h, widths, middle[at].astype(float), locations[k].astype(float), spreads[k]
+                    h, widths, phi, locations[k].astype(float), spreads[k]
                 )
                 ratio = np.abs(np.log(h))
             numbers = tuple(range(len(c.map.numbers)))
             weight = np.where(np.isfinite(weight).all(axis=numbers), weight, 0)
             found[i] = weight.astype(scales[i].dtype)
             change = max(change, float(np.max(ratio, initial=0.0, where=np.isfinite(ratio))))
+            if c.map.refines and (told := scales[i][1] > 0).any():
+                # Where elements are far from 0 another mean is told, if not another precision
+                off = np.sqrt(np.mean(phi[told] ** 2))
+                change = max(change, float(off / _FAR * np.log(_CHANGED)))
         return found, change
 
 

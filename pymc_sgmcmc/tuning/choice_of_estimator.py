@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,75 +14,112 @@ from pymc_sgmcmc.tuning.noise import GradientNoise
 from pymc_sgmcmc.tuning.noise_of_few import ALLOWED
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["chosen_estimator", "variance_ratios"]
+__all__ = ["Terms", "chosen_estimator", "variance_ratios"]
 
 # Times the least cost of an effective draw: less than to compile for another K
 _LITTLE = 1.6
 
 
+@dataclass(frozen=True)
+class Terms:
+    """On which terms estimators are compared.
+
+    Attributes
+    ----------
+    bound, anchored_bound : float
+        Variance that costs nothing, and that of an anchored estimator, whose noise grows with the
+        distance from the anchor and so acts as heat that differs from place to place.
+    most_of, most_of_all : callable
+        What of the variances has to be below the bound, for which no more than 16 batches are
+        averaged, or as many as the second asks for.
+    doubt : float
+        How many times more an anchor is taken to cost than it seems to.
+    rate : float
+        Step size with exact gradients.
+    unit : float
+        Scale of the narrowest direction in the chain's coordinates.
+    ratios : callable
+        Maps numbers K to the variance of the mean of K batches over that of one, where batches are
+        any rows or (True) blocks of the data.
+    n_blocks, most_batches : int
+        Batches in the data, and the largest K.
+    remembered : bool
+        Whether gradients at an anchor are kept, and cost nothing.
+    compiled : int or None
+        K of an earlier plan, kept where another would be little better.
+    """
+
+    bound: float
+    anchored_bound: float
+    most_of: Callable[[np.ndarray], float]
+    most_of_all: Callable[[np.ndarray], float]
+    doubt: float
+    rate: float
+    unit: float
+    ratios: Callable[[np.ndarray, bool], np.ndarray]
+    n_blocks: int
+    most_batches: int
+    remembered: bool
+    compiled: int | None
+
+    def counts(self, wished: int | str) -> np.ndarray:
+        """Return the numbers K that are compared."""
+        if isinstance(wished, int):
+            return np.array([wished])
+        # Coarse, so that another centre and other chains mostly take the same compiled function
+        few = [c << k for k in range(30) for c in (2, 3) if c << k < self.n_blocks]
+        counts = np.unique([*few, 1, max(1, self.n_blocks)])
+        found: np.ndarray = counts[counts <= self.most_batches]
+        return found
+
+
 def chosen_estimator(
-    options: Options,
-    noise: GradientNoise,
-    bound: float,
-    anchored_bound: float,
-    most_of: Callable[[np.ndarray], float],
-    most_of_all: Callable[[np.ndarray], float],
-    doubt: float,
-    rate: float,
-    unit: float,
-    ratios: Callable[[np.ndarray, bool], np.ndarray],
-    n_blocks: int,
-    remembered: bool,
-    compiled: int | None,
-    most_batches: int,
+    options: Options, noise: GradientNoise, terms: Terms
 ) -> tuple[GradientChoice, int, np.ndarray, float]:
     """Return the estimator and the K for which an effective draw costs least, with its noise.
 
-    At the same cost, the quieter one. ``bound`` is the variance that costs nothing, and
-    ``anchored_bound`` that of an anchored estimator, whose noise grows with the distance from the
-    anchor and so acts as heat that differs from place to place. ``most_of`` the variances is what
-    has to be below it, for which no more than 16 batches are averaged, or as many as
-    ``most_of_all`` asks for. ``doubt`` is how many times more an anchor is taken to cost than it
-    seems to, ``rate`` the step size with exact gradients. ``ratios`` of numbers K: the variance of
-    the mean of K batches over that of one, where batches are any rows or (True) blocks of the data.
+    At the same cost, the quieter one.
     """
-    wish = options.gradient
-    anchored_cost = 1 if remembered else 2
-    choices: list[tuple[GradientChoice, np.ndarray, float]] = []
-    if wish == "auto" or isinstance(wish, Plain):
-        choices.append((Plain(), noise.plain, 1))
-    if wish == "auto" or isinstance(wish, ControlVariates):
-        choices.append((ControlVariates(), noise.controlled, anchored_cost))
-    if isinstance(wish, SVRG):
-        away = _distance_to_anchor(wish.refresh, rate)
-        choices.append((wish, away * noise.controlled, anchored_cost))
-    # Coarse, so that another centre and other chains mostly take the same compiled function
-    counts = np.unique([*(c << k for k in range(30) for c in (2, 3) if c << k < n_blocks), 1])
-    counts = np.union1d(counts, [max(1, n_blocks)])
-    counts = counts[counts <= most_batches]
-    if isinstance(options.batches, int):
-        counts = np.array([options.batches])
-    of_blocks = ratios(counts, remembered)
-    of_rows = ratios(counts, False) if remembered else of_blocks
+    counts = terms.counts(options.batches)
+    of_blocks = terms.ratios(counts, terms.remembered)
+    of_rows = terms.ratios(counts, False) if terms.remembered else of_blocks
     best: tuple[tuple[float, float], GradientChoice, int, np.ndarray, float] | None = None
-    for estimator, variance, gradients in choices:
-        factor = of_rows if isinstance(estimator, Plain) else of_blocks
-        most = bound if isinstance(estimator, Plain) else anchored_bound
-        largest = most_of(variance) * unit**2 * factor
-        price = gradients * (1.0 if isinstance(estimator, Plain) else doubt)
-        cost = price * _cost(counts, largest / most)
+    for estimator, variance, gradients in _candidates(options.gradient, noise, terms):
+        is_plain = isinstance(estimator, Plain)
+        factor = of_rows if is_plain else of_blocks
+        most = terms.bound if is_plain else terms.anchored_bound
+        largest, of_all = (
+            f(variance) * terms.unit**2 * factor for f in (terms.most_of, terms.most_of_all)
+        )
+        price = gradients * (1.0 if is_plain else terms.doubt)
+        cost, by_all = (price * _cost(counts, v / most) for v in (largest, of_all))
         k = int(np.argmin(cost))
-        by_all = price * _cost(counts, most_of_all(variance) * unit**2 * factor / most)
         allowed = max(ALLOWED, counts[np.argmin(by_all)])
         if counts[k] > allowed and counts.min() <= allowed:
             k, cost = int(np.flatnonzero(counts <= allowed)[-1]), by_all
-        kept = np.flatnonzero((counts == compiled) & (cost < _LITTLE * cost[k]))
+        kept = np.flatnonzero((counts == terms.compiled) & (cost < _LITTLE * cost[k]))
         k = int(kept[0]) if kept.size else k
         rank = float(cost[k]), float(largest[k])
         if best is None or rank < best[0]:
             best = rank, estimator, int(counts[k]), variance * factor[k], float(factor[k])
     assert best is not None
     return best[1:]
+
+
+def _candidates(
+    wish: GradientChoice | str, noise: GradientNoise, terms: Terms
+) -> list[tuple[GradientChoice, np.ndarray, float]]:
+    """Return estimators, the variances of one batch, and gradients that a batch takes."""
+    anchored_cost = 1 if terms.remembered else 2
+    found: list[tuple[GradientChoice, np.ndarray, float]] = []
+    if wish == "auto" or isinstance(wish, Plain):
+        found.append((Plain(), noise.plain, 1))
+    if wish == "auto" or isinstance(wish, ControlVariates):
+        found.append((ControlVariates(), noise.controlled, anchored_cost))
+    if isinstance(wish, SVRG):
+        away = _distance_to_anchor(wish.refresh, terms.rate)
+        found.append((wish, away * noise.controlled, anchored_cost))
+    return found
 
 
 def variance_ratios(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,18 +12,13 @@ from pymc.exceptions import SamplingError
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
-from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Density"]
-
-# Half the distance between two points of which the slope of a map is taken, in posterior sds
-_SECANT = 0.1
 
 
 class Density:
@@ -87,9 +82,8 @@ class Density:
     def rescale(self, points: np.ndarray) -> np.ndarray:
         """Fit the scales of softplus coordinates to the first of these positions."""
         blocks = [self.views[0].split(point) for point in points]
-        self.scales, moved = rescaled(self._engine.posterior.coordinates, self.scales, blocks)
-        for view, place in zip(self.views, self.places, strict=True):
-            view.set_fixed(self._fixed(place.others))
+        scales, moved = rescaled(self._engine.posterior.coordinates, self.scales, blocks)
+        self.set_scales(scales)
         return np.stack([Potential.join(block) for block in moved])
 
     def jittered_start(self, phi: Sequence[np.ndarray]) -> np.ndarray:
@@ -111,79 +105,11 @@ class Density:
             raise SamplingError(self._engine.why_not_finite(phi, self.scales, self.others))
         return start
 
-    def writing(
-        self, surface: Surface, choice: WritingChoice
-    ) -> Callable[..., tuple[np.ndarray, np.ndarray] | None]:
-        """Return what changes the coordinates of a hierarchy, None where nothing is left to do."""
-
-        def rewrite(
-            centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
-        ) -> tuple[np.ndarray, np.ndarray] | None:
-            written, changed = self.scales, False
-            # The choice is made in non-centred coordinates
-            if choice.is_first and not choice.is_done(at_mode=at_mode):
-                non_centred = with_weight(self._engine, written, 0.0)
-                centre, root = self._moved(centre, root, non_centred)
-            while not choice.is_done(at_mode=at_mode):
-                scales = choice.next_level(
-                    surface, self.scales, self.others, centre, root, self._rng, at_mode=at_mode
-                )
-                centre, root = self._moved(centre, root, scales)
-                changed = not all(map(np.array_equal, scales, written))
-                if changed and not at_mode:
-                    break
-            return (centre, root) if changed else None
-
-        return rewrite
-
-    def _moved(
-        self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bulk in coordinates of other scales, in which the surface is from then on."""
-        if all(map(np.array_equal, scales, self.scales)):
-            return centre, root
-        moved = self._moved_root if len(centre) <= LARGEST_DENSE else self._moved_sds
-        root = moved(centre, root, scales)
-        return Potential.join(self.rewritten(self.views[0].split(centre), scales)), root
-
-    def _moved_root(
-        self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
-    ) -> np.ndarray:
-        """Return L in coordinates of other scales, by the slopes of the map along its columns."""
-        columns = np.diag(root) if root.ndim == 1 else root
-
-        def moved(flat: np.ndarray) -> np.ndarray:
-            phi = self.views[0].split(flat)
-            return Potential.join(self._engine.at_scales(phi, self.scales, scales, self.others))
-
-        pairs = [(moved(centre + _SECANT * c), moved(centre - _SECANT * c)) for c in columns.T]
-        return np.stack([a - b for a, b in pairs], axis=1) / (2 * _SECANT)
-
-    def _moved_sds(
-        self, centre: np.ndarray, sd: np.ndarray, scales: Sequence[np.ndarray]
-    ) -> np.ndarray:
-        """Return sds in coordinates of other scales, each variable's with all others held."""
-        split, found = self.views[0].split, []
-        phi, widths = split(centre), split(sd)
-        known = self._engine.standardised(scales)
-        for k, width in enumerate(widths):
-            if known[k]:
-                found.append(np.ones_like(width))
-                continue
-            moves = [_SECANT * w * (j == k) for j, w in enumerate(widths)]
-            above, below = (
-                self._engine.at_scales(
-                    [(x + side * move).astype(x.dtype) for x, move in zip(phi, moves, strict=True)],
-                    self.scales,
-                    scales,
-                    self.others,
-                )[k]
-                for side in (1, -1)
-            )
-            moved = np.abs(above - below) / (2 * _SECANT)
-            # Where the secant is lost in rounding the old width is all that is known
-            found.append(np.where(moved > 0, moved, width))
-        return Potential.join(found)
+    def set_scales(self, scales: Sequence[np.ndarray]) -> None:
+        """Put the views into coordinates of these scales."""
+        self.scales = list(scales)
+        for view, place in zip(self.views, self.places, strict=True):
+            view.set_fixed(self._fixed(place.others))
 
     def rewritten(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]
@@ -192,7 +118,5 @@ class Density:
         if all(map(np.array_equal, scales, self.scales)):
             return phi
         phi = self._engine.at_scales(phi, self.scales, scales, self.others)
-        self.scales = list(scales)
-        for view, place in zip(self.views, self.places, strict=True):
-            view.set_fixed(self._fixed(place.others))
+        self.set_scales(scales)
         return phi

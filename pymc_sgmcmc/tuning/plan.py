@@ -1,4 +1,4 @@
-"""Steps 2 to 5 of tuning: all that is decided before the chain runs."""
+"""Steps 4 and 5 of tuning: estimator, batches and step size, decided before the chain runs."""
 
 from __future__ import annotations
 
@@ -9,38 +9,24 @@ from functools import partial
 import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import SVRG, GradientChoice, Plain
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
+from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, shared_bound
-from pymc_sgmcmc.tuning.choice_of_estimator import chosen_estimator, variance_ratios
-from pymc_sgmcmc.tuning.conditional import Conditional
+from pymc_sgmcmc.tuning.choice_of_estimator import Terms, chosen_estimator, variance_ratios
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
-from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import GradientNoise, TurnedNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
 from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.turn import Turn
-from pymc_sgmcmc.tuning.variational import diagonal_gaussian
-from pymc_sgmcmc.tuning.whiten import (
-    bulk_of_full_data,
-    bulk_of_minibatches,
-    inverse_root,
-    measured_diagonal,
-    upright,
-)
+from pymc_sgmcmc.tuning.whiten import measured_diagonal, upright
 
-__all__ = ["Plan", "find_bulk", "make_plan"]
+__all__ = ["Plan", "make_plan"]
 
 # Numbers in the gradients of an update: where there are more, too few updates are left for a chain
 _LARGEST_UPDATE = 2**25
-
-# Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
-# place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
-_LARGEST_NEWTON = 128
 
 # Of thousands of coordinates the fit may be far narrower than the law, as along rotations of
 # factors: away from the anchor its gradients then help less than they seem to. Without rotations
@@ -227,22 +213,21 @@ def make_plan(
             half = coupled and not permutable
             bound, shorter_by = shared_bound(policy, half=half, grows=grows)
             step_size *= shorter_by
-        gradient, batches, variance, ratio = chosen_estimator(
-            options,
-            noise.at_least(met),
-            bound,
-            min(anchored_bound(policy), bound),
-            partial(most_of_each, sizes=sizes) if many else np.max,
-            partial(most_of_each, sizes=[]) if many else np.max,
-            _DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,
-            step_size,
-            unit,
-            partial(variance_ratios, surface, scheme),
-            surface.n_blocks,
-            remembered,
-            compiled,
-            max(1, _LARGEST_UPDATE // d),
+        terms = Terms(
+            bound=bound,
+            anchored_bound=min(anchored_bound(policy), bound),
+            most_of=partial(most_of_each, sizes=sizes) if many else np.max,
+            most_of_all=partial(most_of_each, sizes=[]) if many else np.max,
+            doubt=_DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,
+            rate=step_size,
+            unit=unit,
+            ratios=partial(variance_ratios, surface, scheme),
+            n_blocks=surface.n_blocks,
+            most_batches=max(1, _LARGEST_UPDATE // d),
+            remembered=remembered,
+            compiled=compiled,
         )
+        gradient, batches, variance, ratio = chosen_estimator(options, noise.at_least(met), terms)
         if many and scale is not None and not policy.per_coordinate:
             # What the whole step allows costs a coordinate nothing
             free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
@@ -294,176 +279,6 @@ def _noise(
     return root, noise.turned(*turned), turned
 
 
-def find_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    scale: str | np.ndarray | None,
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-    rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None] = (lambda *_, **__: None),
-    *,
-    permutable: bool = False,
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Find centre and whitening of the bulk.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    start : ndarray
-        φ, shape (d,).
-    rescale : callable
-        Maps positions (P, d) to the coordinates whose scales fit the first of them, in which
-        the surface is from then on.
-    scale : str, ndarray or None
-        The user's wish.
-    rng : numpy.random.Generator
-        The chain's.
-    report : callable
-        Is told the name of each step.
-    rewrite : callable, optional
-        Given centre and root, and whether they are of a mode (``at_mode=True``), returns both in
-        other coordinates, in which the surface is from then on, or None to stay.
-    permutable : bool
-        Whether the posterior has modes by permutation: of one of them a whole L says too much.
-
-    Returns
-    -------
-    centre : ndarray
-        m, shape (d,).
-    root : ndarray
-        L, shape (d, d), or its diagonal, shape (d,).
-    collapses : bool
-        Whether the density was seen to rise from the bulk towards a funnel's neck.
-    """
-    if permutable and len(start) > _LARGEST_NEWTON:
-        return *_diagonal_bulk(surface, start, rescale, rng, report, rewrite), False
-    if len(start) <= LARGEST_DENSE:
-        begin = start.copy()
-        try:
-            return _dense_bulk(surface, start, rescale, scale, rng, report, rewrite)
-        except TuningError as error:
-            # As of nets: no Gaussian is near, but each coordinate has a width
-            failed, start = error, begin
-    try:
-        return *_diagonal_bulk(surface, start, rescale, rng, report, rewrite), False
-    except TuningError:
-        if len(start) <= LARGEST_DENSE:
-            raise failed from None
-        raise
-
-
-def _dense_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    scale: str | np.ndarray | None,
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-    rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None],
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Find the bulk with a whole L."""
-    centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report)
-    whitened = _finds_modes(surface, len(start))
-    if whitened:
-        if (rewritten := rewrite(centre, root, at_mode=True)) is not None:
-            centre, root = rewritten
-            start, collapses = centre, False
-        centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    while (rewritten := rewrite(centre, root)) is not None:
-        centre, root = rewritten
-        start, collapses = centre, False
-        if whitened:
-            centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    if not whitened:
-        centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    if isinstance(scale, str) and scale == "diagonal":
-        root = np.sqrt(np.sum(root**2, axis=1))
-    return centre, root, collapses
-
-
-def _diagonal_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-    rewrite: Callable[..., tuple[np.ndarray, np.ndarray] | None],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find centre and sds of independent normals."""
-    report("rough centre")
-    centre, root = _fitted(gaussian_of_many, surface, start, rescale, rng)
-    while (rewritten := rewrite(centre, root)) is not None:
-        report("rough centre")
-        fit = partial(gaussian_of_many, known=rewritten[1])
-        centre, root = _fitted(fit, surface, rewritten[0], rescale, rng)
-    return centre, root
-
-
-def _finds_modes(surface: Surface, dimension: int) -> bool:
-    """Whether a rough centre is found by Newton steps, and not by a fit of normals."""
-    whole = dimension <= LARGEST_DENSE and not surface.batch_size
-    return dimension <= _LARGEST_NEWTON or whole
-
-
-def _whitened(
-    surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Move a rough centre and L to the bulk; L is dense from here on."""
-    if root.ndim == 1:
-        root = np.diag(root)
-    report("whitening")
-    if surface.batch_size:
-        return bulk_of_minibatches(surface, centre, root, rng)
-    try:
-        centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
-    except TuningError:
-        astray = True
-    if astray:
-        # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
-        report("rough centre")
-        centre, sd = _fitted(diagonal_gaussian, surface, start, rescale, rng)
-        report("whitening")
-        centre, root, _ = bulk_of_full_data(surface, centre, np.diag(sd), rng)
-    return centre, root
-
-
-def _rough_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
-    """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
-    d, batch_size = len(start), surface.batch_size
-    collapses = False
-    report("rough centre")
-    if _finds_modes(surface, d):
-        rows = None
-        count = max(8, -(-30 * d // batch_size)) if batch_size else 0
-        if batch_size and count < surface.n_blocks:
-            rows = surface.draw_rows(rng, count)
-        free = surface.unbounded
-        if 0 < free.sum() < d:
-            # First all but scales: at a start far from the data they would fall to nothing
-            along = Conditional(surface, start, free)
-            start = along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-        centre, _, collapses = newton(surface, start, rows)
-        centre, start = rescale(np.stack([centre, start]))
-        _, hessian, _ = newton(surface, centre, rows, most_steps=0)
-        return centre, inverse_root(hessian, surface.circular), collapses, start
-    centre, sd = _fitted(diagonal_gaussian, surface, start, rescale, rng)
-    return centre, sd, collapses, start
-
-
 def _refuse_degenerate(root: np.ndarray) -> None:
     """Raise where whitened coordinates would not be coordinates."""
     widths = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
@@ -475,16 +290,3 @@ def _refuse_degenerate(root: np.ndarray) -> None:
             "the whitening found some direction without any width beside the others: a density "
             f"that is unbounded there, or an improper one. {NEARER}"
         )
-
-
-def _fitted(
-    fit: Callable[..., tuple[np.ndarray, np.ndarray]],
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and sds of a diagonal Gaussian, in coordinates of scales that fit its mean."""
-    centre, sd = fit(surface, start, rng)
-    centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
-    return centre, np.minimum(np.abs(above - below) / 2, surface.widest)

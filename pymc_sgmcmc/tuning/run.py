@@ -27,7 +27,8 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.bounds import anchored_bound
-from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
+from pymc_sgmcmc.tuning.bulk import find_bulk
+from pymc_sgmcmc.tuning.centre import with_weight
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
@@ -36,7 +37,7 @@ from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
-from pymc_sgmcmc.tuning.plan import Plan, find_bulk, make_plan
+from pymc_sgmcmc.tuning.plan import Plan, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
@@ -49,6 +50,7 @@ from pymc_sgmcmc.tuning.wander import (
     warm_up,
 )
 from pymc_sgmcmc.tuning.whiten import rewhitened
+from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["Tuning"]
 
@@ -153,9 +155,9 @@ class Tuning:
         surface: Surface = density.surface()
         scale = self._flat_scale(phi)
         how: dict[str, Any] = {"permutable": self._permutable(surface)}
-        if not (self._again or how["permutable"]):
-            # Of products, data tell one factor only as much as they tell of the other
-            how["rewrite"] = density.writing(surface, WritingChoice(engine))
+        # Of products, data tell one factor only as much as they tell of the other
+        if not (self._again or how["permutable"]) and engine.weights(density.scales):
+            how["writing"] = Writing(density, surface, engine, self._rng)
         begun_at = density.scales
         try:
             runner, plan = self._near_a_gaussian(surface, start, scale, how, thorough=thorough)

@@ -104,6 +104,36 @@ def test_what_is_left_as_it_is(use):
     assert standardised(model, set(model.free_RVs)) == {}
 
 
+@pytest.mark.parametrize(
+    "covariance",
+    [
+        lambda length, height: height**2 * pm.gp.cov.ExpQuad(1, length),
+        lambda length, height: pm.gp.cov.Matern52(1, length) * height**2,
+        lambda length, height: height * pm.gp.cov.Matern32(1, length) + pm.gp.cov.ExpQuad(1, 2.0),
+    ],
+)
+@pytest.mark.parametrize("linearised", [True, False])
+def test_coefficients_of_a_process_in_a_basis(covariance, linearised):
+    """HSGP multiplies them by the root of a spectral density, which is positive."""
+    x = np.linspace(-1, 1, 20)[:, None]
+    with pm.Model() as model:
+        length, height = pm.InverseGamma("length", 5, 5), pm.HalfNormal("height", 1)
+        process = pm.gp.HSGP(m=[4], L=[1.5], cov_func=covariance(length, height))
+        if linearised:
+            basis, power = process.prior_linearized(x)
+            z = pm.Normal("z", 0, 1, shape=4)
+            curve = basis @ (z * power)
+        else:
+            curve = process.prior("f", X=x)
+        pm.Normal("y", curve, 1, observed=np.zeros(20))
+    [(z, parents)] = standardised(model, set(model.free_RVs)).items()
+    assert z.type.shape == (4,)
+    at = {length: np.array(0.7), height: np.array(1.3)}
+    density = process.cov_func.power_spectral_density(np.pi * np.arange(1, 5)[:, None] / 3)
+    found, expected = (g.eval(at, mode=INTERPRETER) for g in (parents.scale, pt.sqrt(density)))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 def test_other_priors_and_steps():
     with pm.Model() as model:
         mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from helpers.surfaces import ItemResponse, groups
+from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.newton import newton
-from pymc_sgmcmc.tuning.plan import find_bulk
 
 
 @pytest.mark.parametrize("seed", range(3))

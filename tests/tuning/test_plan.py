@@ -13,8 +13,9 @@ from helpers.policies import LM, POLICIES, THERMOSTAT
 from helpers.surfaces import Exact, Gaussian, away_from_identity, rotated
 from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
 from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
-from pymc_sgmcmc.tuning.plan import find_bulk, make_plan
+from pymc_sgmcmc.tuning.plan import make_plan
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 

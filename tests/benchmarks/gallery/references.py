@@ -13,6 +13,7 @@ import numpy as np
 from . import posteriordb
 from .conjugate import CONJUGATE
 from .many import MANY, moments_of_many
+from .processes import PROCESSES
 from .writings import pair_of
 
 FOLDER = Path(__file__).parents[1] / "references"
@@ -37,8 +38,9 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
-    if name in MANY:
-        moments = CONJUGATE[name]() if name in CONJUGATE else moments_of_many(name)
+    exact = CONJUGATE | PROCESSES
+    if name in MANY or name in exact:
+        moments = exact[name]() if name in exact else moments_of_many(name)
         return {
             variable: Reference(np.array(mean), np.array(sd), np.zeros_like(mean), {})
             for variable, (mean, sd) in moments.items()

@@ -1,0 +1,38 @@
+"""The benchmark's models and its comparison with their references, within tests."""
+
+import sys
+
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from helpers.z_scores import STANDARD_ERRORS
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@contextmanager
+def measuring(monkeypatch):
+    """Return the benchmark's comparison of two chains of a thousand draws with the reference."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import accuracy
+
+    yield accuracy.measure
+    # Their names are common
+    for module in [m for m in sys.modules if m.partition(".")[0] in ("accuracy", "gallery")]:
+        del sys.modules[module]
+
+
+def check(found):
+    """Every mean within a tenth of an sd, every sd within a tenth.
+
+    Or within four standard errors, where those are more. The rounding of a processor chooses the
+    draws; of the few hundred that Gibbs steps on indicators leave NUTS in our place has no more.
+    """
+    shown = {key: found[key] for key in ("mean err", "sd min", "sd max", "ESS", "said")}
+    assert found["ESS"] > 40, shown
+    error = STANDARD_ERRORS / np.sqrt(found["ESS"])
+    assert found["mean err"] <= max(0.1, error), shown
+    allowed = max(0.1, error / np.sqrt(2))
+    assert 1 - allowed <= found["sd min"] <= found["sd max"] <= 1 + allowed, shown

@@ -1,0 +1,34 @@
+"""Starts that data lead through the coordinates of a hierarchy."""
+
+import numpy as np
+import pytest
+
+from helpers.gallery import check
+from pymc_sgmcmc.centring import InformedCentring
+
+
+@pytest.mark.parametrize("excess", [0.0, 1e-8, -1e-8])
+def test_what_rounding_says_of_an_element_is_nothing(excess):
+    """Where σ falls to nothing z / σ is huge, and at another σ it would be a location."""
+    tiny = np.full(1, 1e-9)
+    weight = InformedCentring(np.zeros((3, 1))).chosen(
+        np.array([1 + excess]), tiny[None], np.array([1e-7]), np.zeros(1), tiny
+    )
+    np.testing.assert_array_equal(weight, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["CoRVSGLD", "MSGNHT"])
+def test_a_process_in_a_basis(method, measure):
+    """Its coefficients' scales fall by many powers of ten where the length is long.
+
+    In the coordinates of the start Newton's way ends at a false length, and as they are written
+    the length's effective draws are a hundredth of the draws.
+    """
+    check(measure("curve_of_a_process", method, 2, cores=1, options={"backend": "jax"}))
+
+
+@pytest.mark.slow
+def test_products_are_not_led(measure):
+    """What data say of a slope depends on abilities: in its coordinates scales fall to nothing."""
+    check(measure("item_response", "CoRVSGLD", 3, cores=1, options={"backend": "jax"}))
