@@ -198,9 +198,9 @@ def _mode(
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Return a rough mode, where the way to it began, and whether that way ends in a neck.
 
-    All but scales are first: at a start far from the data these would fall to nothing. Scales
-    follow in coordinates of what the data say at the scales so far. In those of another scale the
-    way is along a curved valley.
+    All variables but scales are moved first: scales would fall to nothing at a start far from the
+    data. Scales are moved next, in coordinates that fit what the data say at the scales so far: in
+    coordinates of other scales the way is along a curved valley.
     """
     free = surface.unbounded
     if not 0 < free.sum() < len(start):
