@@ -42,6 +42,7 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
+from pymc_sgmcmc.model.observed_shapes import check_observed_shapes
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
@@ -461,6 +462,7 @@ class SGMCMCStep(BlockedStep):
         options = self.options
         batched = in_batches(self.model, options.batch_dim, options.batch_size)
         minibatches = check_minibatches(batched)
+        check_observed_shapes(self.model)
         arguments.check_batches(options.batches, minibatches, options.batch)
         self._row_order = self._row_memory = None
         if is_large(minibatches):

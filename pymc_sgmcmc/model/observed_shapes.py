@@ -1,0 +1,109 @@
+"""Whether what is observed has the shape of what it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.model import Model
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.type import TensorType
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.model.graphs import rebuilt, substitute
+from pymc_sgmcmc.model.minibatch import evaluate
+
+__all__ = ["check_observed_shapes"]
+
+_Shape = tuple[int | None, ...]
+
+
+def check_observed_shapes(model: Model) -> None:
+    """Refuse observed variables that would be compared with more than as many parameters.
+
+    N numbers in a column beside N means in a row make N x N differences. PyTensor then names no
+    variable, and a density of the user's own is silently that of all pairs.
+
+    Raises
+    ------
+    ValueError
+        If an axis of the parameters has another length than that of what is observed.
+    """
+    for rv in model.observed_RVs:
+        inner = rv.owner.inputs[0] if isinstance(rv.owner.op, MinibatchRandomVariable) else rv
+        value = model.rvs_to_values[rv]
+        own = isinstance(inner.owner.op, CustomDistRV | CustomSymbolicDistRV)
+        compared = _density(model, rv) if own else list(_compared(model, inner))
+        graphs = _with_lengths(model, [value, *(graph for graph, _ in compared)])
+        observed = graphs[0].type.shape[: value.ndim - inner.owner.op.ndim_supp]
+        for graph, (_, core) in zip(graphs[1:], compared, strict=True):
+            shape = graph.type.shape[: graph.ndim - core]
+            # Parameters of the user's own density may have any shape: its result is what tells
+            if _in_pairs(shape, observed) if own else not _fits(shape, observed):
+                raise ValueError(_misfit(rv.name, observed, shape, own))
+
+
+def _compared(model: Model, rv: TensorVariable) -> Iterator[tuple[TensorVariable, int]]:
+    """Parameters of a distribution and of those it is made of, with the axes that are its own."""
+    op = rv.owner.op
+    if not hasattr(op, "dist_params"):
+        return
+    for parameter, core in zip(op.dist_params(rv.owner), op.ndims_params, strict=False):
+        if core == 0 and parameter.owner and parameter not in model.basic_RVs:
+            yield from _compared(model, parameter)
+        yield parameter, core
+
+
+def _fits(shape: _Shape, observed: _Shape) -> bool:
+    pairs = zip(shape[::-1], observed[::-1], strict=False)
+    return all(length in (1, None, other) or other is None for length, other in pairs)
+
+
+def _in_pairs(shape: _Shape, observed: _Shape) -> bool:
+    """Whether each observation meets each of as many parameters."""
+    pairs = zip(shape[::-1], observed[::-1], strict=False)
+    return any(other == 1 and length in observed and length != 1 for length, other in pairs)
+
+
+def _density(model: Model, rv: TensorVariable) -> list[tuple[TensorVariable, int]]:
+    # PyMC warns of random variables in a density
+    others = {other: other.type() for other in model.basic_RVs if other is not rv}
+    with suppress(NotImplementedError, TypeError, ValueError):  # what sampling will say
+        [alone] = substitute([rv], others)
+        return [(pm.logp(alone, model.rvs_to_values[rv], warn_rvs=False), 0)]
+    return []
+
+
+def _with_lengths(model: Model, graphs: Sequence[Any]) -> Sequence[Any]:
+    """Return graphs with the shapes that they have for the model's present data."""
+    unknown = {
+        x: pt.tensor(dtype=x.type.dtype, shape=np.shape(evaluate(x)))
+        for x in graph_inputs(graphs)
+        if isinstance(x, SharedVariable) and isinstance(x.type, TensorType) and None in x.type.shape
+    }
+    with suppress(NotImplementedError, TypeError, ValueError):
+        return rebuilt(graphs, unknown, keep=model.free_RVs)
+    return graphs
+
+
+def _misfit(name: str | None, observed: _Shape, shape: _Shape, own: bool) -> str:
+    with_what = "gives a log density" if own else "is compared with parameters"
+    return (
+        f"The observed variable '{name}' has the shape {_told(observed)} and {with_what} of shape "
+        f"{_told(shape)}. Give both the same rows on the same axes: observe a vector, y[:, 0] in "
+        "place of a column, or give the parameters a second axis, mu[:, None]; and draw all arrays "
+        "of rows in one call, x, y = pm.Minibatch(x, y, batch_size=...)."
+    )
+
+
+def _told(shape: _Shape) -> str:
+    lengths = [str(length or "?") for length in shape]
+    return f"({', '.join(lengths)}{',' * (len(lengths) == 1)})"
