@@ -9,14 +9,30 @@ from typing import Any
 
 import numpy as np
 
+from pymc.model import Model
+
 __all__ = [
+    "a_model",
     "not_negative",
     "one_of",
     "positive",
     "positive_int",
     "positive_int_or_auto",
+    "share",
     "within",
 ]
+
+
+_LARGEST = 2**31 - 1
+
+
+def a_model(value: Any) -> Model:
+    """Check for a model."""
+    if not isinstance(value, Model):
+        raise TypeError(
+            f"model must be a pm.Model, got {value!r:.80}. Leave it out inside of 'with model:'."
+        )
+    return value
 
 
 def positive(name: str, value: Any, usual: float) -> float:
@@ -37,6 +53,13 @@ def not_negative(name: str, value: Any, usual: float) -> float:
     return float(value)
 
 
+def share(name: str, value: Any, usual: float) -> float:
+    """Check for a number of at least 0 and below 1."""
+    if not _is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, such as {usual}, got {value!r}.")
+    return float(value)
+
+
 def within(name: str, value: Any, above: float, most: float, usual: float) -> float:
     """Check for a number in the half-open interval from ``above`` to ``most``."""
     if not _is_number(value) or not above < value <= most:
@@ -47,11 +70,13 @@ def within(name: str, value: Any, above: float, most: float, usual: float) -> fl
 
 
 def positive_int(name: str, value: Any, usual: int) -> int:
-    """Check for an integer of at least 1."""
+    """Check for an integer of at least 1 that a run could come to the end of."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(
             f"{name} must be an integer of at least 1, such as {usual}, got {value!r}."
         )
+    if value > _LARGEST:
+        raise ValueError(f"{name} must be at most {_LARGEST}, such as {usual}, got {value!r}.")
     return int(value)
 
 

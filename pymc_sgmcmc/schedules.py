@@ -6,10 +6,11 @@ import math
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.checks import positive, positive_int
+from pymc_sgmcmc.checks import positive, positive_int, share
 
 __all__ = [
     "Schedule",
@@ -150,11 +151,7 @@ class cyclical:
     def __post_init__(self) -> None:
         positive("cyclical's h0", self.h0, usual=0.5)
         positive_int("cyclical's period", self.period, usual=2000)
-        if not 0 <= self.exploration < 1:
-            raise ValueError(
-                "cyclical's exploration must lie in 0 <= exploration < 1, such as 0.8, got "
-                f"{self.exploration!r}."
-            )
+        share("cyclical's exploration", self.exploration, usual=0.8)
         if self.recording < 1:
             raise ValueError(
                 f"cyclical's period={self.period} leaves no update of a cycle to record after an "
@@ -235,17 +232,30 @@ def step_sizes(schedule: Schedule, t: np.ndarray) -> np.ndarray:
     Raises
     ------
     ValueError
-        If the schedule does not return one positive, finite number for each.
+        If the schedule raises, or does not return one positive, finite number for each.
     """
-    returned = schedule(t)
+    try:
+        returned: Any = schedule(t)
+    except Exception as error:
+        raise ValueError(
+            f"The step_size schedule raised {type(error).__name__} for the update numbers {t[0]} "
+            f"to {t[-1]}, which it is given as one array: {error}. It must return a positive, "
+            "finite number for each of them, however many there are. polynomial(a=1e-3) is such a "
+            "schedule."
+        ) from error
     try:
         h = np.asarray(returned, dtype=np.float64)
     except (TypeError, ValueError):
         h = np.empty(0)
-    if h.shape != t.shape or not np.all(np.isfinite(h)) or np.any(h <= 0):
-        raise ValueError(
-            f"The step_size schedule must return a positive, finite number for each of the "
-            f"{len(t)} update numbers that it is given; from update {t[0]} on it returned "
-            f"{returned!r:.80}. polynomial(a=1e-3) is such a schedule."
-        )
-    return h
+    if h.shape == t.shape:
+        wrong = ~(np.isfinite(h) & (h > 0))
+        if not wrong.any():
+            return h
+        first = int(np.argmax(wrong))
+        fault = f"for update {t[first]} it returned {h[first]}"
+    else:
+        fault = f"from update {t[0]} on it returned {returned!r:.80}"
+    raise ValueError(
+        "The step_size schedule must return a positive, finite number for each of the "
+        f"{len(t)} update numbers that it is given; {fault}. polynomial(a=1e-3) is such a schedule."
+    )

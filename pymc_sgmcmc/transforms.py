@@ -66,6 +66,11 @@ class _Bounded(Transform):
                     f"The bounds of {type(self).__name__} must be numbers. For bounds that depend "
                     "on the distribution's parameters give `bounds_fn(*rv_inputs)`."
                 )
+            for bound in (lower, upper):
+                if bound is not None and np.asarray(bound).dtype.kind not in "iuf":
+                    raise TypeError(
+                        f"The bounds of {type(self).__name__} must be numbers, got {bound!r:.80}."
+                    )
             self.bounds()
 
     def bounds(self, *inputs: Variable) -> tuple[Any, Any]:
@@ -350,8 +355,10 @@ class Softplus(_OneSided):
     lipschitz_constant = 1.0
 
     def __init__(self, scale: Any = 1.0, **bounds: Any) -> None:
-        if not isinstance(scale, Variable) and not np.all(np.asarray(scale) > 0):
-            raise ValueError(f"`scale` must be positive, got {scale}.")
+        if not isinstance(scale, Variable):
+            numbers = np.asarray(scale)
+            if numbers.dtype.kind not in "iuf" or not (np.isfinite(numbers) & (numbers > 0)).all():
+                raise ValueError(f"`scale` must be positive and finite, in numbers, got {scale}.")
         self.scale = scale
         super().__init__(**bounds)
 

@@ -22,6 +22,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
 from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.checks import a_model
 from pymc_sgmcmc.model.batch_dim import resized
 from pymc_sgmcmc.model.graphs import rebuilt
 from pymc_sgmcmc.model.independent_rows import log_densities, some_rows
@@ -83,7 +84,7 @@ def full_data(model: Model | None = None) -> Model:
     >>> sg.full_data(model)["y"].shape.eval()
     array([100])
     """
-    model = modelcontext(model)
+    model = a_model(modelcontext(model))
     _check(model)
     initial_values = [x for x in model.rvs_to_initial_values.values() if isinstance(x, Variable)]
     lengths = list(model.dim_lengths.values())

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.distributions.transforms import (
     CholeskyCorrTransform,
     CholeskyCovPacked,
@@ -21,11 +25,13 @@ from pymc.logprob.transforms import (
     SimplexTransform,
     Transform,
 )
+from pymc.model import Model
+from pytensor.graph.basic import Constant
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.transforms import EntropicMirror, bounds_of, infinite_elements
 
-__all__ = ["kind_of_support"]
+__all__ = ["kind_of_support", "narrower"]
 
 _KINDS: list[tuple[tuple[type, ...], str]] = [
     ((CircularTransform,), "circle"),
@@ -76,3 +82,39 @@ def kind_of_support(
     lower, upper = (None if infinite_elements(bound).all() else bound for bound in found)
     count = (lower is not None) + (upper is not None)
     return ("real", "half-line", "interval")[count], lower, upper
+
+
+def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | None:
+    """Return how a map leaves out part of a variable's support, None where it does not.
+
+    Of a distribution of the user's own, and of a map of no known kind, nothing can be said.
+    """
+    if isinstance(rv.owner.op, CustomDistRV | CustomSymbolicDistRV):
+        return None
+    kind, *bounds = kind_of_support(transform, rv)
+    own, *least = kind_of_support(model.rvs_to_transforms[rv], rv)
+    if "other" in (kind, own):
+        return None
+    on_line = ("real", "half-line", "interval")
+    if kind != own and not {kind, own} <= set(on_line):
+        return f"for the kind {kind}, and '{rv.name}' is of the kind {own}"
+    for side, sign, bound, of_own in zip(("above", "below"), (1, -1), bounds, least, strict=True):
+        if bound is None or not _beyond(bound, of_own, sign):
+            continue
+        support = "unbounded there" if of_own is None else f"{side} {of_own}"
+        return f"to {side} {bound}, and '{rv.name}' is {support}"
+    return None
+
+
+def _beyond(bound: Any, of_own: Any, sign: int) -> bool:
+    """Whether a bound lies inside of a variable's own one, so far as both are numbers."""
+    if of_own is None:
+        return True
+    numbers: list[np.ndarray] = []
+    for x in (bound, of_own):
+        constant = pt.as_tensor_variable(x)
+        if not isinstance(constant, Constant):
+            return False
+        numbers.append(np.asarray(constant.data, dtype=np.float64))
+    inner, outer = numbers
+    return bool(np.any(sign * (inner - outer) > 1e-6 * np.abs(outer)))

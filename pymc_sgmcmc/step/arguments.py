@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.util import find_spec
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
+from pymc.util import get_random_generator
 from pymc.vartypes import continuous_types
+from pytensor.compile.maker import function
 from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Variable
 from pytensor.link.jax.linker import JAXLinker
@@ -19,13 +22,13 @@ from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import one_of, positive_int
+from pymc_sgmcmc.checks import a_model, one_of, positive_int
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
-from pymc_sgmcmc.model.support import kind_of_support
+from pymc_sgmcmc.model.support import kind_of_support, narrower
 from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
@@ -34,6 +37,7 @@ __all__ = [
     "checked_backend",
     "checked_batch_dim",
     "checked_gradient",
+    "checked_rng",
     "checked_scale",
     "checked_transforms",
     "kinds_of_support",
@@ -43,6 +47,12 @@ __all__ = [
     "require_kinds",
     "sampled_values",
     "why_by_hand",
+]
+
+# What the package itself passes is left out
+_FOR_COMPILE = [
+    "random_seed",
+    *[k for k in signature(function).parameters if k not in ("inputs", "outputs", "givens")],
 ]
 
 TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
@@ -82,7 +92,7 @@ def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
 
 def refuse_nothing(model: Model, variables: Any) -> None:
     """Raise where there is nothing to sample."""
-    if not model.free_RVs:
+    if not a_model(model).free_RVs:
         raise ValueError(
             "The model has no free variables, so that there is nothing to sample. Give it one "
             "without observed=, or use pm.sample_prior_predictive."
@@ -271,7 +281,7 @@ def refuse_whitening(method: str, scale: Any) -> None:
 
 
 def checked_transforms(
-    transforms: Any, names: list[str], of_method: str = "lipschitz"
+    transforms: Any, model: Model, names: list[str], of_method: str = "lipschitz"
 ) -> dict[str, Any]:
     """Return the options that say which coordinates are chosen: by default the method's own."""
     if transforms is None:
@@ -295,6 +305,11 @@ def checked_transforms(
             raise TypeError(
                 f"transforms['{name}'] must be a PyMC Transform, such as sg.transforms.Softplus(), "
                 f"or None, got {transform!r}."
+            )
+        if transform is not None and (fault := narrower(transform, model, model[name])):
+            raise ValueError(
+                f"transforms['{name}'] is a map {fault}, so that part of its posterior would be "
+                "left out. Pass one with the variable's own support, or leave it out of transforms."
             )
     return {"transforms": of_method, "named_transforms": dict(transforms)}
 
@@ -332,6 +347,12 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
             f"{compile_kwargs!r}; pass backend='jax' or backend='numba' to choose a backend."
         )
     kwargs = dict(compile_kwargs or {})
+    for key in kwargs:
+        if key not in _FOR_COMPILE:
+            raise TypeError(
+                f"compile_kwargs has {key!r}, which is no argument of pm.compile that can be set "
+                f"here. Choose from {', '.join(_FOR_COMPILE)}."
+            )
     if kwargs.get("mode") is not None:
         linker = _linker(kwargs["mode"])
         kinds: dict[str, type] = {"jax": JAXLinker, "numba": NumbaLinker}
@@ -349,6 +370,19 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
             )
         backend = "numba"
     return backend, kwargs
+
+
+def checked_rng(rng: Any) -> np.random.Generator:
+    """Return the generator that a seed stands for; PyMC passes it."""
+    try:
+        generator: np.random.Generator = get_random_generator(rng)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            "rng must be None, an integer of at least 0, a list of them or a "
+            f"numpy.random.Generator, got {rng!r:.80}. To seed a run pass random_seed= to "
+            "pm.sample."
+        ) from error
+    return generator
 
 
 def _linker(mode: Any) -> Any:

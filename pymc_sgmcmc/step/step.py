@@ -19,7 +19,7 @@ from pymc.model import Model, modelcontext
 from pymc.stats.convergence import SamplerWarning
 from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
-from pymc.util import RandomGenerator, get_random_generator
+from pymc.util import RandomGenerator
 from pymc.vartypes import continuous_types
 from pytensor.tensor.variable import TensorVariable
 from rich.progress import TextColumn
@@ -202,7 +202,7 @@ class SGMCMCStep(BlockedStep):
             batches=positive_int_or_auto("batches", batches, usual=1) or "auto",
             batch=one_of("batch", batch, BATCH_SCHEMES),
             **arguments.checked_batch_dim(self.model, batch_size, batch_dim),
-            **arguments.checked_transforms(transforms, names, policy.coordinates),
+            **arguments.checked_transforms(transforms, self.model, names, policy.coordinates),
             centring=False,
             temperature=positive("temperature", temperature, usual=1.0),
             backend=backend,
@@ -222,7 +222,7 @@ class SGMCMCStep(BlockedStep):
         prepare_checks(self.model, self.vars)
         tell_compilation(self.model)
 
-        self.rng = get_random_generator(rng)
+        self.rng = arguments.checked_rng(rng)
         self.tune = True
         self._pid = os.getpid()
         self._engine = self._runner = None

@@ -24,7 +24,7 @@ from pymc.util import (
 )
 
 from pymc_sgmcmc._version import __version__
-from pymc_sgmcmc.checks import not_negative
+from pymc_sgmcmc.checks import a_model, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
@@ -134,6 +134,12 @@ class Checkpoint(CompoundStep):
         after: str | Path | None = None,
         model: Model | None = None,
     ) -> None:
+        for one in step if isinstance(step, list | tuple) else [step]:
+            if not isinstance(one, BlockedStep | CompoundStep):
+                raise TypeError(
+                    "step must be a step method, or a list of them, such as sg.MSGNHT(), got "
+                    f"{one!r:.80}."
+                )
         if isinstance(step, Sequence):
             step = step[0] if len(step) == 1 else CompoundStep(list(step))
         if isinstance(step, Checkpoint):
@@ -143,7 +149,7 @@ class Checkpoint(CompoundStep):
         super().__init__(step.methods if isinstance(step, CompoundStep) else [step])
         if model is None:
             model = getattr(self._flat[0], "model", None)
-        self.model: Model = modelcontext(model)
+        self.model: Model = a_model(modelcontext(model))
         self.path = _folder("path", path)
         self.every = not_negative("every", every, usual=10)
         self.after = None if after is None else _folder("after", after)
