@@ -85,7 +85,7 @@ def told(weight, phi, theta_of, law):
     def gradient(x):
         return jacobian.T @ precision @ (theta_of(x) - mean)
 
-    move = 0.01 * map_.shift(spread)
+    move = 0.01 * map_.shift(location, spread)
     np.testing.assert_allclose(jacobian @ move, 0.01, rtol=1e-9)
     there, opposite = gradient(phi + move), gradient(phi - move)
     return map_.told(phi, (there + opposite) / 2, (there - opposite) / 0.02, location, spread)

@@ -9,6 +9,7 @@ from pymc_sgmcmc.centring.informed import (
     InformedResidual,
     InformedZeroSum,
 )
+from pymc_sgmcmc.centring.informed_fields import FieldPrior, InformedField
 from pymc_sgmcmc.centring.informed_walks import InformedWalk
 from pymc_sgmcmc.centring.nearest_normals import log_odds_of_beta, logarithm_of
 from pymc_sgmcmc.centring.roots import InformedRoot
@@ -18,8 +19,10 @@ from pymc_sgmcmc.centring.weighted import Weighted
 
 __all__ = [
     "Centring",
+    "FieldPrior",
     "Informed",
     "InformedCentring",
+    "InformedField",
     "InformedLog",
     "InformedLogit",
     "InformedResidual",

@@ -146,9 +146,25 @@ class InformedCentring(Informed):
     ----------
     weight : tensor, optional
         As :class:`Informed` has it.
+    beside : tensor, optional
+        What the model adds to the variable: of an effect of areas and a normal one the data tell
+        the sum, of which I and g are then.
     """
 
     name: ClassVar[str] = "informed_centring"
+
+    def __init__(self, weight: Any = None, beside: Any = None) -> None:
+        super().__init__(weight)
+        self.beside = beside
+
+    def location(self, *inputs: Variable) -> TensorVariable:
+        """Return μ, or the mean of the sum."""
+        location = super().location(*inputs)
+        return location if self.beside is None else location + self.beside
+
+    def depends_on(self, *inputs: Variable) -> list[TensorVariable]:
+        """Return μ, σ and what is added."""
+        return [*self.parents(*inputs), *([] if self.beside is None else [self.beside])]
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map coordinates to the variable."""

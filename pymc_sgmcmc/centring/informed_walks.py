@@ -119,7 +119,7 @@ class InformedWalk(Weighted):
 
     # ------------------------------------------------------------------ the choice
 
-    def shift(self, spread: np.ndarray) -> np.ndarray:
+    def shift(self, location: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """Return by how much φ moves where all values of the walk move by 1.
 
         The prior does not feel it but for the first value, so that only the likelihood answers.

@@ -75,11 +75,15 @@ class Weighted(Transform):
         """Return the graphs of which the map consists, of the inputs of the variable."""
         raise NotImplementedError
 
+    def depends_on(self, *inputs: Variable) -> list[TensorVariable]:
+        """Return these graphs and others of which the map consists."""
+        return self.parents(*inputs)
+
     def spread(self, *inputs: Variable) -> TensorVariable:
         """Return the standard deviation, or what is as wide, that the hierarchy gives to θ."""
         raise NotImplementedError
 
-    def shift(self, spread: np.ndarray) -> np.ndarray:
+    def shift(self, location: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """Return by how much φ moves where all elements move by 1."""
         raise NotImplementedError
 

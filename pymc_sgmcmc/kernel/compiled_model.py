@@ -163,7 +163,7 @@ class CompiledModel:
 
     def standardised(self, scales: Sequence[np.ndarray]) -> list[bool]:
         """Return of which coordinates these weights make all elements about standard normal."""
-        told = {c for c, w in self._weights(scales).items() if c.map.by_shift and w[1:].any()}
+        told = {c for c, w in self._weights(scales).items() if c.map.by_shift and w[1].any()}
         return [c in told for c in self.posterior.coordinates]
 
     @property
@@ -204,7 +204,7 @@ class CompiledModel:
         old = [x for x, c in zip(phi, posterior.coordinates, strict=True) if c.weighted]
         n = len(old)
         spreads, locations = (
-            [np.broadcast_to(x, at.shape) for x, at in zip(part, old, strict=True)]
+            [_at_least(x, at.shape) for x, at in zip(part, old, strict=True)]
             for part in (found[:n], found[n : 2 * n])
         )
         moved = [x.astype(at.dtype) for x, at in zip(found[2 * n :], old, strict=True)]
@@ -458,3 +458,8 @@ def _shared_arrays(model: Model) -> list[np.ndarray]:
         for source in graph_inputs(graphs)
         if isinstance(source, SharedVariable) and isinstance(source.type, TensorType)
     ]
+
+
+def _at_least(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return what is known of each element, along further dimensions where there are some."""
+    return np.broadcast_to(x, (*x.shape[: max(0, x.ndim - len(shape))], *shape))

@@ -21,9 +21,10 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring import Weighted
 from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex, at_total, fitted_total
+from pymc_sgmcmc.model.fields import beside_effects, fields_of
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.hierarchy import centring_of, depends_on
-from pymc_sgmcmc.model.standardised import Parents, is_standard, standardised
+from pymc_sgmcmc.model.standardised import is_standard, standardised
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
@@ -137,11 +138,16 @@ def coordinates_at(
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
-    non_centred = standardised(model, sampled) if centring else {}
+    own_maps: dict[TensorVariable, Weighted] = {}
+    if centring:
+        fields = fields_of(model, sampled)
+        found = standardised(model, sampled, fields.keys())
+        own_maps.update({rv: parents.map() for rv, parents in found.items()})
+        own_maps.update(beside_effects(fields, own_maps))
     chosen = [
         (named[rv.name], None)
         if rv.name in named
-        else _choose(model, value, choice, point[str(value.name)], sampled, non_centred, expanded)
+        else _choose(model, value, choice, point[str(value.name)], sampled, own_maps, expanded)
         for rv, value in zip(rvs, values, strict=True)
     ]
     outputs = [
@@ -297,14 +303,14 @@ def _choose(
     choice: str,
     array: np.ndarray,
     sampled: Collection[Variable],
-    non_centred: Mapping[TensorVariable, Parents],
+    own_maps: Mapping[TensorVariable, Weighted],
     expanded: bool,
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
-    centring = centring_of(rv, own, sampled, np.shape(array)) if sampled else None
-    if centring is None and rv in non_centred:
-        centring = non_centred[rv].map()
+    centring = own_maps.get(rv)
+    if centring is None and sampled:
+        centring = centring_of(rv, own, sampled, np.shape(array))
     if centring is not None:
         shape = (*centring.numbers, *np.shape(array))
         weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=shape)

@@ -21,6 +21,7 @@ from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.basic import Nonzero
 from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.linalg.decomposition.eigen import Eigvalsh
 from pytensor.tensor.math import Dot
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import (
@@ -34,12 +35,12 @@ from pymc_sgmcmc.backends.compiling import INTERPRETER
 
 __all__ = [
     "canonical",
+    "constants_as_numbers",
     "gradient_of",
     "lengthened",
     "lengths_as_numbers",
     "made_again",
     "masks_as_numbers",
-    "places_as_numbers",
     "rebuilt",
     "substitute",
     "with_known_shapes",
@@ -173,16 +174,17 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     return list(rewritten)
 
 
-def places_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
-    """Return ``graphs`` with numbers in place of where a constant is not zero.
+def constants_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with numbers in place of what JAX cannot find of constants, or needs known.
 
-    ``pm.ICAR`` finds the pairs of neighbours so, and JAX must know how many there are.
+    ``pm.ICAR`` finds the pairs of neighbours by where a constant is not zero, and JAX must know how
+    many there are. ``pm.CAR`` has generalised eigenvalues, which JAX lacks.
     """
     known = {
         variable: pt.constant(variable.eval(mode=INTERPRETER), dtype=variable.type.dtype)
         for variable in ancestors(list(graphs))
         if variable.owner is not None
-        and isinstance(variable.owner.op, Nonzero)
+        and isinstance(getattr(variable.owner.op, "core_op", variable.owner.op), Nonzero | Eigvalsh)
         and all(isinstance(x, Constant) for x in ancestors([variable]) if x.owner is None)
     }
     return substitute(graphs, known) if known else list(graphs)

@@ -26,11 +26,11 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex
 from pymc_sgmcmc.model.graphs import (
+    constants_as_numbers,
     gradient_of,
     lengthened,
     lengths_as_numbers,
     masks_as_numbers,
-    places_as_numbers,
     substitute,
     with_known_shapes,
 )
@@ -150,7 +150,7 @@ class Posterior:
         self.has_value = not has_own_gradient(logps)
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
-        outputs = places_as_numbers(masks_as_numbers(outputs))
+        outputs = constants_as_numbers(masks_as_numbers(outputs))
         outputs, self.data = _lift_data(lengths_as_numbers(outputs))
         outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)
@@ -399,7 +399,7 @@ def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[Tens
         if rv in ordered:
             return
         inputs = rv.owner.inputs
-        of_map: list[Any] = maps[rv].parents(*inputs) if rv in maps else []
+        of_map: list[Any] = maps[rv].depends_on(*inputs) if rv in maps else []
         above = set(ancestors([*inputs, *of_map])) & free
         for parent in model.free_RVs:
             if parent in above and parent is not rv:

@@ -1,9 +1,8 @@
-"""Which standard variables a model uses only as μ + σ z, the non-centred writing."""
+"""Which variables a model uses only as l + cz or, centred, beside others with as many elements."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,30 +10,36 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.model import Model
-from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.math import Dot, Prod, Sum
 from pytensor.tensor.random.op import RandomVariable
-from pytensor.tensor.shape import Reshape
-from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import InformedResidual, VectorRecentring, Weighted
+from pymc_sgmcmc.centring import InformedCentring, InformedResidual, VectorRecentring, Weighted
 from pymc_sgmcmc.centring.vectors import is_product, transposed
 from pymc_sgmcmc.model.hierarchy import LOCATION_SCALE, constant_of, depends_on
 from pymc_sgmcmc.model.support import kind_of_support
+from pymc_sgmcmc.model.uses import (
+    SELECTING,
+    Clients,
+    added_to,
+    as_large,
+    clients_of,
+    common_factor,
+    is_copy,
+    scalar_op,
+    use_of,
+)
 
 __all__ = ["Parents", "is_standard", "standardised"]
 
-# What takes elements of a variable, so that a scale common to all of them may come before or after
-_SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
 # Whose results are positive where the first argument is, as in the spectral density of a process
-_KEEPS_THE_SIGN = (*_SELECTING, Alloc, Prod, Sum)
-_PRODUCTS = (ps.Mul, ps.TrueDiv)
+_KEEPS_THE_SIGN = (*SELECTING, Alloc, Prod, Sum)
 # Functions of any number, and of positive numbers, that are positive; powers are of any exponent
 _POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
 _POSITIVE_OF_POSITIVE = (
@@ -44,7 +49,11 @@ _POSITIVE_OF_POSITIVE = (
 
 @dataclass(frozen=True, eq=False)
 class Parents:
-    """Location μ and scale σ, or L of vectors, of a standard variable: graphs of others."""
+    """Location μ and scale σ, or L of vectors, of a standard variable: graphs of others.
+
+    Of a variable that is written centred the location is what the model adds to it, and there is
+    no scale.
+    """
 
     location: Any
     scale: Any
@@ -53,16 +62,20 @@ class Parents:
     @property
     def graphs(self) -> list[Any]:
         """Both."""
-        return [self.location, self.scale]
+        return [x for x in (self.location, self.scale) if x is not None]
 
     def map(self) -> Weighted:
         """Return the map between the writings, without its weight."""
+        if self.scale is None:
+            return InformedCentring(beside=self.location)
         kind = VectorRecentring if self.vectors else InformedResidual
         return kind(self.location, self.scale)
 
 
-def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVariable, Parents]:
-    """Find the standard variables that enter the density only by μ + σ z.
+def standardised(
+    model: Model, sampled: Collection[Variable], fields: Collection[TensorVariable] = ()
+) -> dict[TensorVariable, Parents]:
+    """Find the standard variables that enter the density only by μ + σ z, and effects of areas.
 
     Parameters
     ----------
@@ -70,6 +83,8 @@ def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVari
         The model.
     sampled : collection of Variable
         The random variables that the step samples; μ or σ must depend on one of them.
+    fields : collection of TensorVariable
+        Fields of areas. Of an effect beside one of them data tell only the sum.
 
     Returns
     -------
@@ -80,16 +95,23 @@ def standardised(model: Model, sampled: Collection[Variable]) -> dict[TensorVari
     candidates = [
         rv
         for rv in model.free_RVs
-        if rv in sampled and model.rvs_to_transforms[rv] is None and is_standard(rv)
+        if rv in sampled
+        and model.rvs_to_transforms[rv] is None
+        and isinstance(rv.owner.op, LOCATION_SCALE)
+        and (is_standard(rv) or fields)
     ]
     if not candidates:
         return {}
-    clients = _clients(model)
+    clients = clients_of(model)
     known = {*model.free_RVs}
     found: dict[TensorVariable, Parents] = {}
     for rv in candidates:
-        parents = _parents(rv, clients)
+        parents = _parents(rv, clients) if is_standard(rv) else None
         if parents is None:
+            beside = use_of(rv, clients)
+            usable = beside.scale is None and not _others_random([beside.location], known)
+            if usable and depends_on([beside.location], fields):
+                found[rv] = Parents(beside.location, None)
             continue
         proper = _is_triangular if parents.vectors else _is_positive
         for tried in (parents, replace(parents, location=pt.zeros((), dtype=rv.dtype))):
@@ -113,65 +135,23 @@ def is_standard(rv: TensorVariable) -> bool:
     return values == [0.0, 1.0]
 
 
-def _clients(model: Model) -> dict[Variable, list[Apply]]:
-    """Return where each variable enters what the density is made of."""
-    roots = [x for rv in model.basic_RVs for x in rv.owner.inputs] + list(model.potentials)
-    clients: dict[Variable, list[Apply]] = defaultdict(list)
-    nodes = {x.owner: None for x in ancestors([*roots, *model.basic_RVs]) if x.owner is not None}
-    for node in nodes:
-        for x in dict.fromkeys(node.inputs):
-            clients[x].append(node)
-    for potential in model.potentials:
-        # A potential is used, whatever else uses it
-        clients[potential].append(potential.owner)
-    return clients
-
-
-def _parents(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parents | None:
+def _parents(rv: TensorVariable, clients: Clients) -> Parents | None:
     vectors = _of_vectors(rv, clients)
     if vectors is not None:
         return vectors
-    ends = list(_ends(rv, clients, whole=True))
-    products = [end for end in ends if end is not None]
-    if not products or len(products) < len(ends):
-        return None
-    product, scale, _ = products[0]
-    zero: Any = pt.zeros((), dtype=rv.dtype)
-    whole = all(is_whole for *_, is_whole in products)
-    common = all(other is scale for _, other, _ in products)
+    use = use_of(rv, clients)
+    location, scale, ends = use.location, use.scale, [use.end]
+    if scale is None:
+        found = common_factor(rv, clients)
+        if found is None:
+            return None
+        scale, ends = found
     # Of the steps of a walk the data's curvature is no information on each of them
-    walks = any(isinstance(node.op, CumOp) for end, *_ in products for node in clients[end])
-    if not common or walks or (not whole and not all(scale.type.broadcastable)):
-        return None
-    if not whole:
-        return Parents(zero, scale.squeeze() if scale.ndim else scale)
-    return Parents(zero, scale) if len(products) > 1 else _summed(product, scale, zero, clients)
+    walks = any(isinstance(node.op, CumOp) for end in ends for node in clients[end])
+    return None if walks else Parents(location, scale)
 
 
-def _summed(
-    product: Any,
-    scale: Any,
-    location: Any,
-    clients: dict[Variable, list[Apply]],
-    *,
-    vectors: bool = False,
-) -> Parents:
-    """Follow a product to further factors, as in z * tau * local, and then to what is added."""
-    while (step := _only_client(product, clients)) is not None:
-        node, arguments = step
-        if not _as_large(product, node):
-            break
-        if isinstance(_scalar_op(node), ps.Add):
-            location = arguments[0] if len(arguments) == 1 else pt.add(*arguments)
-            break
-        factor = _factor(node, product)
-        if factor is None or vectors:
-            break
-        scale, product = scale * factor, node.outputs[0]
-    return Parents(location, scale)
-
-
-def _of_vectors(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Parents | None:
+def _of_vectors(rv: TensorVariable, clients: Clients) -> Parents | None:
     """Return what z enters by z Lᵀ, or by Lz where z is a vector."""
     x: Variable = rv
     nodes = clients[x]
@@ -192,72 +172,17 @@ def _of_vectors(rv: TensorVariable, clients: dict[Variable, list[Apply]]) -> Par
         factor = transposed(right)
     if factor is None:
         return None
-    parents = _summed(product, factor, pt.zeros((), dtype=rv.dtype), clients, vectors=True)
-    return replace(parents, vectors=True)
+    location: Any = pt.zeros((), dtype=rv.dtype)
+    end: Variable = product
+    while len(nodes := clients[end]) == 1 and is_copy(nodes[0]):
+        end = nodes[0].outputs[0]
+    if len(nodes) == 1 and isinstance(scalar_op(nodes[0]), ps.Add) and as_large(end, nodes[0]):
+        location = added_to(end, nodes[0])
+    return Parents(location, factor, vectors=True)
 
 
 def _reorders(node: Apply, order: tuple[Any, ...]) -> bool:
     return isinstance(node.op, DimShuffle) and tuple(node.op.new_order) == order
-
-
-def _ends(
-    x: Variable, clients: dict[Variable, list[Apply]], *, whole: bool
-) -> Iterator[tuple[Any, Any, bool] | None]:
-    """Follow a variable to the products that it enters; None for each other use."""
-    for node in clients[x]:
-        if _is_copy(node):
-            yield from _ends(node.outputs[0], clients, whole=whole)
-        elif isinstance(node.op, _SELECTING) and node.inputs[0] is x and x not in node.inputs[1:]:
-            yield from _ends(node.outputs[0], clients, whole=False)
-        elif isinstance(_scalar_op(node), _PRODUCTS):
-            factor = _factor(node, x)
-            if factor is None or (whole and not _as_large(x, node)):
-                yield None
-            else:
-                yield node.outputs[0], factor, whole
-        else:
-            yield None
-
-
-def _is_copy(node: Apply) -> bool:
-    """Whether a node names a variable, as pm.Deterministic does."""
-    return isinstance(node.op, ViewOp) or isinstance(_scalar_op(node), ps.Identity)
-
-
-def _scalar_op(node: Apply) -> Any:
-    """Return what an elementwise operation does to each element, None for others."""
-    return node.op.scalar_op if isinstance(node.op, Elemwise) else None
-
-
-def _factor(node: Apply, x: Variable) -> Any:
-    """Return by what a product multiplies x, None where it does not."""
-    if node.inputs.count(x) != 1:
-        return None
-    others: list[Any] = [y for y in node.inputs if y is not x]
-    if isinstance(_scalar_op(node), ps.Mul):
-        return others[0] if len(others) == 1 else pt.mul(*others)
-    return pt.true_div(1.0, others[0]) if node.inputs[0] is x else None
-
-
-def _only_client(x: Variable, clients: dict[Variable, list[Apply]]) -> tuple[Apply, Any] | None:
-    """Return the one sum or product that x enters, and its other arguments."""
-    nodes = clients[x]
-    while len(nodes) == 1 and _is_copy(nodes[0]):
-        x = nodes[0].outputs[0]
-        nodes = clients[x]
-    fits = (
-        len(nodes) == 1
-        and isinstance(_scalar_op(nodes[0]), (ps.Add, *_PRODUCTS))
-        and nodes[0].inputs.count(x) == 1
-    )
-    return (nodes[0], [y for y in nodes[0].inputs if y is not x]) if fits else None
-
-
-def _as_large(x: Variable, node: Apply) -> bool:
-    """Whether an elementwise result has the shape of one argument."""
-    mine: Any = x.type
-    its: Any = node.outputs[0].type
-    return bool(mine.broadcastable == its.broadcastable)
 
 
 def _is_positive(x: Any, known: Collection[Variable]) -> bool:
@@ -271,11 +196,13 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
         kind, lower, _ = kind_of_support(None, x)
         bound = None if lower is None else constant_of(pt.as_tensor(lower))
         found = kind in ("half-line", "interval") and bound is not None and bound >= 0
-    elif isinstance(node.op, _KEEPS_THE_SIGN) or _is_copy(node):
+    elif isinstance(scalar_op(node), ps.Sub):
+        found = _is_below(node.inputs[1], constant_of(node.inputs[0]), known)
+    elif isinstance(node.op, _KEEPS_THE_SIGN) or is_copy(node):
         found = _is_positive(node.inputs[0], known)
     else:
         of_each = [_is_positive(argument, known) for argument in node.inputs]
-        op = _scalar_op(node)
+        op = scalar_op(node)
         of_positive = isinstance(op, _POSITIVE_OF_POSITIVE) or isinstance(node.op, Dot)
         found = (
             isinstance(op, _POSITIVE)
@@ -283,6 +210,17 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
             or (of_positive and all(of_each))
         )
     return found
+
+
+def _is_below(x: Any, bound: float | None, known: Collection[Variable]) -> bool:
+    """Whether a variable with an upper bound is below a number, as a share is below 1."""
+    while x.owner is not None and isinstance(x.owner.op, DimShuffle) and x not in known:
+        x = x.owner.inputs[0]
+    if bound is None or x not in known:
+        return False
+    kind, _, upper = kind_of_support(None, x)
+    highest = None if upper is None else constant_of(pt.as_tensor(upper))
+    return kind == "interval" and highest is not None and highest <= bound
 
 
 def _is_triangular(x: Any, known: Collection[Variable]) -> bool:

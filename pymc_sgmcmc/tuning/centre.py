@@ -131,7 +131,7 @@ class WritingChoice:
         """Whether there is an undecided variable of which this one is a parent."""
         others = [other for other in self._undecided if other is not rv]
         maps = [(self._undecided[other].map, other.owner.inputs) for other in others]
-        return any(depends_on(map_.parents(*inputs), {rv}) for map_, inputs in maps)
+        return any(depends_on(map_.depends_on(*inputs), {rv}) for map_, inputs in maps)
 
     def _chosen(
         self,
@@ -210,7 +210,7 @@ def _by_shift(
     """Return the weight that a common move of all elements tells, and the change of a precision."""
     by = float(np.median(spread)) * _SHIFT
     move = np.zeros(len(centre))
-    move[part] = by * of_map.shift(spread).ravel()
+    move[part] = by * of_map.shift(location, spread).ravel()
     _, gradient = surface.full(centre + np.outer([1, -1], move))
     there, opposite = (g[part].reshape(spread.shape) for g in gradient)
     with np.errstate(all="ignore"):

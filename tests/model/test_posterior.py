@@ -95,7 +95,8 @@ def masks():
 def neighbours():
     W = np.eye(5, k=1) + np.eye(5, k=-1)
     a = pm.ICAR("a", W=W, sigma=pm.HalfNormal("sigma"))
-    pm.Poisson("y", pt.exp(a), observed=[0, 1, 3, 2, 4])
+    b = pm.CAR("b", np.zeros(5), W, pm.Uniform("alpha"), pm.Gamma("tau", 2, 1))
+    pm.Poisson("y", pt.exp(a + b), observed=[0, 1, 3, 2, 4])
 
 
 MODELS = [

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import posteriordb
+from .areas import AREAS
 from .conjugate import CONJUGATE
 from .many import MANY, moments_of_many
 from .processes import PROCESSES
@@ -38,7 +39,7 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
-    exact = CONJUGATE | PROCESSES
+    exact = CONJUGATE | PROCESSES | AREAS
     if name in MANY or name in exact:
         moments = exact[name]() if name in exact else moments_of_many(name)
         return {
