@@ -75,9 +75,11 @@ def compiled(
             if traced:
                 with precision():
                     return jitted(*arguments)
-            traced = True
             with precision(), long_integers_allowed(), compilations_kept():
-                return jitted(*arguments)
+                found = jitted(*arguments)
+            # Not before: the first call may be interrupted, and JAX traces again
+            traced = True
+            return found
 
         return in_precision
     with repeatable():

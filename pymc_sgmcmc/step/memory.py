@@ -35,8 +35,8 @@ def tell_memory(model: Model, values: Sequence[TensorVariable]) -> None:
     gigabytes = size / 1e9
     _log.warning(
         "%s draws of %s take %.3g GB of memory for each chain, and sampling about %g times as "
-        "much, deterministics apart. Pass fewer draws= and tune= with a larger thin=, var_names= "
-        "to keep only some variables, or trace= of a store on disk to pm.sample.",
+        "much, deterministics apart. Pass fewer draws= and tune= with a larger thin=, or "
+        "var_names= to keep only some variables.",
         f"{_DRAWS:,}",
         ", ".join(model.values_to_rvs[value].name for value in values),
         gigabytes,

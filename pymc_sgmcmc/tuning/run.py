@@ -140,6 +140,10 @@ class Tuning:
         except np.linalg.LinAlgError as error:
             why = f"the step '{self._step}' broke down ({str(error).rstrip('.')}). {NEARER}"
             raise SamplingError(f"Tuning failed: {why}.") from error
+        except KeyboardInterrupt:
+            if not self._again:
+                _log.warning("The chain was interrupted while it was tuned: it has no draws.")
+            raise
 
     def _run(self, thorough: bool) -> Runner:
         engine, density = self._engine, self._density

@@ -56,7 +56,7 @@ def test_default_run_of_heavy_tailed_noise_has_the_right_middle():
         assert np.all(abs((high - low) / 1.349 - 1) < 0.1)
 
 
-def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypatch):
+def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypatch, caplog):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
@@ -71,6 +71,7 @@ def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypa
                 pm.sample(step=step, draws=10, chains=2, cores=1, **QUIET)
         ends.append(str(end.value))
     assert ends[0] == ends[1]
+    assert "The chain was interrupted while it was tuned: it has no draws." in caplog.messages
     # The step can be used again
     monkeypatch.undo()
     with step.model:
