@@ -145,8 +145,9 @@ class ChainStore:
         try:
             read()
         except DamagedError as error:
+            kind = "folder" if self.folder.is_dir() else "file"
             raise DamagedError(
-                f"{error} The chain cannot go on. Remove the folder '{self.folder}': with the "
+                f"{error} The chain cannot go on. Remove the {kind} '{self.folder}': with the "
                 "same random_seed the chain is run anew, with the same draws."
             ) from None
 
@@ -222,7 +223,7 @@ class ChainStore:
                         return None
                     left -= len(block)
                     found = zlib.crc32(block, found)
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return None
         return found
 

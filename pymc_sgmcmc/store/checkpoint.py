@@ -355,13 +355,23 @@ class Checkpoint(CompoundStep):
 
 def _folder(argument: str, path: Any) -> Path:
     """Check for the path of a folder, or of none yet."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
         raise ValueError(f"{argument} must be the path of a folder, such as 'run', got {path!r}.")
     found = Path(path).expanduser().absolute()
     for place in (found, *found.parents):
-        if place.exists() and not place.is_dir():
+        try:
+            there = place.exists()
+        except OSError as error:
             raise ValueError(
-                f"{argument}='{path}' cannot be the folder of a run: '{place}' is a file. Pass "
+                f"{argument}='{path}' cannot be the folder of a run: {error.strerror}. Pass "
+                "another path."
+            ) from None
+        is_else = "a file" if there and not place.is_dir() else ""
+        if place.is_symlink() and not there:
+            is_else = "a link to nothing"
+        if is_else:
+            raise ValueError(
+                f"{argument}='{path}' cannot be the folder of a run: '{place}' is {is_else}. Pass "
                 "another path."
             )
     return found

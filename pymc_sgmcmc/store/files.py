@@ -22,6 +22,7 @@ _PATIENCE = 30.0
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
+_MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP}
 
 
 class DamagedError(SamplingError):
@@ -60,6 +61,8 @@ def read_whole(path: Path) -> bytes | None:
         found = path.read_bytes()
     except FileNotFoundError:
         return None
+    except (IsADirectoryError, NotADirectoryError) as error:
+        raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
     payload = found[len(_MAGIC) + _DIGEST :]
     digest = hashlib.blake2b(payload, digest_size=_DIGEST).digest()
     if found[: len(_MAGIC) + _DIGEST] != _MAGIC + digest:
@@ -91,6 +94,12 @@ def explained(error: OSError, what: str) -> SamplingError | OSError:
             f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}). {what} Pass "
             "another path, or have the folder made writable. With at most as many draws= nothing "
             "is written."
+        )
+    if error.errno in _MISPLACED:
+        return SamplingError(
+            f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}): its folder "
+            f"takes no files, was removed, or has something else of this name. {what} Pass another "
+            "path, or run the same line again once that is mended."
         )
     if error.errno not in _FULL:
         return error

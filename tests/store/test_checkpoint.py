@@ -2,6 +2,7 @@
 
 import logging
 import re
+import shutil
 
 from functools import cache
 
@@ -307,6 +308,37 @@ def test_bad_arguments_are_refused(tmp_path):
         for path in (tmp_path / "file", tmp_path / "file" / "run"):
             with pytest.raises(ValueError, match=r"cannot be the folder of a run: .*file' is a f"):
                 sg.checkpoint(step, path)
+        (tmp_path / "link").symlink_to("nowhere")
+        for path, fault in (("link", "'.*link' is a link to nothing"), ("n" * 300, ".*too long")):
+            with pytest.raises(ValueError, match=f"cannot be the folder of a run: {fault}"):
+                sg.checkpoint(step, tmp_path / path)
+        with pytest.raises(ValueError, match="path must be the path of a folder"):
+            sg.checkpoint(step, "a\0b")
+
+
+@pytest.mark.parametrize("name", ["begin", "draws"])
+def test_a_folder_in_place_of_a_file_is_named(tmp_path, name):
+    run(tmp_path)
+    (tmp_path / "chain-0" / name).unlink()
+    (tmp_path / "chain-0" / name).mkdir()
+    with pytest.raises(SamplingError, match=rf"{name}' is .* Remove the folder '.*chain-0'"):
+        run(tmp_path, 41)
+
+
+def test_a_file_in_place_of_a_chain_is_named(tmp_path):
+    (tmp_path / "chain-0").write_text("")
+    with pytest.raises(
+        SamplingError, match=r"chain-0/begin' is no file .* Remove the file '.*chain-0'"
+    ):
+        run(tmp_path)
+
+
+def test_a_folder_that_is_removed_under_a_run_is_named(tmp_path):
+    def removed(trace, draw):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    with pytest.raises(SamplingError, match=r"cannot be written .* was removed, .* another path"):
+        run(tmp_path / "run", every=0, callback=removed)
 
 
 def test_other_files_in_the_folder_are_left_alone(tmp_path, unbroken):
