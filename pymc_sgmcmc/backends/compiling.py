@@ -14,7 +14,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.jax_backend import prepare
 from pymc_sgmcmc.backends.workarounds import (
-    LEFT_TO_XLA,
+    HAD_BEFORE,
     NOT_INTERPRETED,
     compilations_kept,
     constants_copied,
@@ -63,7 +63,7 @@ def compiled(
     if backend == "jax":
         prepare()
         precision = jax_precision()
-        mode = get_mode("JAX").excluding(*LEFT_TO_XLA)
+        mode = get_mode("JAX").excluding(*HAD_BEFORE)
         with constants_copied(), softplus_vectorised(), precision():
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # What PyTensor wraps around JAX's function costs as much as several updates

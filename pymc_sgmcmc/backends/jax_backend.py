@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from pymc_sgmcmc.backends.jax_loop import Loop, funcified
 from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.backends.row_block import RowBlock
 from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread
@@ -23,6 +24,7 @@ def prepare() -> None:
     if jax_funcify.dispatch(RowBlock) is jax_funcify.dispatch(object):
         jax_funcify.register(RowBlock)(_row_block)
         jax_funcify.register(Once)(_once)
+        jax_funcify.register(Loop)(funcified)
 
 
 def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:

@@ -275,6 +275,7 @@ class Estimator:
             dict(zip(one, rows, strict=True)),
             dict(zip(total, zeros, strict=True)),
             dict(zip(inner, shared, strict=True)) | unchanged([*further, *self._density.fixed]),
+            self._density.backend,
             self._batches,
         )
-        return [s[-1] / self._batches for s in sums]
+        return [s / self._batches for s in sums]

@@ -9,6 +9,7 @@ import pytensor
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.jax_loop import loop
 from pymc_sgmcmc.model.graphs import substitute
 
 __all__ = ["looped", "unchanged"]
@@ -21,14 +22,16 @@ def looped(
     steps: _Replaced,
     states: _Replaced,
     fixed: _Replaced,
+    backend: str,
     length: int | None = None,
 ) -> list[TensorVariable]:
-    """Return graphs computed once a step, each along a new first dimension.
+    """Return the states after the last step, then what is computed beside them of each.
 
     Parameters
     ----------
     graphs : sequence of TensorVariable
-        What a step computes of the placeholders: first the next states, in their order.
+        What a step computes of the placeholders: first the next states, in their order. All
+        others are returned along a new first dimension.
     steps : mapping
         From a placeholder to what holds its values for all steps.
     states : mapping
@@ -36,11 +39,16 @@ def looped(
     fixed : mapping
         From a placeholder to what is the same in all steps. What ``graphs`` do not read is left
         out: PyTensor would make a loop of it all, and then another one without it.
+    backend : {"numba", "jax"}
+        Which loop it is.
     length : int, optional
         Number of steps, where nothing else says it.
     """
     read = set(ancestors(list(graphs)))
     fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
+    if backend == "jax":
+        known = length if length is not None else next(iter(steps.values())).type.shape[0]
+        return loop(graphs, steps, states, fixed, known)
     placeholders = [*steps, *states, *fixed]
     found: list[TensorVariable] = pytensor.scan(
         lambda *inner: substitute(graphs, dict(zip(placeholders, inner, strict=True))),
@@ -52,7 +60,8 @@ def looped(
         return_updates=False,
         strict=True,
     )
-    return found
+    n = len(states)
+    return [*(x[-1] for x in found[:n]), *found[n:]]
 
 
 def unchanged(variables: Iterable[TensorVariable]) -> dict[TensorVariable, TensorVariable]:

@@ -125,7 +125,7 @@ class Potential:
             results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
         steps = [wanted, point, *inputs]
         sequences = _sequences(steps, self._length if self._padded else None)
-        evaluated = looped(results, sequences, {}, unchanged(fixed))
+        evaluated = looped(results, sequences, {}, unchanged(fixed), backend)
         return compiled([*sequences.values(), *fixed], evaluated, backend, compile_kwargs)
 
     def _compile_sum(self) -> Any:
@@ -136,8 +136,8 @@ class Potential:
         added = [sums[0] - outputs[0], sums[1] + self._joined(outputs[1:])]
         sequences = _sequences(inputs, self.n_blocks)
         starts = dict(zip(sums, [zero, pt.zeros_like(point)], strict=True))
-        totals = looped(added, sequences, starts, unchanged([point, *fixed]))
-        last = [total[-1] for total in totals]
+        same = unchanged([point, *fixed])
+        last = looped(added, sequences, starts, same, self._backend)
         arguments = [point, *sequences.values(), *fixed]
         return compiled(arguments, last, self._backend, self._compile_kwargs)
 
@@ -171,8 +171,8 @@ class Potential:
         sequences = _sequences(steps, count)
         starts = {number: pt.zeros((), dtype=self._dtype)}
         starts |= {s: pt.zeros_like(point) for s in sums}
-        totals = looped(added, sequences, starts, unchanged([point, width, *fixed]))
-        last = [total[-1] for total in totals]
+        same = unchanged([point, width, *fixed])
+        last = looped(added, sequences, starts, same, self._backend)
         arguments = [point, width, *sequences.values(), *fixed]
         return compiled(arguments, last, self._backend, self._compile_kwargs)
 

@@ -154,94 +154,68 @@ class Transition:
         self.fresh = _FRESH if update.row_sets[0] else 0
         self._constants = [*self._state.origin, *update.fixed]
 
-        sequences, count = self._sequences(update)
-        *states, tamed, rejected = self._scan(update, sequences, count)
-        ends = [_of_draws(x, count, layout.draws) for x in states]
-        fresh, of_draws = self._measured(sampler, estimator, update, sequences[0], ends, count)
-        counted = [
-            pt.sum(_reshaped(which, count).astype(update.step_size.dtype), axis=1)[:, None]
-            for which in (tamed, rejected)
+        # What is compiled in, for JAX alone
+        known = layout.backend == "jax"
+        draws, updates = (layout.draws, layout.updates) if known else (None, None)
+        each = [
+            *(_along(x, updates) for x in _of_one(update)),
+            *(_along(x, _FRESH) for x in update.row_sets[0]),
         ]
-        self.statistic_names += ["tamed_updates", "rejected_updates"]
-        # Statistics in one output: fetching a scalar from JAX costs as much as a vector
-        of_draws[-1] = pt.concatenate([of_draws[-1], *counted], axis=1)
-        n_psi = len(self._state.psi)
-        ends[:n_psi] = of_draws[:n_psi]
-        outputs = [*(x[-1] for x in ends), *(ends if layout.draws > 1 else []), *of_draws[n_psi:]]
+        given = [_along(x, draws) for x in each]
+        of_draw = self._draw(sampler, estimator, update, each)
+        n_state = len(self._state.symbols)
+        if layout.draws == 1:
+            found = substitute(of_draw, dict(zip(each, [x[0] for x in given], strict=True)))
+            outputs = [*found[:n_state], *(x[None] for x in found[n_state:])]
+        else:
+            outputs = looped(
+                [*of_draw[:n_state], *of_draw],
+                dict(zip(each, given, strict=True)),
+                unchanged(self._state.symbols),
+                unchanged(self._constants),
+                layout.backend,
+            )
         self._function = compiled(
-            [*self._state.symbols, *sequences, *fresh, *self._constants],
+            [*self._state.symbols, *given, *self._constants],
             outputs,
             layout.backend,
             compile_kwargs,
         )
 
-    def _sizes(self) -> tuple[Any, Any]:
-        """Numbers of draws in a call and updates in a draw; None where the function takes any."""
-        jax = self.layout.backend == "jax"
-        return (self.layout.draws, self.layout.updates) if jax else (None, None)
-
-    def _sequences(self, update: Update) -> tuple[list[TensorVariable], tuple[Any, Any]]:
-        """Return what each update gets for itself, and how many draws of how many there are."""
-        sizes = self._sizes()
-        sequences = [
-            pt.tensor(f"{x.name}_sequence", dtype=x.dtype, shape=(*sizes, *x.type.shape))
-            for x in _of_one(update)
-        ]
-        known = self.layout.backend == "jax"
-        return sequences, sizes if known else (sequences[0].shape[0], sequences[0].shape[1])
-
-    def _scan(
-        self, update: Update, sequences: list[TensorVariable], count: tuple[Any, Any]
-    ) -> list[TensorVariable]:
-        """Return the outputs of all updates of all draws."""
-        return looped(
-            update.outputs,
-            {x: _of_updates(s, count) for x, s in zip(_of_one(update), sequences, strict=True)},
-            unchanged(self._state.symbols),
-            unchanged(self._constants),
-        )
-
-    def _measured(
+    def _draw(
         self,
         sampler: Sampler,
         estimator: Estimator,
         update: Update,
-        step_sizes: TensorVariable,
-        ends: list[TensorVariable],
-        count: tuple[Any, Any],
-    ) -> tuple[list[TensorVariable], list[TensorVariable]]:
-        """Return fresh batches as inputs, and all that is handed out of each draw.
+        given: Sequence[TensorVariable],
+    ) -> list[TensorVariable]:
+        """Return a draw: the state that its updates lead to, then what is measured there.
 
-        First its position, then values, gradients and statistics.
+        That is values, gradients and statistics, in this order.
         """
-        state, n_psi = self._state, len(self._state.psi)
-        rows = [
-            pt.tensor(x.name, dtype=x.dtype, shape=(_FRESH, *x.type.shape))
-            for x in update.row_sets[0]
-        ]
-        psi = wrapped(estimator.posterior, estimator.whitening, state.psi, state.origin)
-        values, gradient, statistics = measured(
-            sampler, estimator, update, state, [*psi, *state.symbols[n_psi:]],
-            [[row[0], row[1]] for row in rows],
-        )  # fmt: skip
-        self.statistic_names = list(statistics)
-        dtype = update.step_size.dtype
-        scalars = pt.stack([scalar.astype(dtype) for scalar in statistics.values()])
-        fresh = [
-            pt.tensor(f"fresh_{x.name}", dtype=x.dtype, shape=(self._sizes()[0], *x.type.shape))
-            for x in rows
-        ]
-        found = _of_each_draw(
-            [*psi, *values, *gradient, scalars],
-            [update.step_size, *rows, *state.symbols],
-            [step_sizes[:, -1], *fresh, *ends],
-            self._constants,
-            self.layout.draws,
+        state, n_psi, of_one = self._state, len(self._state.psi), _of_one(update)
+        of_updates, fresh = given[: len(of_one)], list(given[len(of_one) :])
+        *end, tamed, rejected = looped(
+            update.outputs,
+            dict(zip(of_one, of_updates, strict=True)),
+            unchanged(state.symbols),
+            unchanged(self._constants),
+            self.layout.backend,
         )
+        end[:n_psi] = wrapped(estimator.posterior, estimator.whitening, end[:n_psi], state.origin)
+        values, gradient, statistics = measured(
+            sampler, estimator, update, state, end, fresh, self.layout.backend
+        )
+        statistics |= {"tamed_updates": pt.sum(tamed), "rejected_updates": pt.sum(rejected)}
+        self.statistic_names = list(statistics)
         n_old = len(state.symbols)
         numbers = n_old, n_psi, n_old - n_psi, len(values), len(gradient)
         self._ends = np.cumsum(numbers).tolist()
-        return fresh, found
+        # In one output: fetching a scalar from JAX costs as much as a vector
+        dtype = update.step_size.dtype
+        scalars = pt.stack([scalar.astype(dtype) for scalar in statistics.values()])
+        measures = [*values, *gradient, scalars]
+        return [*end, *substitute(measures, {update.step_size: of_updates[0][-1]})]
 
     def __call__(
         self,
@@ -309,35 +283,10 @@ class Transition:
         return (self.layout.groups / self.layout.known_blocks * sums).astype(estimates.dtype)
 
 
-def _reshaped(x: TensorVariable, count: tuple[Any, Any]) -> TensorVariable:
-    """Give the draws a dimension of their own."""
-    return x.reshape((*count, *(x.shape[k + 1] if n is None else n
-                                for k, n in enumerate(x.type.shape[1:]))))  # fmt: skip
-
-
-def _of_updates(x: TensorVariable, count: tuple[Any, Any]) -> TensorVariable:
-    """Join the updates of all draws."""
-    return x.reshape((count[0] * count[1], *x.type.shape[2:]))
-
-
-def _of_draws(x: TensorVariable, count: tuple[Any, Any], draws: int) -> TensorVariable:
-    """Return the last update's state of each draw."""
-    # Where there is one draw, the states before its last are not kept
-    return x[-1][None] if draws == 1 else _reshaped(x, count)[:, -1]
-
-
-def _of_each_draw(
-    graphs: list[TensorVariable],
-    placeholders: list[TensorVariable],
-    sequences: list[TensorVariable],
-    fixed: list[TensorVariable],
-    draws: int,
-) -> list[TensorVariable]:
-    """Return graphs for every draw, along a new first dimension."""
-    if draws == 1:
-        one = substitute(graphs, dict(zip(placeholders, [s[0] for s in sequences], strict=True)))
-        return [x[None] for x in one]
-    return looped(graphs, dict(zip(placeholders, sequences, strict=True)), {}, unchanged(fixed))
+def _along(x: TensorVariable, length: int | None) -> TensorVariable:
+    """Return a symbol of such values along a new first dimension."""
+    found: TensorVariable = pt.tensor(x.name, dtype=x.dtype, shape=(length, *x.type.shape))
+    return found
 
 
 def _of_one(update: Update) -> list[TensorVariable]:

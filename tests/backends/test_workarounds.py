@@ -14,8 +14,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor.compile.mode import Mode, get_mode
-from pytensor.scan.op import Scan
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
 
 import pymc_sgmcmc
@@ -23,7 +22,7 @@ import pymc_sgmcmc
 from helpers.subprocesses import run_python
 from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
 from pymc_sgmcmc.backends.workarounds import (
-    LEFT_TO_XLA,
+    HAD_BEFORE,
     constants_copied,
     interpreted,
     jax_precision,
@@ -33,6 +32,7 @@ from pymc_sgmcmc.backends.workarounds import (
     uncollected,
     untraced,
 )
+from pymc_sgmcmc.model.graphs import canonical
 
 
 def test_they_stand_in_one_file():
@@ -207,34 +207,20 @@ def test_jax_warns_of_long_integers_in_single_precision():
             traced()
 
 
-def loop():
-    """A loop whose steps have work that does not depend on the last one."""
-    sequence = pt.matrix("sequence")
-    weights = pt.vector("weights")
-    states = pytensor.scan(
-        lambda row, x, w: x + pt.exp(row).dot(w),
-        sequences=[sequence],
-        outputs_info=[pt.zeros(())],
-        non_sequences=[weights],
-        return_updates=False,
-    )
-    return [sequence, weights], [states[-1]]
-
-
-def test_pytensor_takes_work_out_of_jaxs_loops_unless_told():
+def test_pytensor_looks_at_each_product_again_unless_told():
     pytest.importorskip("jax")
-    inputs, outputs = loop()
+    x, y = pt.vectors("x", "y")
 
-    def outside(mode):
-        nodes = pytensor.function(inputs, outputs, mode=mode).maker.fgraph.apply_nodes
-        assert sum(isinstance(node.op, Scan) for node in nodes) <= 1
-        return any(
-            isinstance(node.op, Elemwise) and "exp" in str(node.op).lower() for node in nodes
-        )
+    def product(mode):
+        nodes = pytensor.function([x, y], pt.diag(x) @ y, mode=mode).maker.fgraph.apply_nodes
+        return any(isinstance(node.op, Dot) for node in nodes)
 
     # Needed as long as this is so
-    assert outside("JAX")
-    assert not outside(get_mode("JAX").excluding(*LEFT_TO_XLA))
+    assert not product("JAX")
+    assert product(get_mode("JAX").excluding(*HAD_BEFORE))
+    # The gradient has no such product before it is compiled
+    [gradient] = canonical([pt.grad((pt.diag(x) @ y).sum(), x)])
+    assert not any(v.owner and isinstance(v.owner.op, Dot) for v in ancestors([gradient]))
 
 
 # ----------------------------------------------------------------------------- PyTensor
@@ -291,8 +277,14 @@ def test_a_compiler_would_have_python_search_for_garbage():
 
     def build():
         del searches[:]
-        inputs, outputs = loop()
-        compiled(inputs, [pt.grad(outputs[0], inputs[1])], "interpreter")
+        row, weights = pt.vectors("row", "weights")
+        sums = pytensor.scan(
+            lambda x, w: pt.exp(x).dot(w),
+            sequences=[pt.outer(row, row)],
+            non_sequences=[weights],
+            return_updates=False,
+        )
+        compiled([row, weights], [pt.grad(sums[-1], weights)], "interpreter")
         return len(searches)
 
     assert gc.isenabled()

@@ -7,18 +7,38 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
 
 from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.jax_loop import Loop
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 
 
-def test_a_loop_of_states_steps_and_what_is_fixed():
+def test_a_loop_of_states_steps_and_what_is_fixed(backend):
     step, state, rate, unread = (pt.scalar(n, dtype="float64") for n in ("a", "s", "r", "u"))
-    steps, start = pt.vector("steps", dtype="float64"), pt.scalar("start", dtype="float64")
-    graphs = [rate * state + step, state - step]
-    found = looped(graphs, {step: steps}, {state: start}, unchanged([rate, unread]))
-    [loop] = {x.owner.op for x in ancestors(found) if x.owner and isinstance(x.owner.op, Scan)}
-    assert loop.info.n_non_seqs == 1
-    states, others = compiled([steps, start, rate, unread], found, "interpreter")(
+    steps = pt.vector("steps", dtype="float64", shape=(3,))
+    start = pt.scalar("start", dtype="float64")
+    graphs = [rate * state + step, state - step, pt.constant(True)]
+    fixed = unchanged([rate, unread])
+    state, others, same = looped(graphs, {step: steps}, {state: start}, fixed, backend)
+    nodes = {x.owner for x in ancestors([others]) if x.owner}
+    [loop] = [node for node in nodes if isinstance(node.op, Scan | Loop)]
+    assert rate in loop.inputs and unread not in loop.inputs
+    last, others, same = compiled([steps, start, rate, unread], [state, others, same], backend)(
         np.array([1.0, 2.0, 3.0]), np.array(5.0), np.array(0.5), np.array(np.nan)
     )
-    np.testing.assert_allclose(states, [3.5, 3.75, 4.875])
+    np.testing.assert_allclose(last, 4.875)
     np.testing.assert_allclose(others, [4.0, 1.5, 0.75])
+    assert np.all(same)
+
+
+def test_a_loop_in_a_loop(backend):
+    step, state, factor = (pt.scalar(n, dtype="float64") for n in ("a", "s", "f"))
+    row = pt.vector("row", dtype="float64", shape=(2,))
+    rows = pt.matrix("rows", dtype="float64", shape=(3, 2))
+    # exp(factor) is the same in all steps of both
+    inner = state * pt.exp(factor) + step
+    [end] = looped([inner], {step: row}, unchanged([state]), unchanged([factor]), backend)
+    given = {row: rows}, unchanged([state]), unchanged([factor])
+    last, each = looped([end, end], *given, backend)
+    values = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]), np.array(1.0), np.array(np.log(2.0))
+    found = compiled([rows, state, factor], [last, each], backend)(*values)
+    np.testing.assert_allclose(found[0], 184.0)
+    np.testing.assert_allclose(found[1], [8.0, 42.0, 184.0])

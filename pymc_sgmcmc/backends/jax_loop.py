@@ -1,0 +1,200 @@
+"""A loop that JAX compiles as its own, without PyTensor's rewrites of loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from pytensor.compile.mode import optdb
+from pytensor.compile.rewriting import rewrite_inner_graph
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import AbstractFunctionGraph, FunctionGraph
+from pytensor.graph.op import HasInnerGraph, Op
+from pytensor.graph.replace import clone_replace
+from pytensor.graph.rewriting.basic import graph_rewriter
+from pytensor.tensor.basic import Alloc, MakeVector
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.shape import Reshape, Shape_i
+from pytensor.tensor.type import tensor
+
+__all__ = ["Loop", "funcified", "loop"]
+
+# To read again what these made takes longer than to make it again
+_CHEAP = Alloc, MakeVector, Reshape, Shape_i
+
+
+class Loop(Op, HasInnerGraph):
+    """Steps that carry a state on, as ``jax.lax.scan``.
+
+    A :class:`pytensor.scan.op.Scan` does as much. It is built twice and rewritten by a dozen
+    passes, a third of the time in which a transition is made; XLA needs none of them.
+
+    Its inputs are the sequences, the states before the first step, then what is fixed. Its
+    outputs are the states after the last step, then what is computed of each, along a new first
+    dimension.
+
+    Parameters
+    ----------
+    fgraph : AbstractFunctionGraph
+        One step: of an element of each sequence, the states and what is fixed, the next states
+        and what is computed beside them.
+    sequences, states : int
+        Numbers of them.
+    length : int
+        Number of steps.
+    types : tuple of Type
+        Of the outputs.
+    """
+
+    __props__ = ("fgraph", "sequences", "states", "length", "types")
+
+    def __init__(
+        self,
+        fgraph: AbstractFunctionGraph,
+        sequences: int,
+        states: int,
+        length: int,
+        types: tuple[Any, ...],
+    ) -> None:
+        self.fgraph = fgraph.freeze() if isinstance(fgraph, FunctionGraph) else fgraph
+        self.sequences, self.states = sequences, states
+        self.length, self.types = length, types
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}{{{self.length}}}"
+
+    def make_node(self, *inputs: Variable) -> Apply:
+        """Return the node of a loop over these inputs."""
+        return Apply(self, list(inputs), [t() for t in self.types])
+
+    def clone_with_inner_graph(self, fgraph: AbstractFunctionGraph) -> Loop:
+        """Return a loop of other steps."""
+        return type(self)(fgraph, self.sequences, self.states, self.length, self.types)
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        """Refuse: only JAX runs it."""
+        raise NotImplementedError("This loop is JAX's.")
+
+
+def loop(
+    graphs: Sequence[Any],
+    steps: Mapping[Any, Any],
+    states: Mapping[Any, Any],
+    fixed: Mapping[Any, Any],
+    length: int,
+) -> list[Any]:
+    """Return the states after the last step, then what is computed of each.
+
+    Parameters
+    ----------
+    graphs : sequence of Variable
+        What a step computes of the placeholders: first the next states, in their order.
+    steps, states, fixed : mapping
+        From a placeholder to what holds its values for all steps, its value before the first one,
+        and what is the same in all.
+    length : int
+        Number of steps.
+    """
+    n = len(states)
+    types = [
+        *(symbol.type for symbol in states),
+        *(tensor(dtype=x.dtype, shape=(length, *x.type.shape)).type for x in graphs[n:]),
+    ]
+    step = FunctionGraph([*steps, *states, *fixed], list(graphs), clone=True)
+    op = Loop(step, len(steps), n, length, tuple(types))
+    given = [*steps.values(), *states.values(), *fixed.values()]
+    found: Any = op(*given, return_list=True)
+    return list(found)
+
+
+def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
+    """Return the loop as a function of JAX arrays."""
+    import jax
+
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    one = jax_funcify(op.fgraph, **kwargs)
+    first, second = op.sequences, op.sequences + op.states
+    dtypes = [t.dtype for t in op.types]
+
+    def loop(*inputs: Any) -> Any:
+        fixed = inputs[second:]
+
+        def step(carry: Any, elements: Any) -> Any:
+            found = one(*elements, *carry, *fixed)
+            # A constant is a number of Python
+            found = [jax.numpy.asarray(x, t) for x, t in zip(found, dtypes, strict=True)]
+            return found[: op.states], found[op.states :]
+
+        carry, each = jax.lax.scan(
+            step, list(inputs[first:second]), list(inputs[:first]), length=op.length
+        )
+        outputs = (*carry, *each)
+        # As PyTensor has it
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    return loop
+
+
+@graph_rewriter
+def _rewrite_steps(fgraph: Any) -> None:
+    rewrite_inner_graph(fgraph, _is_loop, _rewritten)
+    for node in fgraph.toposort():
+        if _is_loop(node.op) and (found := _with_less_to_do(node)) is not None:
+            fgraph.replace_all(list(zip(node.outputs, found, strict=True)), reason="once for all")
+
+
+def _is_loop(op: Op) -> bool:
+    return isinstance(op, Loop)
+
+
+def _rewritten(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any) -> None:
+    mode.optimizer.rewrite(inner)
+
+
+# Where PyTensor rewrites what is in its own operations that hold graphs
+optdb.register("sgmcmc_loop", _rewrite_steps, "fast_run", position=49.6)
+
+
+def _is_cheap(op: Op) -> bool:
+    # A matrix is copied to transpose it
+    if isinstance(op, DimShuffle):
+        return bool(np.all(np.diff(op.shuffle) > 0))
+    return isinstance(op, _CHEAP)
+
+
+def _with_less_to_do(node: Apply) -> list[Variable] | None:
+    """Return the outputs of a loop before which is computed what is the same in all its steps.
+
+    None where nothing is. XLA does so too, but not with what is larger than what it is made of.
+    """
+    op, inner = node.op, node.op.fgraph.unfreeze()
+    varying = set(inner.inputs[: op.sequences + op.states])
+    for step in inner.toposort():
+        if varying.intersection(step.inputs):
+            varying.update(step.outputs)
+    # In their order, as what is compiled must be the same again
+    same: dict[Variable, None] = {}
+    wanted = [
+        x for step in inner.toposort() if varying.intersection(step.outputs) for x in step.inputs
+    ]
+    wanted += inner.outputs
+    while wanted:
+        x = wanted.pop()
+        if x.owner is None or x in varying:
+            continue
+        if _is_cheap(x.owner.op):
+            wanted += x.owner.inputs
+        else:
+            same[x] = None
+    if not same:
+        return None
+    outside = dict(zip(inner.inputs, node.inputs, strict=True))
+    before = clone_replace(list(same), outside, rebuild_strict=False)
+    further = [x.type() for x in same]
+    outputs = clone_replace(inner.outputs, dict(zip(same, further, strict=True)))
+    step = FunctionGraph([*inner.inputs, *further], outputs, clone=True)
+    less: list[Variable] = op.clone_with_inner_graph(step).make_node(*node.inputs, *before).outputs
+    return less
