@@ -29,7 +29,7 @@ class Loop(Op, HasInnerGraph):
     """Steps that carry a state on, as ``jax.lax.scan``.
 
     A :class:`pytensor.scan.op.Scan` does as much. It is built twice and rewritten by a dozen
-    passes, a third of the time in which a transition is made; XLA needs none of them.
+    passes, none of which XLA needs.
 
     Its inputs are the sequences, the states before the first step, then what is fixed. Its
     outputs are the states after the last step, then what is computed of each, along a new first

@@ -35,8 +35,8 @@ __all__ = [
 
 # ----------------------------------------------------------------------------- JAX
 
-# Rewrites of products, which ask of each matrix what all that it is made of is made of: a tenth of
-# the time to a first draw. Gradients have had them when they are simplified
+# Rewrites of products, which ask of each matrix whether it is diagonal or selects, and of all that
+# it is made of: most of the time of simplifying. Gradients have had them before
 HAD_BEFORE = "dot_diag_to_elemwise", "selection_dot_to_indexing"
 
 

@@ -81,7 +81,7 @@ class Draws:
 
 
 class Transition:
-    """Some draws of a sampler, each of many updates, compiled as one scan.
+    """Some draws of a sampler, each of many updates, compiled as one function.
 
     It is a deterministic map: noise, batches, step sizes and data are inputs. Chains differ in
     what they put in, never in the compiled function. Several draws in one call share what
