@@ -168,18 +168,17 @@ def _is_cheap(op: Op) -> bool:
 def _with_less_to_do(node: Apply) -> list[Variable] | None:
     """Return the outputs of a loop before which is computed what is the same in all its steps.
 
-    None where nothing is. XLA does so too, but not with what is larger than what it is made of.
+    None where nothing is. XLA leaves some of it in the loop, such as copies of transposed matrices.
     """
     op, inner = node.op, node.op.fgraph.unfreeze()
+    order = inner.toposort()
     varying = set(inner.inputs[: op.sequences + op.states])
-    for step in inner.toposort():
+    for step in order:
         if varying.intersection(step.inputs):
             varying.update(step.outputs)
     # In their order, as what is compiled must be the same again
     same: dict[Variable, None] = {}
-    wanted = [
-        x for step in inner.toposort() if varying.intersection(step.outputs) for x in step.inputs
-    ]
+    wanted = [x for step in order if varying.intersection(step.outputs) for x in step.inputs]
     wanted += inner.outputs
     while wanted:
         x = wanted.pop()

@@ -36,7 +36,7 @@ __all__ = [
 # ----------------------------------------------------------------------------- JAX
 
 # Rewrites of products, which ask of each matrix whether it is diagonal or selects, and of all that
-# it is made of: most of the time of simplifying. Gradients have had them before
+# it is made of, which takes long. Gradients have had them before
 HAD_BEFORE = "dot_diag_to_elemwise", "selection_dot_to_indexing"
 
 
