@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -68,189 +69,162 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
+    search = _Search(surface, rescale, rng, report, writing)
     if permutable and len(start) > _LARGEST_NEWTON:
-        return *_diagonal_bulk(surface, start, rescale, rng, report, writing), False
+        return *search.diagonal(start), False
     if len(start) <= LARGEST_DENSE:
         begin = start.copy()
         try:
-            return _dense_bulk(surface, start, rescale, scale, rng, report, writing)
+            return search.dense(start, scale)
         except TuningError as error:
             # As of nets: no Gaussian is near, but each coordinate has a width
             failed, start = error, begin
             if writing is not None:
                 writing.undo()
     try:
-        return *_diagonal_bulk(surface, start, rescale, rng, report, writing), False
+        return *search.diagonal(start), False
     except TuningError:
         if len(start) <= LARGEST_DENSE:
             raise failed from None
         raise
 
 
-def _dense_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    scale: str | np.ndarray | None,
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-    writing: Writing | None,
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Find the bulk with a whole L."""
-    centre, root, collapses, start = _rough_bulk(surface, start, rescale, rng, report, writing)
-    whitened = _finds_modes(surface, len(start))
-    if whitened:
-        if (rewritten := _rewritten(writing, centre, root, at_mode=True)) is not None:
+@dataclass(frozen=True)
+class _Search:
+    """Ways to the bulk, each from a start; see :func:`find_bulk`."""
+
+    surface: Surface
+    rescale: Callable[[np.ndarray], np.ndarray]
+    rng: np.random.Generator
+    report: Callable[[str], None]
+    writing: Writing | None
+
+    def dense(
+        self, start: np.ndarray, scale: str | np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Find the bulk with a whole L."""
+        centre, root, collapses, start = self._rough(start)
+        whitened = self._finds_modes(len(start))
+        if whitened:
+            if (rewritten := self._rewritten(centre, root, at_mode=True)) is not None:
+                centre, root = rewritten
+                start, collapses = centre, False
+            centre, root = self._whitened(centre, root, start)
+        while (rewritten := self._rewritten(centre, root)) is not None:
             centre, root = rewritten
             start, collapses = centre, False
-        centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    while (rewritten := _rewritten(writing, centre, root)) is not None:
-        centre, root = rewritten
-        start, collapses = centre, False
-        if whitened:
-            centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    if not whitened:
-        centre, root = _whitened(surface, centre, root, start, rescale, rng, report)
-    if isinstance(scale, str) and scale == "diagonal":
-        root = np.sqrt(np.sum(root**2, axis=1))
-    return centre, root, collapses
+            if whitened:
+                centre, root = self._whitened(centre, root, start)
+        if not whitened:
+            centre, root = self._whitened(centre, root, start)
+        if isinstance(scale, str) and scale == "diagonal":
+            root = np.sqrt(np.sum(root**2, axis=1))
+        return centre, root, collapses
 
+    def diagonal(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Find centre and sds of independent normals."""
+        self.report("rough centre")
+        centre, root = self._fitted(gaussian_of_many, start)
+        while (rewritten := self._rewritten(centre, root)) is not None:
+            self.report("rough centre")
+            fit = partial(gaussian_of_many, known=rewritten[1])
+            centre, root = self._fitted(fit, rewritten[0])
+        return centre, root
 
-def _diagonal_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-    writing: Writing | None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find centre and sds of independent normals."""
-    report("rough centre")
-    centre, root = _fitted(gaussian_of_many, surface, start, rescale, rng)
-    while (rewritten := _rewritten(writing, centre, root)) is not None:
-        report("rough centre")
-        fit = partial(gaussian_of_many, known=rewritten[1])
-        centre, root = _fitted(fit, surface, rewritten[0], rescale, rng)
-    return centre, root
+    def _finds_modes(self, dimension: int) -> bool:
+        """Whether a rough centre is found by Newton steps, and not by a fit of normals."""
+        whole = dimension <= LARGEST_DENSE and not self.surface.batch_size
+        return dimension <= _LARGEST_NEWTON or whole
 
+    def _whitened(
+        self, centre: np.ndarray, root: np.ndarray, start: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Move a rough centre and L to the bulk; L is dense from here on."""
+        if root.ndim == 1:
+            root = np.diag(root)
+        self.report("whitening")
+        if self.surface.batch_size:
+            return bulk_of_minibatches(self.surface, centre, root, self.rng)
+        try:
+            centre, root, astray = bulk_of_full_data(self.surface, centre, root, self.rng)
+        except TuningError:
+            astray = True
+        if astray:
+            # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
+            self.report("rough centre")
+            centre, sd = self._fitted(diagonal_gaussian, start)
+            self.report("whitening")
+            centre, root, _ = bulk_of_full_data(self.surface, centre, np.diag(sd), self.rng)
+        return centre, root
 
-def _finds_modes(surface: Surface, dimension: int) -> bool:
-    """Whether a rough centre is found by Newton steps, and not by a fit of normals."""
-    whole = dimension <= LARGEST_DENSE and not surface.batch_size
-    return dimension <= _LARGEST_NEWTON or whole
-
-
-def _whitened(
-    surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Move a rough centre and L to the bulk; L is dense from here on."""
-    if root.ndim == 1:
-        root = np.diag(root)
-    report("whitening")
-    if surface.batch_size:
-        return bulk_of_minibatches(surface, centre, root, rng)
-    try:
-        centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
-    except TuningError:
-        astray = True
-    if astray:
-        # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
-        report("rough centre")
-        centre, sd = _fitted(diagonal_gaussian, surface, start, rescale, rng)
-        report("whitening")
-        centre, root, _ = bulk_of_full_data(surface, centre, np.diag(sd), rng)
-    return centre, root
-
-
-def _rough_bulk(
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-    report: Callable[[str], None],
-    writing: Writing | None,
-) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
-    """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
-    d, batch_size = len(start), surface.batch_size
-    collapses = False
-    report("rough centre")
-    if _finds_modes(surface, d):
+    def _rough(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
+        """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
+        surface, d, batch_size = self.surface, len(start), self.surface.batch_size
+        self.report("rough centre")
+        if not self._finds_modes(d):
+            centre, sd = self._fitted(diagonal_gaussian, start)
+            return centre, sd, False, start
         rows = None
         count = max(8, -(-30 * d // batch_size)) if batch_size else 0
         if batch_size and count < surface.n_blocks:
-            rows = surface.draw_rows(rng, count)
-        centre, start, collapses = _mode(surface, start, rows, writing)
-        centre, start = rescale(np.stack([centre, start]))
+            rows = surface.draw_rows(self.rng, count)
+        centre, start, collapses = self._mode(start, rows)
+        centre, start = self.rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         return centre, inverse_root(hessian, surface.circular), collapses, start
-    centre, sd = _fitted(diagonal_gaussian, surface, start, rescale, rng)
-    return centre, sd, collapses, start
 
+    def _mode(
+        self, start: np.ndarray, rows: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, bool]:
+        """Return a rough mode, where the way to it began, and whether that way ends in a neck.
 
-def _mode(
-    surface: Surface, start: np.ndarray, rows: np.ndarray | None, writing: Writing | None
-) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Return a rough mode, where the way to it began, and whether that way ends in a neck.
+        All variables but scales are moved first: scales would fall to nothing at a start far from
+        the data. Scales are moved next, in coordinates that fit what the data say at the scales so
+        far: in coordinates of other scales the way is along a curved valley.
+        """
+        surface, writing, free = self.surface, self.writing, self.surface.unbounded
+        if not 0 < free.sum() < len(start):
+            centre, _, collapses = newton(surface, start, rows)
+            return centre, start, collapses
 
-    All variables but scales are moved first: scales would fall to nothing at a start far from the
-    data. Scales are moved next, in coordinates that fit what the data say at the scales so far: in
-    coordinates of other scales the way is along a curved valley.
-    """
-    free = surface.unbounded
-    if not 0 < free.sum() < len(start):
-        centre, _, collapses = newton(surface, start, rows)
-        return centre, start, collapses
+        def fitted(start: np.ndarray) -> np.ndarray:
+            along = Conditional(surface, start, free)
+            return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
 
-    def fitted(start: np.ndarray) -> np.ndarray:
-        along = Conditional(surface, start, free)
-        return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-
-    begun = led = fitted(start)
-    if writing is None:
+        begun = led = fitted(start)
+        if writing is None:
+            centre, _, collapses = newton(surface, led, rows)
+            return centre, led, collapses
+        for _ in range(_MOST_LED):
+            _, hessian, _ = newton(surface, led, rows, most_steps=0)
+            hessian[np.ix_(free, ~free)] = hessian[np.ix_(~free, free)] = 0
+            root = inverse_root(hessian, surface.circular)
+            if (rewritten := writing(led, root, at_mode=True)) is None:
+                break
+            writing.move()
+            before = rewritten[0]
+            led = newton(surface, before, rows, most_steps=_STEPS_LED, rough=True)[0]
+            if np.abs(led - before)[~free].max() < _LITTLE:
+                break
+            led = fitted(led)
         centre, _, collapses = newton(surface, led, rows)
+        if collapses and led is not begun:
+            # As of products, of whose factors data say as much as the others allow
+            writing.undo()
+            led = begun
+            centre, _, collapses = newton(surface, led, rows)
         return centre, led, collapses
-    for _ in range(_MOST_LED):
-        _, hessian, _ = newton(surface, led, rows, most_steps=0)
-        hessian[np.ix_(free, ~free)] = hessian[np.ix_(~free, free)] = 0
-        root = inverse_root(hessian, surface.circular)
-        if (rewritten := writing(led, root, at_mode=True)) is None:
-            break
-        writing.move()
-        before = rewritten[0]
-        led = newton(surface, before, rows, most_steps=_STEPS_LED, rough=True)[0]
-        if np.abs(led - before)[~free].max() < _LITTLE:
-            break
-        led = fitted(led)
-    centre, _, collapses = newton(surface, led, rows)
-    if collapses and led is not begun:
-        # As of products, of whose factors data say as much as the others allow
-        writing.undo()
-        led = begun
-        centre, _, collapses = newton(surface, led, rows)
-    return centre, led, collapses
 
+    def _rewritten(
+        self, centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Return the bulk in other coordinates, None to stay."""
+        return None if self.writing is None else self.writing(centre, root, at_mode=at_mode)
 
-def _rewritten(
-    writing: Writing | None, centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the bulk in other coordinates, None to stay."""
-    return None if writing is None else writing(centre, root, at_mode=at_mode)
-
-
-def _fitted(
-    fit: Callable[..., tuple[np.ndarray, np.ndarray]],
-    surface: Surface,
-    start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and sds of a diagonal Gaussian, in coordinates of scales that fit its mean."""
-    centre, sd = fit(surface, start, rng)
-    centre, above, below = rescale(np.stack([centre, centre + sd, centre - sd]))
-    return centre, np.minimum(np.abs(above - below) / 2, surface.widest)
+    def _fitted(
+        self, fit: Callable[..., tuple[np.ndarray, np.ndarray]], start: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and sds of independent normals, in coordinates of scales that fit them."""
+        centre, sd = fit(self.surface, start, self.rng)
+        centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
+        return centre, np.minimum(np.abs(above - below) / 2, self.surface.widest)
