@@ -19,6 +19,8 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.type import tensor
 
+from pymc_sgmcmc.backends.jax_branches import INTRODUCED, take_apart
+
 __all__ = ["Loop", "funcified", "loop"]
 
 # To read again what these made takes longer than to make it again
@@ -151,7 +153,8 @@ def _is_loop(op: Op) -> bool:
 
 
 def _rewritten(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any) -> None:
-    mode.optimizer.rewrite(inner)
+    mode.excluding(INTRODUCED).optimizer.rewrite(inner)
+    take_apart(inner)
 
 
 # Where PyTensor rewrites what is in its own operations that hold graphs
