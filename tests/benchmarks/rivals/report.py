@@ -62,6 +62,8 @@ def write(cells: Cells, folder: Path) -> None:
 def _shown(row: dict[str, Any]) -> list[str]:
     """Cells of the table from the third on."""
     seconds = digits(row["seconds"])
+    if "failed" in row:
+        return [f"{row['failed']} after {seconds}", *[""] * 8, seconds]
     if "mean_error" not in row:
         return [f"no draw in {seconds}", *[""] * 8, seconds]
     found = [f"not in {seconds}" if row["until"] is None else digits(row["until"])]

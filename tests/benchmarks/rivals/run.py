@@ -51,22 +51,27 @@ def cell(problem: str, method: str, seconds: float, seed: int) -> dict[str, Any]
     chosen, clock = PROBLEMS[problem](), Clock()
     # What the data cost to be made is nobody's
     mean, sd, rows = *chosen.moments[1:], chosen.rows
-    arguments: Any = chosen, seconds, seed, clock
-    if method == "nutpie":
-        course = nuts.run(*arguments)
-    elif method.endswith("ADVI"):
-        course = variational.run(*arguments, "advi" if method == "ADVI" else "fullrank_advi")
-    elif method.startswith("BlackJAX"):
-        course = langevin.run(*arguments, method.split()[1].removesuffix("-CV"))
-    elif method == "Gibbs":
-        course = factorisation.again(seed, clock)
-    elif method == "NumPyro HMCECS":
-        course = ecs.run(*arguments)
-    else:
-        course = ours.run(*arguments, method)
     about = {"problem": problem, "method": method, "seed": seed, "rows": len(rows[0])}
+    about |= {"budget": seconds, "versions": {p: version(p) for p in PACKAGES}}
+    arguments: Any = chosen, seconds, seed, clock
+    try:
+        if method == "nutpie":
+            course = nuts.run(*arguments)
+        elif method.endswith("ADVI"):
+            course = variational.run(*arguments, "advi" if method == "ADVI" else "fullrank_advi")
+        elif method.startswith("BlackJAX"):
+            course = langevin.run(*arguments, method.split()[1].removesuffix("-CV"))
+        elif method == "Gibbs":
+            course = factorisation.again(seed, clock)
+        elif method == "NumPyro HMCECS":
+            course = ecs.run(*arguments)
+        else:
+            course = ours.run(*arguments, method)
+    except Exception as error:
+        # That it failed is a result
+        return {**about, "seconds": clock.seconds(), "failed": type(error).__name__}
     found = judged(course, mean, sd, clock) if course.seconds else {"seconds": clock.seconds()}
-    return {**about, "budget": seconds, **found, "versions": {p: version(p) for p in PACKAGES}}
+    return {**about, **found}
 
 
 def main() -> None:
