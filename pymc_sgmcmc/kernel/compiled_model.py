@@ -134,6 +134,13 @@ class CompiledModel:
         others = [point[str(value.name)] for value in self.posterior.others]
         return self.at_scales(phi, own, scales, others)
 
+    def values_at(
+        self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        """Return PyMC's value variables at φ."""
+        found = self._at_worst_rows(self.posterior.values)(*phi, *scales, *others)
+        return [np.array(x) for x in found]
+
     def at_scales(
         self,
         phi: Sequence[np.ndarray],

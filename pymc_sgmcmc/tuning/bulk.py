@@ -11,17 +11,17 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
-from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.newton import newton, rows_of_a_search
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 from pymc_sgmcmc.tuning.writing import Writing
 
-__all__ = ["find_bulk"]
+__all__ = ["LARGEST_NEWTON", "find_bulk"]
 
 # Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
 # place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
-_LARGEST_NEWTON = 128
+LARGEST_NEWTON = 128
 
 # How often a start is led by the data, by how many steps each time, and until scales move by less
 _MOST_LED, _STEPS_LED, _LITTLE = 8, 4, 0.3
@@ -70,7 +70,7 @@ def find_bulk(
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
     search = _Search(surface, rescale, rng, report, writing)
-    if permutable and len(start) > _LARGEST_NEWTON:
+    if permutable and len(start) > LARGEST_NEWTON:
         return *search.diagonal(start), False
     if len(start) <= LARGEST_DENSE:
         begin = start.copy()
@@ -134,7 +134,7 @@ class _Search:
     def _finds_modes(self, dimension: int) -> bool:
         """Whether a rough centre is found by Newton steps, and not by a fit of normals."""
         whole = dimension <= LARGEST_DENSE and not self.surface.batch_size
-        return dimension <= _LARGEST_NEWTON or whole
+        return dimension <= LARGEST_NEWTON or whole
 
     def _whitened(
         self, centre: np.ndarray, root: np.ndarray, start: np.ndarray
@@ -159,15 +159,12 @@ class _Search:
 
     def _rough(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
         """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
-        surface, d, batch_size = self.surface, len(start), self.surface.batch_size
+        surface = self.surface
         self.report("rough centre")
-        if not self._finds_modes(d):
+        if not self._finds_modes(len(start)):
             centre, sd = self._fitted(diagonal_gaussian, start)
             return centre, sd, False, start
-        rows = None
-        count = max(8, -(-30 * d // batch_size)) if batch_size else 0
-        if batch_size and count < surface.n_blocks:
-            rows = surface.draw_rows(self.rng, count)
+        rows = rows_of_a_search(surface, self.rng)
         centre, start, collapses = self._mode(start, rows)
         centre, start = self.rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)

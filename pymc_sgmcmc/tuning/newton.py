@@ -7,7 +7,7 @@ import numpy as np
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step, mean_hessian
 
-__all__ = ["newton"]
+__all__ = ["newton", "rows_of_a_search"]
 
 _MOST_STEPS = 60
 _MOST_DAMPING = 1e12
@@ -16,6 +16,14 @@ _MOST_DAMPING = 1e12
 # volume. How much log mass the way down may lose, and for how many steps
 _LOST = 2.0
 _LOST_STEPS = 8
+
+
+def rows_of_a_search(surface: Surface, rng: np.random.Generator) -> np.ndarray | None:
+    """Draw as many batches as a rough centre takes, None where the full data are not more."""
+    if not surface.batch_size:
+        return None
+    count = max(8, -(-30 * surface.dimension // surface.batch_size))
+    return surface.draw_rows(rng, count) if count < surface.n_blocks else None
 
 
 @named_step("the search for a centre")
