@@ -100,6 +100,7 @@ class CompiledModel:
         self._row_memory = row_memory
         self._laid_out: tuple[Any, list[Any]] | None = None
         self._data: tuple[str, list[Any]] | None = None
+        self._of_values: Callable[..., Any] | None = None
         self._of_hierarchy: Callable[..., Any] | None = None
         self._worst_rows: tuple[str, Callable[..., Any]] | None = None
 
@@ -138,8 +139,9 @@ class CompiledModel:
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
     ) -> list[np.ndarray]:
         """Return PyMC's value variables at φ."""
-        found = self._at_worst_rows(self.posterior.values)(*phi, *scales, *others)
-        return [np.array(x) for x in found]
+        if self._of_values is None:
+            self._of_values = self._at_worst_rows(self.posterior.values)
+        return [np.array(x) for x in self._of_values(*phi, *scales, *others)]
 
     def at_scales(
         self,

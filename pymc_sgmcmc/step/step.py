@@ -50,7 +50,7 @@ from pymc_sgmcmc.step.convergence import prepare_checks
 from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.approach import approached
+from pymc_sgmcmc.tuning.approach import before_tuning
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
@@ -354,11 +354,10 @@ class SGMCMCStep(BlockedStep):
         """Take ``thin`` updates from ``point``."""
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in self._engine_at(point).posterior.others]
-        if others and self._stands_still(point):
+        first = before_tuning(self.model, self._engine_at(point), self.options, point, self._chain)
+        if first is not None:
             self._chain.draw += 1
-            return dict(point), [self._nothing_measured()]
-        if others and self._approaches():
-            return self._approached(point, others), [self._nothing_measured()]
+            return first, [self._nothing_measured()]
         runner = self._runner_at(point, others)
         state, schedule = self._chain, self.options.step_size
         companion = self._companion(others)
@@ -507,26 +506,6 @@ class SGMCMCStep(BlockedStep):
             return start_by_hand(engine, self.options, state, place, point)
         later = others and Companion.times(state.tuning_draws)
         return Tuning(engine, self.options, state, [place]).run(thorough=not later)
-
-    def _stands_still(self, point: PointType) -> bool:
-        assert self._engine is not None
-        return not self.options.is_complete() and Companion.stands_still(
-            self.model, self._engine.posterior.others, point, self._chain
-        )
-
-    def _approaches(self) -> bool:
-        assert self._engine is not None
-        engine, state = self._engine, self._chain
-        return not self.options.is_complete() and Companion.approaches(
-            engine.posterior.others, state, engine.dimension
-        )
-
-    def _approached(self, point: PointType, others: list[np.ndarray]) -> PointType:
-        """Return the point after a step of descent, which is no draw yet."""
-        engine, state = self._engine_at(point), self._chain
-        values = approached(engine, state, Place(others, *engine.express(point)))
-        state.draw += 1
-        return {**point, **dict(zip((v.name for v in self.vars), values, strict=True))}
 
     def _nothing_measured(self) -> dict[str, Any]:
         """Return the statistics of a draw without updates."""

@@ -1,10 +1,7 @@
 """Tuning beside other step methods, whose variables move from draw to draw.
 
 Such a step samples a conditional law, another one at every draw. So it is tuned again while PyMC's
-tuning draws run, at values of the other variables that the chain has met. Beside discrete
-variables it stands still in its first draws where the user has put its own, and the others find
-their way from there: of indicators that all start at 0, a mixture would be one component before it
-is any other.
+tuning draws run, at values of the other variables that the chain has met.
 """
 
 from __future__ import annotations
@@ -13,26 +10,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc.initial_point import PointType
-from pymc.model import Model
-from pymc.vartypes import continuous_types, discrete_types
-from pytensor.tensor.variable import TensorVariable
-
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.runner import Draw, Runner
-from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.schedules import Schedule
-from pymc_sgmcmc.tuning.bulk import LARGEST_NEWTON
 from pymc_sgmcmc.tuning.run import Tuning
 
 __all__ = ["Companion"]
 
 _TIMES = 5, 15, 40, 100, 250
-# Draws that are steps of descent. Twenty of them lead a mixture from nine in ten starts to where steps
-# along all variables at once do, five from one in ten
-_MOST_STEPS = 20
 # Share of the tuning draws after which the chain is tuned for the last time
 _LAST = 2 / 3
 
@@ -63,39 +50,6 @@ class Companion:
         """Return after how many draws a chain is tuned again; the last of them decides."""
         last = int(_LAST * tuning_draws)
         return [*(t for t in _TIMES if t < 0.8 * last), last] if last >= _TIMES[0] else []
-
-    @staticmethod
-    def stands_still(
-        model: Model, others: Sequence[TensorVariable], point: PointType, state: ChainState
-    ) -> bool:
-        """Return whether the next draw is left to the other steps.
-
-        It is where there are discrete variables, unless the user gave them a start: it is then
-        the better known one. Continuous ones are not waited for: given effects that are all 0 at
-        the start, their scale would fall to nothing.
-        """
-        times = Companion.times(state.tuning_draws)
-        if state.psi is not None or not times or state.draw >= times[0]:
-            return False
-        if state.draw:
-            return True
-        usual = model.initial_point()
-
-        def given(value: TensorVariable) -> bool:
-            initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
-            return initval is not None or not np.array_equal(point[value.name], usual[value.name])
-
-        discrete = [value for value in others if value.dtype in discrete_types]
-        return len(discrete) > 0 and not any(map(given, discrete))
-
-    @staticmethod
-    def approaches(others: Sequence[TensorVariable], state: ChainState, dimension: int) -> bool:
-        """Return whether the next draw is a step towards where all steps together are going."""
-        times = Companion.times(state.tuning_draws)
-        most = min(_MOST_STEPS, times[-1] // 2) if times else 0
-        first = state.psi is None and state.draw < most
-        moving = any(value.dtype in continuous_types for value in others)
-        return first and moving and dimension <= LARGEST_NEWTON
 
     def before_draw(self, runner: Runner, others: Sequence[np.ndarray]) -> Runner:
         """Remember the present place; tune again where it is time to."""
