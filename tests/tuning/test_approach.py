@@ -28,17 +28,17 @@ def two_blocks():
     return model, steps
 
 
-def sampled(**options):
-    model, steps = two_blocks()
+def sampled(model, steps, **options):
     return pm.sample(
         step=steps, model=model, progressbar=False, compute_convergence_checks=False, cores=1,
         discard_tuned_samples=False, **options,
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_all_steps_together_descend_to_the_posterior(seed):
-    found = sampled(draws=1, tune=60, chains=1, random_seed=seed)
+    found = sampled(*two_blocks(), draws=1, tune=60, chains=1, random_seed=seed)
     draws = found.warmup_posterior
     # Before anything was tuned, to within three sds of a posterior of 800 to 2,000 rows
     assert np.abs(draws["mu"].values[0, 19] - CENTRES).max() < 0.3
@@ -47,9 +47,17 @@ def test_all_steps_together_descend_to_the_posterior(seed):
     assert np.isnan(norm[0, :20]).all() and np.isfinite(norm[0, 20:]).all()
 
 
-def test_chains_start_apart():
-    found = sampled(draws=1, tune=8, chains=2, random_seed=1).warmup_posterior["mu"].values
-    assert np.abs(found[0, 0] - found[1, 0]).min() > 1e-3
+def test_chains_start_apart_and_are_not_scattered_again():
+    with pm.Model() as model:
+        a, b = pm.Normal("a", 0, 100), pm.Normal("b", 0, 100)
+        pm.Normal("y", a + 0.5 * b, 0.01, observed=[200.0])
+        pm.Normal("x", b, 0.01, observed=[-200.0])
+        steps = [sg.CoRVSGLD([x], backend="jax") for x in (a, b)]
+    found = sampled(model, steps, draws=2, tune=30, chains=2, random_seed=1).warmup_posterior
+    assert found["a"].values[0, 0] != found["a"].values[1, 0]
+    # The first draw after a descent of ten: a start is moved by up to 1
+    moved = np.abs(np.diff(found["b"].values, axis=1))
+    assert moved[:, 8:11].max() < 0.1
 
 
 @pytest.mark.parametrize(
