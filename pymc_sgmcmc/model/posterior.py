@@ -23,6 +23,7 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex
 from pymc_sgmcmc.model.graphs import (
@@ -151,7 +152,7 @@ class Posterior:
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
         outputs = constants_as_numbers(masks_as_numbers(outputs))
-        outputs, self.data = _lift_data(lengths_as_numbers(outputs))
+        outputs, self.data = _lift_data(computed_once(lengths_as_numbers(outputs)))
         outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)
         self._summands = [
