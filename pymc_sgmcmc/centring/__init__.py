@@ -9,6 +9,11 @@ from pymc_sgmcmc.centring.informed import (
     InformedResidual,
     InformedZeroSum,
 )
+from pymc_sgmcmc.centring.informed_coefficients import (
+    Coefficients,
+    InformedCoefficients,
+    told_of_block,
+)
 from pymc_sgmcmc.centring.informed_fields import FieldPrior, InformedField
 from pymc_sgmcmc.centring.informed_walks import InformedWalk
 from pymc_sgmcmc.centring.nearest_normals import log_odds_of_beta, logarithm_of
@@ -19,9 +24,11 @@ from pymc_sgmcmc.centring.weighted import Weighted
 
 __all__ = [
     "Centring",
+    "Coefficients",
     "FieldPrior",
     "Informed",
     "InformedCentring",
+    "InformedCoefficients",
     "InformedField",
     "InformedLog",
     "InformedLogit",
@@ -36,4 +43,5 @@ __all__ = [
     "log_odds_of_beta",
     "logarithm_of",
     "lower_factor",
+    "told_of_block",
 ]

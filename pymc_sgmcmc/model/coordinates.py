@@ -19,7 +19,8 @@ from pytensor.tensor.random.basic import DirichletRV
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import Weighted
+from pymc_sgmcmc.centring import InformedCoefficients, Weighted
+from pymc_sgmcmc.model.coefficients import coefficients_of
 from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex, at_total, fitted_total
 from pymc_sgmcmc.model.fields import beside_effects, fields_of
 from pymc_sgmcmc.model.graphs import substitute
@@ -144,6 +145,10 @@ def coordinates_at(
         found = standardised(model, sampled, fields.keys())
         own_maps.update({rv: parents.map() for rv, parents in found.items()})
         own_maps.update(beside_effects(fields, own_maps))
+        shapes = {rv: np.shape(point[str(v.name)]) for rv, v in zip(rvs, values, strict=True)}
+        own_maps.update(
+            coefficients_of(model, {rv for rv in sampled if rv.name not in named}, found, shapes)
+        )
     chosen = [
         (named[rv.name], None)
         if rv.name in named
@@ -311,6 +316,8 @@ def _choose(
     centring = own_maps.get(rv)
     if centring is None and sampled:
         centring = centring_of(rv, own, sampled, np.shape(array))
+    if isinstance(centring, InformedCoefficients):
+        return centring, centring.weight
     if centring is not None:
         shape = (*centring.numbers, *np.shape(array))
         weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=shape)

@@ -16,7 +16,7 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import HasInnerGraph
 from pytensor.graph.replace import clone_replace, graph_replace
-from pytensor.graph.rewriting.basic import in2out, node_rewriter
+from pytensor.graph.rewriting.basic import MergeOptimizer, in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.basic import Nonzero
@@ -41,6 +41,7 @@ __all__ = [
     "lengths_as_numbers",
     "made_again",
     "masks_as_numbers",
+    "merged",
     "rebuilt",
     "substitute",
     "with_known_shapes",
@@ -51,6 +52,19 @@ def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[T
     """Return ``graphs`` with variables replaced, those that do not occur in them ignored."""
     replaced: list[Any] = graph_replace(list(graphs), dict(replacements), strict=False)
     return replaced
+
+
+def merged(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with each result computed once, so that it has one adjoint."""
+    found, before = list(graphs), 0
+    # What enters by equal constants is seen to be the same once they are one
+    while True:
+        graph = FunctionGraph(outputs=found, clone=False)
+        MergeOptimizer().rewrite(graph)
+        found, count = list(graph.outputs), len(graph.apply_nodes)
+        if count == before:
+            return found
+        before = count
 
 
 def rebuilt(

@@ -23,6 +23,7 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.centring import InformedCoefficients
 from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex
@@ -32,6 +33,7 @@ from pymc_sgmcmc.model.graphs import (
     lengthened,
     lengths_as_numbers,
     masks_as_numbers,
+    merged,
     substitute,
     with_known_shapes,
 )
@@ -155,6 +157,8 @@ class Posterior:
         outputs, self.data = _lift_data(computed_once(lengths_as_numbers(outputs)))
         outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)
+        if any(isinstance(c.transform, InformedCoefficients) for c in self.coordinates):
+            outputs = merged(outputs)
         self._summands = [
             _Term(term.name, logp, batch)
             for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
@@ -377,15 +381,18 @@ class Posterior:
         weighted = [c for c in self.coordinates if c.weighted]
         hierarchy = [pt.as_tensor(c.map.spread(*c.rv.owner.inputs)).copy() for c in weighted]
         hierarchy += [pt.as_tensor(c.map.location(*c.rv.owner.inputs)).copy() for c in weighted]
-        hierarchy += [
-            c.map.with_weight(weight).forward(c.rv, *c.rv.owner.inputs)
-            for c, weight in zip(weighted, self.new_weights, strict=True)
-        ]
+        again = [c.map.forward(c.rv, *c.rv.owner.inputs) for c in weighted]
+        of_new: dict[Any, Any] = dict(
+            zip([c.scale for c in weighted], self.new_weights, strict=True)
+        )
+        # φ of θ, at new weights: θ itself is that of the old ones
+        again = substitute(replace_rvs_by_values(again, rvs_to_values=theta), of_new)
         maps = [
             *(pt.as_tensor(at_phi[theta[c.rv]]).copy() for c in self.coordinates),
             *(slopes.get(c.rv, pt.constant(0.0)) for c in self.coordinates),
             *substitute(replace_rvs_by_values(bounds, rvs_to_values=theta), at_phi),
             *substitute(replace_rvs_by_values(hierarchy, rvs_to_values=theta), at_phi),
+            *substitute(again, at_phi),
         ]
         return [*terms, *jacobians], values, maps
 

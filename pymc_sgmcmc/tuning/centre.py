@@ -8,9 +8,10 @@ import numpy as np
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Weighted
+from pymc_sgmcmc.centring import InformedCoefficients, Weighted
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.model.hierarchy import depends_on
+from pymc_sgmcmc.tuning.coefficients import BlockChoice
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["WritingChoice", "with_weight"]
@@ -124,14 +125,14 @@ class WritingChoice:
         return {
             rv
             for rv, c in self._undecided.items()
-            if not self._below(rv) and (c.map.refines or not at_mode)
+            if not self._below({rv, *_together(c.map)}) and (c.map.refines or not at_mode)
         }
 
-    def _below(self, rv: TensorVariable) -> bool:
-        """Whether there is an undecided variable of which this one is a parent."""
-        others = [other for other in self._undecided if other is not rv]
+    def _below(self, rvs: Collection[TensorVariable]) -> bool:
+        """Whether there is an undecided variable of which one of these is a parent."""
+        others = [other for other in self._undecided if other not in rvs]
         maps = [(self._undecided[other].map, other.owner.inputs) for other in others]
-        return any(depends_on(map_.depends_on(*inputs), {rv}) for map_, inputs in maps)
+        return any(depends_on(map_.depends_on(*inputs), rvs) for map_, inputs in maps)
 
     def _chosen(
         self,
@@ -159,7 +160,7 @@ class WritingChoice:
         moved_ones = [
             part
             for part, c in zip(slices, posterior.coordinates, strict=True)
-            if c.rv in level and not c.map.by_shift
+            if c.rv in level and not c.map.by_shift and not _together(c.map)
         ]
         curvature = parts(_curvatures(surface, centre, root, moved_ones, rng))
         e = rng.standard_normal((positions, len(centre)))
@@ -168,8 +169,13 @@ class WritingChoice:
         spreads, locations = model.hierarchy(middle := parts(centre), scales, others)
         weighted = [c for c in posterior.coordinates if c.weighted]
         found, change = list(scales), 0.0
+        blocks = BlockChoice(model, surface, scales, others, centre, root, rng)
         for k, c in enumerate(weighted):
             if c.rv not in level:
+                continue
+            if isinstance(c.map, InformedCoefficients):
+                found[self._fitted.index(c)], moved_by, off = blocks.weight(c)
+                change = max(change, moved_by, off / _FAR * np.log(_CHANGED))
                 continue
             i, at = self._fitted.index(c), posterior.coordinates.index(c)
             if c.map.by_shift:
@@ -197,6 +203,12 @@ class WritingChoice:
                 off = np.sqrt(np.mean(phi[told] ** 2))
                 change = max(change, float(off / _FAR * np.log(_CHANGED)))
         return found, change
+
+
+def _together(of_map: Weighted) -> list[TensorVariable]:
+    """Return the variables of which the choice is one with that of a map."""
+    block = of_map.block if isinstance(of_map, InformedCoefficients) else ()
+    return [member.rv for member in block]
 
 
 def _by_shift(

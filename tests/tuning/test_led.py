@@ -29,6 +29,13 @@ def test_a_process_in_a_basis(method, measure):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["CoRVSGLD", "MSGNHT"])
+def test_a_sum_of_processes(method, measure):
+    """Of an intercept and two curves data do not tell whose the level is."""
+    check(measure("sum_of_processes", method, 2, cores=1, options={"backend": "jax"}))
+
+
+@pytest.mark.slow
 def test_products_are_not_led(measure):
     """What data say of a slope depends on abilities: in its coordinates scales fall to nothing."""
     check(measure("item_response", "CoRVSGLD", 3, cores=1, options={"backend": "jax"}))

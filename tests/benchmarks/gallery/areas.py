@@ -11,7 +11,7 @@ import pymc as pm
 from scipy import linalg, special
 from scipy.spatial import Delaunay
 
-from .conjugate import mixed, of_two
+from .conjugate import mixed, of_few
 from .exact import Moments
 from .hierarchies import HIERARCHIES
 
@@ -183,7 +183,7 @@ def moments_of_autoregression() -> Moments:
             predicted(np.ones((1, COUNT)), np.ones(1), *how),
         ]
 
-    nodes, weight = of_two(log_density, [0, 2])
+    nodes, weight = of_few(log_density, [0, 2])
     phi, mu = mixed_laws([laws(x) for x in nodes[weight > LEAST_WEIGHT]], _kept(weight))
     return {
         "tau": mixed(weight, np.exp(nodes[:, 0]), 0),

@@ -16,7 +16,7 @@ from .many import MANY
 __all__ = ["CONJUGATE"]
 
 GROUPS, STEPS = 5_000, 2_000
-# Nodes for each of the two others, and how many sds they reach
+# Nodes for each of two others, and how many sds they reach
 NODES, REACH = 41, 5.0
 SIDES = 1, -1
 
@@ -85,10 +85,13 @@ def walk_of_thousands(batch_size: int = 500) -> pm.Model:
 Density = Callable[[np.ndarray], float]
 
 
-def of_two(log_density: Density, start: list[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes of a density of two numbers on the line, shape (n, 2), and their weights."""
+def of_few(
+    log_density: Density, start: list[float], count: int = NODES
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes of a density of d numbers on the line, shape (n, d), and their weights."""
     mode = optimize.minimize(lambda x: -log_density(x), start, method="BFGS").x
-    moves = 1e-3 * np.eye(2)
+    d = len(start)
+    moves = 1e-3 * np.eye(d)
     curvature = [
         [
             sum(i * j * log_density(mode + i * e + j * f) for i in SIDES for j in SIDES)
@@ -97,8 +100,9 @@ def of_two(log_density: Density, start: list[float]) -> tuple[np.ndarray, np.nda
         for f in moves
     ]
     factor = np.linalg.cholesky(np.linalg.inv(-np.array(curvature) / 4e-6))
-    line = np.linspace(-REACH, REACH, NODES)
-    nodes = mode + np.stack(np.meshgrid(line, line), axis=-1).reshape(-1, 2) @ factor.T
+    line = np.linspace(-REACH, REACH, count)
+    grid = np.stack(np.meshgrid(*[line] * d), axis=-1).reshape(-1, d)
+    nodes = mode + grid @ factor.T
     return nodes, special.softmax([log_density(x) for x in nodes])
 
 
@@ -118,7 +122,7 @@ def moments_of_rates() -> Moments:
         each = special.gammaln(a + total) - special.gammaln(a) + a * np.log(b)
         return x.sum() - a - b + np.sum(each - (a + total) * np.log(b + count))
 
-    nodes, weight = of_two(log_density, [0, 0])
+    nodes, weight = of_few(log_density, [0, 0])
     a, b = np.exp(nodes).T[..., None]
     shape, rate = a + total, b + count
     return {
@@ -139,7 +143,7 @@ def moments_of_conversions() -> Moments:
         each = special.betaln(a + total, b + count - total) - special.betaln(a, b)
         return float(prior + each.sum())
 
-    nodes, weight = of_two(log_density, [1, 2])
+    nodes, weight = of_few(log_density, [1, 2])
     a, b = np.exp(nodes).T[..., None]
     mean = (a + total) / (a + b + count)
     return {
@@ -171,7 +175,7 @@ def moments_of_walk() -> Moments:
         s, sigma = np.exp(x)
         return float(law(x)[0] - s**2 / 2 - sigma**2 / 8 + x.sum())
 
-    nodes, weight = of_two(log_density, [-2, 0])
+    nodes, weight = of_few(log_density, [-2, 0])
     # Those that matter: of each the walk's variances are a loop over its steps
     kept = weight > 1e-5 * weight.max()
     nodes, weight = nodes[kept], weight[kept] / weight[kept].sum()

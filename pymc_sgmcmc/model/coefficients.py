@@ -1,0 +1,179 @@
+"""Which variables are coefficients of processes in a basis, and what else is in the same sum."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.scalar as ps
+import pytensor.tensor as pt
+
+from pymc.model import Model
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.centring import Coefficients, InformedCoefficients
+from pymc_sgmcmc.centring.vectors import is_product
+from pymc_sgmcmc.model.hierarchy import constant_of, depends_on
+from pymc_sgmcmc.model.standardised import Parents
+from pymc_sgmcmc.model.uses import Clients, clients_of, is_copy, scalar_op, use_of
+
+__all__ = ["coefficients_of"]
+
+# With more elements an update's factorisation takes longer than all else
+_LARGEST = 128
+
+_SUMS = (ps.Add, ps.Sub)
+
+
+@dataclass(frozen=True, eq=False)
+class _Term:
+    """A variable θ = c + u x, x standard normal, that enters a sum by s x."""
+
+    rv: TensorVariable
+    offset: Any
+    unit: Any
+    scale: Any
+
+
+def coefficients_of(
+    model: Model,
+    sampled: Collection[Variable],
+    found: Mapping[TensorVariable, Parents],
+    shapes: Mapping[TensorVariable, tuple[int, ...]],
+) -> dict[TensorVariable, InformedCoefficients]:
+    """Return the map, without its weight, of coefficients of bases and of what is added to them.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        The model.
+    sampled : collection of Variable
+        The random variables that the step samples.
+    found : mapping
+        Standard variables and their parents.
+    shapes : mapping
+        Of the sampled variables.
+    """
+    clients, free = clients_of(model), set(model.free_RVs)
+    bases: dict[Variable, _Term] = {}
+    for rv in model.free_RVs:
+        if rv in sampled:
+            bases.update(_of_basis(model, rv, sampled, found, clients))
+    maps: dict[TensorVariable, InformedCoefficients] = {}
+    for end, basis in bases.items():
+        if basis.rv in maps or shapes[basis.rv][0] > _LARGEST:
+            continue
+        leaves = dict.fromkeys([end, *_terms(_sum_of(end, free, clients), free, bases)])
+        terms = [bases[leaf] for leaf in leaves if leaf in bases]
+        terms += _normal(model, [leaf for leaf in leaves if leaf in sampled], terms)
+        small, count = [], 0
+        for term in terms:
+            size = int(np.prod(shapes[term.rv]))
+            if count + size <= _LARGEST and term.rv not in maps:
+                small.append(term)
+                count += size
+        block = [
+            Coefficients.of(x.rv, x.offset, x.unit, x.scale, shapes[x.rv], count) for x in small
+        ]
+        maps.update({x.rv: InformedCoefficients(block, i) for i, x in enumerate(block)})
+    return maps
+
+
+def _of_basis(
+    model: Model,
+    rv: TensorVariable,
+    sampled: Collection[Variable],
+    found: Mapping[TensorVariable, Parents],
+    clients: Clients,
+) -> dict[Variable, _Term]:
+    """Return coefficients of a basis by what a matrix multiplies; nothing for other variables."""
+    if rv.ndim != 1 or not isinstance(rv.owner.op, NormalRV) or model.rvs_to_transforms[rv]:
+        return {}
+    use, zero = use_of(rv, clients), pt.zeros((), dtype=rv.dtype)
+    if rv in found:
+        scale = found[rv].scale
+        term = _Term(rv, zero, pt.ones((), dtype=rv.dtype), scale)
+        proper = not found[rv].vectors and scale is not None and _is_zero(found[rv].location)
+    else:
+        scale = rv.owner.inputs[-1]
+        term = _Term(rv, zero, scale, scale)
+        proper = use.scale is None and _is_zero(rv.owner.inputs[-2])
+    nodes = clients[use.end]
+    if not proper or len(nodes) != 1 or not is_product(nodes[0]) or not _is_zero(use.location):
+        return {}
+    # With a sampled scale of its own for each element a Gaussian given all scales says little
+    hyper: list[Any] = [x for x in ancestors([scale]) if x in sampled]
+    few = all(all(x.type.broadcastable) for x in hyper)
+    return {use.end: term} if hyper and few and scale.type.broadcastable == (False,) else {}
+
+
+def _is_zero(x: Any) -> bool:
+    """Whether a graph shows that it is 0."""
+    if constant_of(x) == 0:
+        return True
+    node = x.owner
+    if node is None:
+        return False
+    op = scalar_op(node)
+    if isinstance(op, ps.Mul | ps.Add):
+        some = any if isinstance(op, ps.Mul) else all
+        return some(_is_zero(argument) for argument in node.inputs)
+    return isinstance(node.op, Alloc | DimShuffle) and _is_zero(node.inputs[0])
+
+
+def _sum_of(end: Variable, free: Collection[Variable], clients: Clients) -> Variable:
+    """Return the sum in which a product with coefficients is a term."""
+    x: Any = end
+    while len(nodes := clients[x]) == 1:
+        [node] = nodes
+        linear = isinstance(scalar_op(node), _SUMS) or _of_one(node, free) is x
+        if not linear and not is_copy(node) and not isinstance(node.op, DimShuffle):
+            break
+        x = node.outputs[0]
+    return x
+
+
+def _of_one(node: Any, free: Collection[Variable]) -> Any:
+    """Return the one argument of a product, or a quotient, that is not known; None of others."""
+    op = scalar_op(node)
+    if not (is_product(node) or isinstance(op, ps.Mul | ps.TrueDiv)):
+        return None
+    unknown = [x for x in node.inputs if depends_on([x], free)]
+    if len(unknown) != 1 or (isinstance(op, ps.TrueDiv) and unknown[0] is node.inputs[1]):
+        return None
+    return unknown[0]
+
+
+def _terms(x: Any, free: Collection[Variable], bases: Collection[Variable]) -> Iterator[Variable]:
+    """Return coefficients, and variables, that enter a sum by constant factors alone."""
+    node = x.owner
+    if x in bases or x in free:
+        yield x
+    elif node is None:
+        return
+    elif isinstance(scalar_op(node), _SUMS):
+        for term in node.inputs:
+            yield from _terms(term, free, bases)
+    elif is_copy(node) or isinstance(node.op, DimShuffle):
+        yield from _terms(node.inputs[0], free, bases)
+    elif (unknown := _of_one(node, free)) is not None:
+        yield from _terms(unknown, free, bases)
+
+
+def _normal(model: Model, leaves: Collection[Any], terms: Collection[_Term]) -> Iterator[_Term]:
+    """Return other terms of a sum, of those whose prior is normal and fixed."""
+    free = set(model.free_RVs)
+    of_scales = set(ancestors([term.scale for term in terms]))
+    for rv in leaves:
+        normal = isinstance(rv.owner.op, NormalRV) and model.rvs_to_transforms[rv] is None
+        fixed = normal and not depends_on(rv.owner.inputs, free)
+        if fixed and rv.ndim <= 1 and rv not in of_scales:
+            location, spread = (x.astype(rv.dtype) for x in rv.owner.inputs[-2:])
+            yield _Term(rv, location, spread, spread)

@@ -1,0 +1,283 @@
+"""The coordinates of coefficients of processes: what the map is, and when they are standard."""
+
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytest
+
+from pytensor.compile.mode import Mode
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.linalg import Cholesky
+
+from pymc_sgmcmc.centring import told_of_block
+from pymc_sgmcmc.model.coefficients import coefficients_of
+from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.model.standardised import standardised
+
+ROWS, NOISE = 40, 0.5
+BLOCK = ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"]
+
+
+def places():
+    return np.random.default_rng(0).uniform(-1, 1, (ROWS, 3))
+
+
+def process(name, of=0, basis=5, **options):
+    height, length = pm.HalfNormal(f"height_{name}", 1), pm.InverseGamma(f"length_{name}", 5, 5)
+    gp = pm.gp.HSGP(m=[basis], c=1.5, cov_func=height**2 * pm.gp.cov.ExpQuad(1, length), **options)
+    return gp.prior(name, X=places()[:, of : of + 1])
+
+
+def seen(mean):
+    pm.Normal("y", mean, NOISE, observed=np.random.default_rng(1).normal(size=ROWS))
+
+
+def of_sum():
+    a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3)
+    seen(a + process("f") + b * places()[:, 0] + process("g", 1, 4))
+
+
+def of_centred_coefficients():
+    a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3)
+    f = process("f", parametrization="centered")
+    seen(process("g", 1, 4) + f + a - b * places()[:, 0] / 3)
+
+
+def read(build):
+    """Return coordinates and density of a model."""
+    with pm.Model() as model:
+        build()
+    coordinates, _, scales = coordinates_at(
+        model, model.value_vars, "lipschitz", model.initial_point(), centring=True
+    )
+    return Posterior(model, coordinates), scales
+
+
+@cache
+def functions(build):
+    """Return the density, and what θ, log-slopes, ∇U, s, and φ at other weights are."""
+    posterior, scales = read(build)
+    inputs = [*posterior.phi, *posterior.scales, *posterior.new_weights, *posterior.data]
+    graphs = [
+        posterior.parameters,
+        [slope for slope in posterior.log_slopes if slope is not None],
+        posterior.gradient,
+        posterior.spreads,
+        posterior.reweighted,
+    ]
+    function = pytensor.function(
+        inputs,
+        [x for part in graphs for x in part],
+        mode=Mode("py", None),
+        on_unused_input="ignore",
+    )
+    ends = np.cumsum([len(part) for part in graphs])
+    parts = [slice(end - len(part), end) for end, part in zip(ends, graphs, strict=True)]
+    return posterior, scales, function, parts
+
+
+class AtWeights:
+    """A model whose block has weights of some J and g."""
+
+    def __init__(self, build, information=None, score=None, seed=2):
+        posterior, scales, self.function, self.which = functions(build)
+        self.coordinates = {c.name: c for c in posterior.coordinates}
+        rng = np.random.default_rng(seed)
+        self.phi = [np.array(rng.normal(size=x.type.shape)) for x in posterior.phi]
+        # About 1 each
+        self.shift("length", -3)
+        self.shift("height", -2)
+        self.rows = [[c.name for c in posterior.coordinates].index(name) for name in BLOCK]
+        block = [self.coordinates[name].map for name in BLOCK]
+        assert [x.own.rv.name for x in block] == [x.rv.name for x in block[0].block]
+        self.parts = block[0].parts
+        size = self.parts[-1].stop
+        if information is None:
+            root = rng.normal(size=(size, size))
+            information, score = root @ root.T, rng.normal(size=size)
+        told = np.vstack([np.zeros(size), np.diag(information), score, information])
+        weighted = [c for c in posterior.coordinates if c.weighted]
+        fitted = [c for c in posterior.coordinates if c.scale is not None]
+        self.scales = list(scales)
+        for name, part in zip(BLOCK, self.parts, strict=True):
+            k = fitted.index(self.coordinates[name])
+            self.scales[k] = told[:, part].reshape(scales[k].shape)
+        self.weights = [self.scales[fitted.index(c)] for c in weighted]
+        self.of_block = [weighted.index(self.coordinates[name]) for name in BLOCK]
+        self.data = list(posterior.data.values())
+
+    def __call__(self, which, phi=None, weights=None):
+        phi = self.phi if phi is None else phi
+        found = self.function(*phi, *self.scales, *(weights or self.weights), *self.data)
+        return [np.asarray(x) for x in found[self.which[which]]]
+
+    def shift(self, name, by):
+        """Move lengths or heights."""
+        for k in [k for k, of in enumerate(self.coordinates) if of.startswith(name)]:
+            self.phi[k] = self.phi[k] + by
+
+    def joined(self, found):
+        return np.concatenate([np.ravel(found[k]) for k in self.rows])
+
+    def moved(self, by):
+        phi = [x.copy() for x in self.phi]
+        for k, part in zip(self.rows, self.parts, strict=True):
+            phi[k] = phi[k] + by[part].reshape(phi[k].shape)
+        return phi
+
+
+@pytest.mark.parametrize("build", [of_sum, of_centred_coefficients])
+def test_inverse_and_slope(build):
+    at = AtWeights(build)
+    size = at.parts[-1].stop
+    steps = 1e-4 * np.eye(size)
+    jacobian = [
+        (at.joined(at(0, at.moved(e))) - at.joined(at(0, at.moved(-e)))) / 2e-4 for e in steps
+    ]
+    slopes = dict(zip(at.coordinates, at(1), strict=True))
+    np.testing.assert_allclose(
+        sum(slopes[name] for name in BLOCK), np.linalg.slogdet(jacobian)[1], rtol=1e-6
+    )
+    again = at(4)
+    for k, name in zip(at.of_block, BLOCK, strict=True):
+        at_phi = at.phi[list(at.coordinates).index(name)]
+        np.testing.assert_allclose(again[k], at_phi, atol=1e-9)
+
+
+def test_other_weights_are_those_of_all():
+    """φ at other weights is that of the same θ."""
+    at, other = AtWeights(of_sum), AtWeights(of_sum, seed=3)
+    moved = at(4, weights=other.weights)
+    names = list(at.coordinates)
+    phi = [x.copy() for x in at.phi]
+    for k, name in zip(at.of_block, BLOCK, strict=True):
+        phi[names.index(name)] = moved[k]
+    for there, here in zip(other(0, phi), at(0), strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-9)
+
+
+def test_one_factorisation():
+    """Each vector's map has it, and adjoints of three would take longer than all else."""
+    posterior, *_ = functions(of_sum)
+    found = {x.owner for x in ancestors([posterior.log_density]) if x.owner is not None}
+    ops = [getattr(node.op, "core_op", node.op) for node in found]
+    assert sum(isinstance(op, Cholesky) for op in ops) == 1
+
+
+def laws(build):
+    """Return J and g of normal data, by the moves of s x in U."""
+    size = AtWeights(build).parts[-1].stop
+    at = AtWeights(build, np.zeros((size, size)), np.zeros(size))
+    # Of short lengths all elements are wide enough to be seen
+    at.shift("length", -2)
+    scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
+                            for k, part in zip(at.of_block, at.parts, strict=True)])  # fmt: skip
+    moves = [at.moved(e) for e in np.eye(size)]
+    middle = at.joined(at(2))
+    curvature = np.stack([at.joined(at(2, phi)) - middle for phi in moves])
+    phi = at.joined(at.phi)
+    old = [at.weights[k] for k in at.of_block]
+    return np.concatenate(
+        [w.reshape(len(w), -1) for w in told_of_block(old, scale, phi, middle, curvature)], axis=1
+    )
+
+
+@pytest.mark.parametrize("build", [of_sum, of_centred_coefficients])
+@pytest.mark.parametrize("seed", [5, 6])
+def test_right_information_makes_them_standard_normal(build, seed):
+    """Whatever heights and lengths are, ∇U of the block is φ."""
+    told = laws(build)
+    at = AtWeights(build, told[3:], told[2], seed=seed)
+    np.testing.assert_allclose(at.joined(at(2)), at.joined(at.phi), rtol=1e-5, atol=1e-5)
+
+
+def test_weights_are_told_from_any_coordinates():
+    told = laws(of_sum)
+    size = len(told[0])
+    at = AtWeights(of_sum)
+    # Of short lengths all elements are wide enough to be seen
+    at.shift("length", -2)
+    scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
+                            for k, part in zip(at.of_block, at.parts, strict=True)])  # fmt: skip
+    middle = at.joined(at(2))
+    curvature = np.stack([at.joined(at(2, at.moved(e))) - middle for e in np.eye(size)])
+    old = [at.weights[k] for k in at.of_block]
+    again = told_of_block(old, scale, at.joined(at.phi), middle, curvature)
+    again = np.concatenate([w.reshape(len(w), -1) for w in again], axis=1)
+    np.testing.assert_allclose(again[2:], told[2:], rtol=1e-5, atol=1e-5)
+
+
+def test_data_that_say_nothing_of_an_element():
+    weights = [np.zeros((6, 2)), np.zeros((6,))]
+    curvature = np.diag([3.0, 1.0, 2.0])
+    scale = np.array([0.5, 1e-200, 1.0])
+    found = told_of_block(weights, scale, np.ones(3), np.zeros(3), curvature)
+    assert [w.shape for w in found] == [(6, 2), (6,)]
+    np.testing.assert_allclose(found[0][:, 0], [2 / 3, 8, 6, 8, 0, 0])
+    np.testing.assert_array_equal(found[0][:, 1], 0)
+    np.testing.assert_allclose(found[1], [0.5, 1, 2, 0, 0, 1])
+
+
+def group_effects():
+    effects = pm.Normal("theta", 0, pm.HalfNormal("sigma"), shape=4)
+    seen(process("f") + effects[np.arange(ROWS) % 4])
+
+
+def rate():
+    pm.Poisson("y", pm.math.exp(pm.Normal("a") + process("f")), observed=np.ones(ROWS, dtype=int))
+
+
+def level_of_scale():
+    level = pm.Normal("level", 0, 1)
+    cov = pm.math.exp(2 * level) * pm.gp.cov.ExpQuad(1, 0.5)
+    gp = pm.gp.HSGP(m=[5], c=1.5, cov_func=cov)
+    seen(level + gp.prior("f", X=places()[:, :1]))
+
+
+def heavy_tails():
+    seen(pm.StudentT("a", nu=3) + process("f"))
+
+
+def sampled_law():
+    seen(pm.Normal("a", pm.Normal("m"), 1) + process("f"))
+
+
+def horseshoe():
+    z, scale = pm.Normal("z", 0, 1, shape=5), pm.HalfCauchy("scale", 1, shape=5)
+    seen(pm.Normal("a") + np.ones((ROWS, 5)) @ (z * scale))
+
+
+def large():
+    seen(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
+
+
+def too_large():
+    seen(process("f", basis=200) + pm.Normal("a"))
+
+
+@pytest.mark.parametrize(
+    ("build", "names"),
+    [
+        (group_effects, [["f_hsgp_coeffs"]]),
+        (rate, [["f_hsgp_coeffs", "a"]]),
+        (level_of_scale, [["f_hsgp_coeffs"]]),
+        (heavy_tails, [["f_hsgp_coeffs"]]),
+        (sampled_law, [["f_hsgp_coeffs"]]),
+        (horseshoe, []),
+        (large, [["f_hsgp_coeffs", "a"], ["g_hsgp_coeffs"]]),
+        (too_large, []),
+        (lambda: seen(process("f") * pm.Normal("a")), [["f_hsgp_coeffs"]]),
+    ],
+)
+def test_what_is_in_a_block(build, names):
+    with pm.Model() as model:
+        build()
+    sampled, shapes = set(model.free_RVs), model.eval_rv_shapes()
+    found = coefficients_of(
+        model, sampled, standardised(model, sampled), {rv: shapes[rv.name] for rv in sampled}
+    )
+    blocks = dict.fromkeys(of_map.block for of_map in found.values())
+    assert [[member.rv.name for member in block] for block in blocks] == names
