@@ -26,6 +26,7 @@ from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.bulk import LARGEST_NEWTON
 from pymc_sgmcmc.tuning.density import Density
@@ -34,8 +35,8 @@ from pymc_sgmcmc.tuning.surface import TuningError
 
 __all__ = ["before_tuning", "descends"]
 
-# Draws that are steps of descent. Twenty lead a mixture of three from as many starts to its centres
-# as steps along all variables at once do, nine in ten, and five from one in ten
+# Draws that are steps of descent. After five a mixture of three is still on its way; twenty lead it
+# to its centres from as many starts as steps along all variables at once do
 _MOST_STEPS = 20
 
 
@@ -81,9 +82,11 @@ def _descended(engine: Engine, state: ChainState, place: Place) -> list[np.ndarr
     """Return PyMC's values after one Newton step, the first from a jittered start."""
     density = Density(engine, state, [place])
     engine.attempt(density.compile)
-    start = density.jittered_start(place.phi)
-    # What the others move to from here is not to be left again
-    state.jitter = 0.0
+    start = Potential.join(place.phi)
+    if state.jitter:
+        start = density.jittered_start(place.phi)
+        # What the others move to from here is not to be left again
+        state.jitter = 0.0
     surface = density.surface()
     with suppress(TuningError):  # tuning has other ways
         rows = rows_of_a_search(surface, state.tuning_rng)

@@ -10,6 +10,7 @@ import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.tuning.approach import descends
+from pymc_sgmcmc.tuning.density import Density
 
 CENTRES = np.array([-4.0, 0.0, 4.0])
 
@@ -47,17 +48,35 @@ def test_all_steps_together_descend_to_the_posterior(seed):
     assert np.isnan(norm[0, :20]).all() and np.isfinite(norm[0, 20:]).all()
 
 
-def test_chains_start_apart_and_are_not_scattered_again():
+def two_normals():
     with pm.Model() as model:
         a, b = pm.Normal("a", 0, 100), pm.Normal("b", 0, 100)
         pm.Normal("y", a + 0.5 * b, 0.01, observed=[200.0])
         pm.Normal("x", b, 0.01, observed=[-200.0])
         steps = [sg.CoRVSGLD([x], backend="jax") for x in (a, b)]
-    found = sampled(model, steps, draws=2, tune=30, chains=2, random_seed=1).warmup_posterior
+    return model, steps
+
+
+def test_chains_start_apart():
+    found = sampled(*two_normals(), draws=2, tune=8, chains=2, random_seed=1).warmup_posterior
     assert found["a"].values[0, 0] != found["a"].values[1, 0]
-    # The first draw after a descent of ten: a start is moved by up to 1
-    moved = np.abs(np.diff(found["b"].values, axis=1))
-    assert moved[:, 8:11].max() < 0.1
+
+
+def test_a_start_is_moved_once(monkeypatch):
+    """Later, as where tuning begins, the step goes on from where the others followed it to."""
+    moved = []
+
+    def jittered_start(density, phi):
+        moved.append(density)
+        return jittered(density, phi)
+
+    jittered = Density.jittered_start
+    monkeypatch.setattr(Density, "jittered_start", jittered_start)
+    model, steps = two_normals()
+    sampled(model, steps, draws=1, tune=8, chains=1, random_seed=1)
+    # Once where each descent begins, and in each first tuning, by nothing
+    assert len(moved) == 4
+    assert [step.chain.jitter for step in steps] == [0, 0]
 
 
 @pytest.mark.parametrize(
