@@ -84,6 +84,9 @@ def _descended(engine: Engine, state: ChainState, place: Place) -> list[np.ndarr
     engine.attempt(density.compile)
     start = Potential.join(place.phi)
     if state.jitter:
+        # Half as far as alone: the others' starts are moved, too, and a mixture's components would
+        # sooner come to share a cluster
+        state.jitter /= 2
         start = density.jittered_start(place.phi)
         # What the others move to from here is not to be left again
         state.jitter = 0.0
