@@ -2,13 +2,18 @@
 
 import re
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
+import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers.sampling import run
+from pymc_sgmcmc.kernel.estimators import ControlVariates, Plain
 from pymc_sgmcmc.tuning.cost import told_cost
+from pymc_sgmcmc.tuning.cost_bounds import largest_thin
 
 
 def test_passes_are_those_of_the_updates(caplog):
@@ -35,3 +40,23 @@ def test_what_is_told():
     twice = told_cost(1100, 20, 2, anchored=True, blocks=1000, dimension=500_000)
     assert twice.startswith("The chain will take 22,000 updates of 2 batches: 88 passes")
     assert "compute_convergence_checks=False" in twice
+
+
+@pytest.mark.parametrize(
+    ("gradient", "batches", "thin"),
+    [
+        (Plain(), 1, 2560),
+        (ControlVariates(), 1, 2560),
+        (ControlVariates(), 8, 640),
+        (ControlVariates(), 100, 40),
+        (Plain(), 100, 100),
+    ],
+)
+def test_the_gradients_of_a_draw_are_bounded(gradient, batches, thin):
+    plan = SimpleNamespace(many=False, gradient=gradient, batches=batches)
+    assert largest_thin(plan, 20, 1000) == thin
+
+
+def test_a_thin_that_costs_too_much_is_no_reason_for_less_than_it():
+    plan = SimpleNamespace(many=False, gradient=Plain(), batches=100)
+    assert largest_thin(plan, 500, 1000) == 500
