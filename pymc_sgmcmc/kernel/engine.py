@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -55,9 +56,24 @@ class Engine(CompiledModel):
         row_memory: RowMemory | None = None,
     ) -> None:
         super().__init__(model, values, options, point, row_memory)
+        self._as_written = model
         self.sampler = sampler
         self._transitions: dict[Layout, Transition] = {}
         self._of_joined: dict[int, Posterior | None] = {}
+        self._joint: CompiledModel | None = None
+
+    def joint(self, point: Mapping[str, np.ndarray]) -> CompiledModel:
+        """Return the model of all continuous variables, as one step would sample them."""
+        if self._joint is None:
+            unasked = Options()
+            options = replace(
+                self.options, transforms=unasked.transforms, scale=unasked.scale, centring=True
+            )
+            self._joint = CompiledModel(
+                self._as_written, self._as_written.continuous_value_vars, options, point,
+                self._row_memory,
+            )  # fmt: skip
+        return self._joint
 
     def transition(self, settings: Settings, psi: Sequence[np.ndarray], thin: int) -> Transition:
         """Return the compiled updates for settings of this kind."""

@@ -50,7 +50,7 @@ from pymc_sgmcmc.step.convergence import prepare_checks
 from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.approach import before_tuning
+from pymc_sgmcmc.tuning.approach import common_start, stands_still
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
@@ -352,12 +352,14 @@ class SGMCMCStep(BlockedStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Take ``thin`` updates from ``point``."""
+        engine = self._engine_at(point)
+        if self._chain.psi is None and not self.options.is_complete():
+            if stands_still(self.model, engine.posterior.others, point, self._chain):
+                self._chain.draw += 1
+                return dict(point), [self._nothing_measured()]
+            point = common_start(engine, point, self._chain)
         # In a worker process the point is shared memory, which the next draw overwrites
-        others = [np.array(point[value.name]) for value in self._engine_at(point).posterior.others]
-        first = before_tuning(self.model, self._engine_at(point), self.options, point, self._chain)
-        if first is not None:
-            self._chain.draw += 1
-            return first, [self._nothing_measured()]
+        others = [np.array(point[value.name]) for value in engine.posterior.others]
         runner = self._runner_at(point, others)
         state, schedule = self._chain, self.options.step_size
         companion = self._companion(others)

@@ -1,9 +1,11 @@
-"""The first draws beside other step methods that are as far from the posterior as this one.
+"""The first draw beside other step methods, that are as far from the posterior as this one.
 
 Where the others have not moved yet, the law of this step's variables given theirs is not the
 posterior's, and with many rows it is as narrow as that: weights of a mixture go to 0 while its
-centres are wrong, and do not come back. So beside continuous variables the first draws take one
-Newton step each, which all steps together make a descent of U along all variables.
+centres are wrong, and the scale of effects that are all at their start falls to nothing. Neither
+comes back. So the first of the package's steps looks for the bulk of the joint law of all
+continuous variables, in the coordinates in which it would sample them alone, and all steps begin
+there.
 
 Beside discrete variables the step stands still where the user has put its own, and the others find
 their way from there: of indicators that all start at 0, a mixture would be one component before it
@@ -12,102 +14,146 @@ is any other.
 
 from __future__ import annotations
 
+import logging
+import time
+
 from collections.abc import Sequence
-from contextlib import suppress
 
 import numpy as np
 
+from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.model import Model
 from pymc.vartypes import continuous_types, discrete_types
 from pytensor.tensor.variable import TensorVariable
+from threadpoolctl import threadpool_limits
 
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.bulk import LARGEST_NEWTON
+from pymc_sgmcmc.tuning.bulk import LARGEST_NEWTON, find_bulk
+from pymc_sgmcmc.tuning.centre import with_weight
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.newton import newton, rows_of_a_search
+from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
 from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.writing import Writing
 
-__all__ = ["before_tuning", "descends"]
+__all__ = ["common_start", "stands_still"]
 
-# Draws that are steps of descent. After five a mixture of three is still on its way; twenty lead it
-# to its centres from as many starts as steps along all variables at once do
-_MOST_STEPS = 20
+_log = logging.getLogger("pymc.sgmcmc")
+
+# What there is to say where a joint law has no bulk to be found, or where others are sampled by
+# steps without gradients since their variables have none: then each step is tuned from its start
+_NO_BULK = (TuningError, SamplingError, TypeError, ValueError, AttributeError, NotImplementedError)
+
+# How far the starts of a search are moved, in units of the jitter of a step that is alone
+_MOVES = 0.25, 0.5, 1.0
+
+# The last common start of this process, by the names of PyMC's values: a step whose own are there
+# comes after the one that has moved them
+_last_start: dict[str, np.ndarray] = {}
 
 
-def before_tuning(
-    model: Model, engine: Engine, options: Options, point: PointType, state: ChainState
-) -> PointType | None:
-    """Return the point after a draw that comes before all tuning, None where it is time to tune.
+def common_start(engine: Engine, point: PointType, state: ChainState) -> PointType:
+    """Return the point with all continuous variables in the bulk of their joint law.
 
     Parameters
     ----------
-    model : pymc.Model
-        The model.
     engine : Engine
         The compiled model.
-    options : Options
-        What the user set.
     point : dict
-        PyMC's point.
+        PyMC's point; it is returned where the step samples all continuous variables, or where an
+        earlier step of the same draw has moved it.
     state : ChainState
-        The chain's.
+        The chain's; not tuned yet.
     """
-    others = engine.posterior.others
-    if not others or state.psi is not None or options.is_complete():
-        return None
-    if _stands_still(model, others, point, state):
-        return dict(point)
-    if not descends(others, state, engine.dimension):
-        return None
-    place = Place([np.array(point[x.name]) for x in others], *engine.express(point))
-    values = _descended(engine, state, place)
-    return {**point, **dict(zip((str(x.name) for x in engine.values), values, strict=True))}
+    moving = any(value.dtype in continuous_types for value in engine.posterior.others)
+    if not moving or engine.options.is_complete() or not engine.posterior.has_value:
+        return point
+    own = [str(value.name) for value in engine.values]
+    if not all(np.array_equal(point[name], _last_start.get(name, np.nan)) for name in own):
+        began = time.perf_counter()
+        try:
+            with threadpool_limits(limits=1, user_api="blas"):
+                found = _bulk_of_all(engine.joint(point), point, state)
+        except _NO_BULK:
+            return point
+        _log.info("Found where all steps begin in %.1f s.", time.perf_counter() - began)
+        _last_start.clear()
+        _last_start.update(found)
+        point = {**point, **found}
+    # The others are not to be left again
+    state.jitter = 0.0
+    return point
 
 
-def descends(others: Sequence[TensorVariable], state: ChainState, dimension: int) -> bool:
-    """Return whether the next draw is a step of descent."""
-    times = Companion.times(state.tuning_draws)
-    moving = any(value.dtype in continuous_types for value in others)
-    most = min(_MOST_STEPS, times[-1] // 2) if times and moving else 0
-    return dimension <= LARGEST_NEWTON and state.draw < most
+def _bulk_of_all(
+    joint: CompiledModel, point: PointType, state: ChainState
+) -> dict[str, np.ndarray]:
+    """Return PyMC's values in the bulk, by their names.
+
+    Where several starts lead to several modes, one is drawn in proportion to their masses, by
+    Laplace's approximation: from a start that is moved far, two components of a mixture often come
+    to share a cluster.
+    """
+    place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
+    density = Density(joint, state, [place])
+    joint.attempt(density.compile)
+    moves = _MOVES if joint.dimension <= LARGEST_NEWTON else _MOVES[-1:]
+    found = []
+    jitter = state.jitter
+    for move in moves:
+        state.jitter = move * jitter
+        try:
+            found.append(_bulk(joint, density, state))
+        except TuningError as error:
+            failed = error
+        finally:
+            state.jitter = jitter
+        density.set_scales(place.scales)
+    if not found:
+        raise failed
+    masses = np.array([mass for mass, _ in found])
+    chances = np.exp(masses - masses.max())
+    values = found[state.tuning_rng.choice(len(found), p=chances / chances.sum())][1]
+    return dict(zip((str(x.name) for x in joint.values), values, strict=True))
 
 
-def _descended(engine: Engine, state: ChainState, place: Place) -> list[np.ndarray]:
-    """Return PyMC's values after one Newton step, the first from a jittered start."""
-    density = Density(engine, state, [place])
-    engine.attempt(density.compile)
-    start = Potential.join(place.phi)
-    if state.jitter:
-        # Half as far as alone: the others' starts are moved, too, and a mixture's components would
-        # sooner come to share a cluster
-        state.jitter /= 2
-        start = density.jittered_start(place.phi)
-        # What the others move to from here is not to be left again
-        state.jitter = 0.0
-    surface = density.surface()
-    with suppress(TuningError):  # tuning has other ways
-        rows = rows_of_a_search(surface, state.tuning_rng)
-        start, _, _ = newton(surface, start, rows, most_steps=1)
-    return engine.values_at(density.views[0].split(start), density.scales, place.others)
+def _bulk(
+    joint: CompiledModel, density: Density, state: ChainState
+) -> tuple[float, list[np.ndarray]]:
+    """Return the log mass of a mode, and PyMC's values there."""
+    many = joint.dimension > LARGEST_DENSE
+    phi = density.rewritten(density.places[-1].phi, with_weight(joint, density.scales, float(many)))
+    start, surface = density.jittered_start(phi), density.surface()
+    permutable = has_modes_by_permutation(surface, density.views[0].split)
+    writing = None
+    if not permutable and joint.weights(density.scales):
+        writing = Writing(density, surface, joint, state.tuning_rng)
+    centre, root, _ = find_bulk(
+        surface, start, density.rescale, "auto", state.tuning_rng, lambda _: None, writing,
+        permutable=permutable,
+    )  # fmt: skip
+    [potential], _ = density.views[0].full(centre[None])
+    widths = np.linalg.svdvals(root) if root.ndim == 2 else root
+    values = joint.values_at(density.views[0].split(centre), density.scales, density.others)
+    return float(np.sum(np.log(widths)) - potential), values
 
 
-def _stands_still(
+def stands_still(
     model: Model, others: Sequence[TensorVariable], point: PointType, state: ChainState
 ) -> bool:
     """Return whether the next draw is left to the other steps.
 
     It is where there are discrete variables, unless the user gave them a start: it is then
-    the better known one. Continuous ones are not waited for: given effects that are all 0 at
-    the start, their scale would fall to nothing.
+    the better known one.
     """
     times = Companion.times(state.tuning_draws)
-    if not times or state.draw >= times[0]:
+    discrete = [value for value in others if value.dtype in discrete_types]
+    if not discrete or not times or state.draw >= times[0]:
         return False
     if state.draw:
         return True
@@ -117,5 +163,4 @@ def _stands_still(
         initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
         return initval is not None or not np.array_equal(point[value.name], usual[value.name])
 
-    discrete = [value for value in others if value.dtype in discrete_types]
-    return len(discrete) > 0 and not any(map(given, discrete))
+    return not any(map(given, discrete))

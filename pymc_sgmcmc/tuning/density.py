@@ -11,7 +11,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.tuning.remembered import Remembered
@@ -26,7 +26,7 @@ class Density:
 
     Parameters
     ----------
-    engine : Engine
+    engine : CompiledModel
         The compiled model.
     state : ChainState
         The chain's: its row order, its jitter and its generator for tuning.
@@ -43,7 +43,7 @@ class Density:
         The present values of the variables that are not sampled.
     """
 
-    def __init__(self, engine: Engine, state: ChainState, places: Sequence[Place]) -> None:
+    def __init__(self, engine: CompiledModel, state: ChainState, places: Sequence[Place]) -> None:
         self._engine = engine
         self._state = state
         self._rng = state.tuning_rng

@@ -1,103 +1,128 @@
-"""The first draws beside step methods that are as far from the posterior."""
+"""The common start of step methods that are as far from the posterior as each other."""
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc.distributions.transforms import ordered
+from pytensor import wrap_py
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.tuning.approach import descends
-from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning import approach
 
-CENTRES = np.array([-4.0, 0.0, 4.0])
+GROUPS, EACH = 30, 40
 
 
-def two_blocks():
-    """A mixture of three normals and its two steps, all at a start between the centres."""
-    rng = np.random.default_rng(3)
-    y = rng.normal(CENTRES[rng.choice(3, 4000, p=[0.2, 0.3, 0.5])], 1)
+def hierarchy():
+    """Effects and their scale, centred, in the step of the scale first."""
+    rng = np.random.default_rng(1)
+    theta = rng.normal(1, 0.5, GROUPS)
+    group = np.repeat(np.arange(GROUPS), EACH)
+    y = rng.normal(theta[group], 1)
     with pm.Model() as model:
-        w = pm.Dirichlet("w", np.ones(3))
-        mu = pm.Normal("mu", 0, 5, shape=3, transform=ordered, initval=CENTRES / 2)
-        s = pm.HalfNormal("s", 2, shape=3)
-        rows = pm.Minibatch(y, batch_size=200)
-        pm.NormalMixture("y", w, mu, s, observed=rows, total_size=len(y))
-        steps = [sg.SMLD([w], backend="jax"), sg.CoRVSGLD([mu, s], backend="jax")]
-    return model, steps
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 5)
+        effects = pm.Normal("theta", mu, tau, shape=GROUPS)
+        pm.Normal("y", effects[group], 1, observed=y)
+        steps = [sg.CoRVSGLD(x, backend="jax") for x in ([mu, tau], [effects])]
+    return model, steps, y.reshape(GROUPS, EACH).mean(axis=1)
 
 
-def sampled(model, steps, **options):
-    return pm.sample(
-        step=steps, model=model, progressbar=False, compute_convergence_checks=False, cores=1,
-        discard_tuned_samples=False, **options,
-    )  # fmt: skip
+def begun(model, steps, seed=0):
+    """Return the point after the first draw of each step in turn."""
+    point = model.initial_point()
+    for step in steps:
+        step.setup_chain(np.random.default_rng(seed), 100, 10)
+    for step in steps:
+        point, _ = step.step(point)
+    return point
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """Collect the models in which the bulk of all variables was looked for."""
+    seen = []
+    search = approach._bulk_of_all
+
+    def counted(joint, point, state):
+        seen.append(joint)
+        return search(joint, point, state)
+
+    monkeypatch.setattr(approach, "_bulk_of_all", counted)
+    return seen
+
+
+def test_a_scale_is_not_lost_to_effects_that_have_not_moved(searches):
+    model, steps, means = hierarchy()
+    for seed in range(2):
+        point = begun(model, steps, seed)
+        spread = np.sqrt(np.var(means) - 1 / EACH)
+        # The posterior's sd of log tau is about 1 / sqrt(2 GROUPS), and of an effect 1 / sqrt(EACH)
+        assert abs(point["tau_log__"] - np.log(spread)) < 4 / np.sqrt(2 * GROUPS)
+        assert np.abs(point["theta"] - means).max() < 5 / np.sqrt(EACH)
+    # Once for each chain, of a model that is compiled once
+    assert len(searches) == 2 and searches[0] is searches[1]
+    assert [step.chain.jitter for step in steps] == [0, 0]
+
+
+def test_variables_of_other_packages_begin_there_too(searches):
+    model, _, means = hierarchy()
+    with model:
+        step = sg.CoRVSGLD([model["mu"], model["tau"]], backend="jax")
+    point = begun(model, [step])
+    assert np.corrcoef(point["theta"], means)[0, 1] > 0.99
+
+
+def test_a_step_of_all_variables_has_no_companions_to_wait_for(searches):
+    with pm.Model() as model:
+        pm.Normal("a"), pm.Normal("b")
+        step = sg.CoRVSGLD(backend="jax")
+    begun(model, [step])
+    assert not searches
+
+
+def test_what_is_given_by_hand_begins_at_its_start(searches):
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Normal("b", a, 1, initval=7.0)
+        step = sg.SGLD([a], step_size=0.01, scale=None, gradient="plain", batches=1, thin=1)
+    assert begun(model, [step])["b"] == 7
+    assert not searches
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Numba will use object mode")
+def test_others_without_a_gradient_stay_where_they_are():
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def opaque(x):
+        return np.array(2 * x)
+
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b", initval=0.5)
+        pm.Normal("y", a + opaque(b), 1, observed=3.0)
+        step = sg.CoRVSGLD([a], backend="numba")
+    point = begun(model, [step])
+    assert point["b"] == 0.5 and np.isfinite(point["a"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_all_steps_together_descend_to_the_posterior(seed):
-    found = sampled(*two_blocks(), draws=1, tune=60, chains=1, random_seed=seed)
-    draws = found.warmup_posterior
-    # Before anything was tuned, to within three sds of a posterior of 800 to 2,000 rows
-    assert np.abs(draws["mu"].values[0, 19] - CENTRES).max() < 0.3
-    assert np.abs(draws["w"].values[0, 19] - [0.2, 0.3, 0.5]).max() < 0.06
-    norm = found.warmup_sample_stats["grad_norm"].values
-    assert np.isnan(norm[0, :20]).all() and np.isfinite(norm[0, 20:]).all()
-
-
-def two_normals():
+def test_a_mixture_begins_at_its_centres(seed):
+    centres = np.array([-4.0, 0.0, 4.0])
+    rng = np.random.default_rng(3)
+    y = rng.normal(centres[rng.choice(3, 4000, p=[0.2, 0.3, 0.5])], 1)
     with pm.Model() as model:
-        a, b = pm.Normal("a", 0, 100), pm.Normal("b", 0, 100)
-        pm.Normal("y", a + 0.5 * b, 0.01, observed=[200.0])
-        pm.Normal("x", b, 0.01, observed=[-200.0])
-        steps = [sg.CoRVSGLD([x], backend="jax") for x in (a, b)]
-    return model, steps
-
-
-def test_chains_start_apart():
-    found = sampled(*two_normals(), draws=2, tune=8, chains=2, random_seed=1).warmup_posterior
-    assert found["a"].values[0, 0] != found["a"].values[1, 0]
-
-
-def test_a_start_is_moved_once(monkeypatch):
-    """Later, as where tuning begins, the step goes on from where the others followed it to."""
-    moved = []
-
-    def jittered_start(density, phi):
-        moved.append(density)
-        return jittered(density, phi)
-
-    jittered = Density.jittered_start
-    monkeypatch.setattr(Density, "jittered_start", jittered_start)
-    model, steps = two_normals()
-    sampled(model, steps, draws=1, tune=8, chains=1, random_seed=1)
-    # Once where each descent begins, and in each first tuning, by nothing
-    assert len(moved) == 4
-    assert [step.chain.jitter for step in steps] == [0, 0]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "dimension", "draws", "expected"),
-    [
-        ("float64", 8, 100, 20),
-        # A third of the tuning draws
-        ("float64", 8, 24, 8),
-        ("int64", 8, 100, 0),
-        # A fit of normals finds the bulk of more, and Newton steps would cost as much
-        ("float64", 129, 100, 0),
-        # Too few to be tuned again
-        ("float64", 8, 5, 0),
-    ],
-)
-def test_how_long(dtype, dimension, draws, expected):
-    with pm.Model() as model:
-        pm.Normal("z", 0, 1) if dtype == "float64" else pm.Poisson("z", 2)
-    state = ChainState.new(np.random.default_rng(0), draws, 10)
-    count = 0
-    while descends(model.value_vars, state, dimension):
-        count += 1
-        state.draw += 1
-    assert count == expected
+        w = pm.Dirichlet("w", np.ones(3))
+        mu = pm.Normal("mu", 0, 5, shape=3, transform=ordered, initval=centres / 2)
+        s = pm.HalfNormal("s", 2, shape=3)
+        rows = pm.Minibatch(y, batch_size=200)
+        pm.NormalMixture("y", w, mu, s, observed=rows, total_size=len(y))
+        steps = [sg.SMLD([w], backend="jax"), sg.CoRVSGLD([mu, s], backend="jax")]
+    found = pm.sample(
+        step=steps, model=model, draws=1, tune=10, chains=1, cores=1, random_seed=seed,
+        progressbar=False, compute_convergence_checks=False, discard_tuned_samples=False,
+    ).warmup_posterior  # fmt: skip
+    # Within three sds of a posterior of 800 to 2,000 rows
+    assert np.abs(found["mu"].values[0, 0] - centres).max() < 0.3
+    assert np.abs(found["w"].values[0, 0] - [0.2, 0.3, 0.5]).max() < 0.06

@@ -249,6 +249,12 @@ MIXED = {
         marginal=lambda: large_mixture(None),
         batched=True,
     ),
+    "hierarchical_normal_blocks": Mixed(
+        hierarchical_normal, blocks(["mu", "tau", "sigma"], ["theta"]), marginal=hierarchical_normal
+    ),
+    "hierarchical_logit_blocks": Mixed(
+        hierarchical_logit, blocks(["tau"], ["mu", "theta", "beta"]), marginal=hierarchical_logit
+    ),
     "mixture_indicators": Mixed(
         indicated_mixture,
         blocks(["SMLD", "w"], ["mu", "s"], z=pm.CategoricalGibbsMetropolis),
