@@ -34,7 +34,7 @@ from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.bulk import LARGEST_NEWTON, find_bulk
+from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.centre import with_weight
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
@@ -48,9 +48,6 @@ _log = logging.getLogger("pymc.sgmcmc")
 # What there is to say where a joint law has no bulk to be found, or where others are sampled by
 # steps without gradients since their variables have none: then each step is tuned from its start
 _NO_BULK = (TuningError, SamplingError, TypeError, ValueError, AttributeError, NotImplementedError)
-
-# How far the starts of a search are moved, in units of the jitter of a step that is alone
-_MOVES = 0.25, 0.5, 1.0
 
 # The last common start of this process, by the names of PyMC's values: a step whose own are there
 # comes after the one that has moved them
@@ -90,57 +87,24 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
     return point
 
 
-def _bulk_of_all(
-    joint: CompiledModel, point: PointType, state: ChainState
-) -> dict[str, np.ndarray]:
-    """Return PyMC's values in the bulk, by their names.
-
-    Where several starts lead to several modes, one is drawn in proportion to their masses, by
-    Laplace's approximation: from a start that is moved far, two components of a mixture often come
-    to share a cluster.
-    """
+def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> PointType:
+    """Return PyMC's values in the bulk, by their names."""
     place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
     density = Density(joint, state, [place])
     joint.attempt(density.compile)
-    moves = _MOVES if joint.dimension <= LARGEST_NEWTON else _MOVES[-1:]
-    found = []
-    jitter = state.jitter
-    for move in moves:
-        state.jitter = move * jitter
-        try:
-            found.append(_bulk(joint, density, state))
-        except TuningError as error:
-            failed = error
-        finally:
-            state.jitter = jitter
-        density.set_scales(place.scales)
-    if not found:
-        raise failed
-    masses = np.array([mass for mass, _ in found])
-    chances = np.exp(masses - masses.max())
-    values = found[state.tuning_rng.choice(len(found), p=chances / chances.sum())][1]
-    return dict(zip((str(x.name) for x in joint.values), values, strict=True))
-
-
-def _bulk(
-    joint: CompiledModel, density: Density, state: ChainState
-) -> tuple[float, list[np.ndarray]]:
-    """Return the log mass of a mode, and PyMC's values there."""
     many = joint.dimension > LARGEST_DENSE
-    phi = density.rewritten(density.places[-1].phi, with_weight(joint, density.scales, float(many)))
+    phi = density.rewritten(place.phi, with_weight(joint, density.scales, float(many)))
     start, surface = density.jittered_start(phi), density.surface()
     permutable = has_modes_by_permutation(surface, density.views[0].split)
-    writing = None
+    others, writing = density.more_starts(phi), None
     if not permutable and joint.weights(density.scales):
         writing = Writing(density, surface, joint, state.tuning_rng)
-    centre, root, _ = find_bulk(
+    centre, _, _ = find_bulk(
         surface, start, density.rescale, "auto", state.tuning_rng, lambda _: None, writing,
-        permutable=permutable,
+        permutable=permutable, others=() if permutable else others,
     )  # fmt: skip
-    [potential], _ = density.views[0].full(centre[None])
-    widths = np.linalg.svdvals(root) if root.ndim == 2 else root
-    values = joint.values_at(density.views[0].split(centre), density.scales, density.others)
-    return float(np.sum(np.log(widths)) - potential), values
+    values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
+    return dict(zip((str(x.name) for x in joint.values), values, strict=True))
 
 
 def stands_still(

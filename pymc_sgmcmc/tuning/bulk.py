@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,17 +11,14 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
-from pymc_sgmcmc.tuning.newton import newton, rows_of_a_search
+from pymc_sgmcmc.tuning.modes import best_mode
+from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 from pymc_sgmcmc.tuning.writing import Writing
 
-__all__ = ["LARGEST_NEWTON", "find_bulk"]
-
-# Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
-# place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
-LARGEST_NEWTON = 128
+__all__ = ["find_bulk"]
 
 # How often a start is led by the data, by how many steps each time, and until scales move by less
 _MOST_LED, _STEPS_LED, _LITTLE = 8, 4, 0.3
@@ -37,6 +34,7 @@ def find_bulk(
     writing: Writing | None = None,
     *,
     permutable: bool = False,
+    others: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Find centre and whitening of the bulk.
 
@@ -59,6 +57,8 @@ def find_bulk(
         Of a hierarchy.
     permutable : bool
         Whether the posterior has modes by permutation: of one of them a whole L says too much.
+    others : sequence of ndarray
+        More starts, from which Newton steps look for modes of more mass.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    search = _Search(surface, rescale, rng, report, writing)
+    search = _Search(surface, rescale, rng, report, writing, others)
     if permutable and len(start) > LARGEST_NEWTON:
         return *search.diagonal(start), False
     if len(start) <= LARGEST_DENSE:
@@ -98,6 +98,7 @@ class _Search:
     rng: np.random.Generator
     report: Callable[[str], None]
     writing: Writing | None
+    others: Sequence[np.ndarray]
 
     def dense(
         self, start: np.ndarray, scale: str | np.ndarray | None
@@ -180,18 +181,10 @@ class _Search:
         far: in coordinates of other scales the way is along a curved valley.
         """
         surface, writing, free = self.surface, self.writing, self.surface.unbounded
-        if not 0 < free.sum() < len(start):
-            centre, _, collapses = newton(surface, start, rows)
-            return centre, start, collapses
-
-        def fitted(start: np.ndarray) -> np.ndarray:
-            along = Conditional(surface, start, free)
-            return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-
+        fitted = partial(self._fitted_to_scales, rows=rows)
+        if writing is None or not 0 < free.sum() < len(start):
+            return best_mode(surface, [start, *self.others], rows, self.rng, begin=fitted)
         begun = led = fitted(start)
-        if writing is None:
-            centre, _, collapses = newton(surface, led, rows)
-            return centre, led, collapses
         for _ in range(_MOST_LED):
             _, hessian, _ = newton(surface, led, rows, most_steps=0)
             hessian[np.ix_(free, ~free)] = hessian[np.ix_(~free, free)] = 0
@@ -211,6 +204,14 @@ class _Search:
             led = begun
             centre, _, collapses = newton(surface, led, rows)
         return centre, led, collapses
+
+    def _fitted_to_scales(self, start: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+        """Move all variables but scales."""
+        free = self.surface.unbounded
+        if not 0 < free.sum() < len(start):
+            return start
+        along = Conditional(self.surface, start, free)
+        return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
 
     def _rewritten(
         self, centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False

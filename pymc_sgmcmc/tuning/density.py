@@ -14,6 +14,8 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
+from pymc_sgmcmc.tuning.modes import more_starts
+from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import Surface
@@ -104,6 +106,13 @@ class Density:
         if start is None:
             raise SamplingError(self._engine.why_not_finite(phi, self.scales, self.others))
         return start
+
+    def more_starts(self, phi: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return starts to look for other modes from, none where the start is not to be left."""
+        start = Potential.join(phi)
+        if not self._state.jitter or len(self.places) > 1 or len(start) > LARGEST_NEWTON:
+            return []
+        return more_starts(start, self._state.jitter, self._rng)
 
     def set_scales(self, scales: Sequence[np.ndarray]) -> None:
         """Put the views into coordinates of these scales."""

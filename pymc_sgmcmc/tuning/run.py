@@ -159,6 +159,8 @@ class Tuning:
         surface: Surface = density.surface()
         scale = self._flat_scale(phi)
         how: dict[str, Any] = {"permutable": self._permutable(surface)}
+        if not (self._again or how["permutable"]):
+            how["others"] = density.more_starts(phi)
         # Of products, data tell one factor only as much as they tell of the other
         if not (self._again or how["permutable"]) and engine.weights(density.scales):
             how["writing"] = Writing(density, surface, engine, self._rng)
