@@ -76,7 +76,8 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
         try:
             with threadpool_limits(limits=1, user_api="blas"):
                 found = _bulk_of_all(engine.joint(point), point, state)
-        except _NO_BULK:
+        except _NO_BULK as error:
+            _log.debug("Each step begins where it stands: no joint bulk was found (%s).", error)
             return point
         _log.info("Found where all steps begin in %.1f s.", time.perf_counter() - began)
         _last_start.clear()
