@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +15,10 @@ __all__ = ["best_mode", "jumped", "more_starts"]
 
 # How far more starts are moved, in units of the jitter of the first: from one that is moved far
 # two components of a mixture often come to share a cluster
-_MOVES = 0.5, 0.25
+_MOVES = (0.5, 0.25, 1.0) * 3
+
+# Starts after which the search ends where all of them led to one mode
+_LEAST = 3
 
 # Rough modes that are nearer, in sds of the first, are one: on a part of the data a way ends within
 # about one sd
@@ -53,7 +57,8 @@ def best_mode(
 
     Masses are those of Laplace's approximation, :math:`e^{-U} / \sqrt{\det H}`. Chains that are
     tuned alike then stand in the modes in their proportions, and of many rows in the one that
-    has all the mass, wherever they started.
+    has all the mass, wherever they started. Of more than three starts the others are used only
+    where the first three lead to more than one mode.
 
     Parameters
     ----------
@@ -82,36 +87,44 @@ def best_mode(
     TuningError
         If the way from the first start ends nowhere.
     """
-    centre, hessian, begun, collapses = _way(surface, begin(starts[0]), rows)
-    found = [(centre, begun, collapses)]
-    if len(starts) == 1:
-        return found[0]
-    masses = [_log_mass(surface, centre, hessian, rows)]
-    for start in starts[1:]:
+    modes = [_mode(surface, begin(starts[0]), rows)]
+    for k, start in enumerate(starts[1:], start=1):
+        if not np.isfinite(modes[0].mass) or (k >= _LEAST and len(modes) == 1):
+            break
         with suppress(TuningError, np.linalg.LinAlgError):
-            other, its_hessian, begun, collapses = _way(surface, begin(start), rows)
-            mass = _log_mass(surface, other, its_hessian, rows)
-            if not (collapses or _is_same(centre, hessian, other)) and np.isfinite(mass):
-                found.append((other, begun, collapses))
-                masses.append(mass)
-    if len(found) == 1 or not np.isfinite(masses[0]):
-        return found[0]
-    chances = np.exp(np.array(masses) - max(masses))
-    return found[jumped(rng).choice(len(found), p=chances / chances.sum())]
+            mode = _mode(surface, begin(start), rows)
+            known = any(other.is_at(mode.centre) for other in modes)
+            if np.isfinite(mode.mass) and not (known or mode.collapses):
+                modes.append(mode)
+    drawn = modes[0]
+    if len(modes) > 1:
+        masses = np.array([mode.mass for mode in modes])
+        chances = np.exp(masses - masses.max())
+        drawn = modes[jumped(rng).choice(len(modes), p=chances / chances.sum())]
+    return drawn.centre, drawn.start, drawn.collapses
 
 
-def _way(
-    surface: Surface, start: np.ndarray, rows: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, bool]:
+@dataclass(frozen=True)
+class _Mode:
+    """Where Newton steps ended, and where they began."""
+
+    centre: np.ndarray
+    hessian: np.ndarray
+    start: np.ndarray
+    collapses: bool
+    mass: float
+
+    def is_at(self, other: np.ndarray) -> bool:
+        """Whether another rough mode is within some sds, on average over coordinates."""
+        w, v = np.linalg.eigh(self.hessian)
+        squares = np.abs(w) * (v.T @ (other - self.centre)) ** 2
+        return float(squares.sum()) < _APART**2 * len(other)
+
+
+def _mode(surface: Surface, start: np.ndarray, rows: np.ndarray | None) -> _Mode:
     centre, hessian, collapses = newton(surface, start, rows)
-    return centre, hessian, start, collapses
-
-
-def _is_same(centre: np.ndarray, hessian: np.ndarray, other: np.ndarray) -> bool:
-    """Whether another rough mode is within some sds, on average over coordinates."""
-    w, v = np.linalg.eigh(hessian)
-    squares = np.abs(w) * (v.T @ (other - centre)) ** 2
-    return float(squares.sum()) < _APART**2 * len(centre)
+    mass = _log_mass(surface, centre, hessian, rows)
+    return _Mode(centre, hessian, start, collapses, mass)
 
 
 def _log_mass(
