@@ -117,13 +117,15 @@ class _Mode:
     def is_at(self, other: np.ndarray) -> bool:
         """Whether another rough mode is within some sds, on average over coordinates."""
         w, v = np.linalg.eigh(self.hessian)
-        squares = np.abs(w) * (v.T @ (other - self.centre)) ** 2
+        with np.errstate(over="ignore"):
+            squares = np.abs(w) * (v.T @ (other - self.centre)) ** 2
         return float(squares.sum()) < _APART**2 * len(other)
 
 
 def _mode(surface: Surface, start: np.ndarray, rows: np.ndarray | None) -> _Mode:
     centre, hessian, collapses = newton(surface, start, rows)
-    mass = _log_mass(surface, centre, hessian, rows)
+    with np.errstate(over="ignore", invalid="ignore"):  # then the mass is not finite
+        mass = _log_mass(surface, centre, hessian, rows)
     return _Mode(centre, hessian, start, collapses, mass)
 
 
@@ -133,7 +135,10 @@ def _log_mass(
     """Laplace's approximation, at the end of the Newton step that was not taken."""
     [u], [g] = mean_of_rows(surface, centre[None], rows)
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
-    w, v = np.linalg.eigh(hessian * np.outer(scale, scale))
+    scaled = hessian * np.outer(scale, scale)
+    if not np.all(np.isfinite(scaled)):
+        return np.nan
+    w, v = np.linalg.eigh(scaled)
     w = np.maximum(np.abs(w), 1e-8 * np.abs(w).max())
     gain = np.sum((v.T @ (scale * g)) ** 2 / w) / 2
     everywhere = np.ones(len(centre), bool)

@@ -13,6 +13,8 @@ MODELS = (
     "linear_correlated_blocks",
     "poisson_three_blocks",
     "mixture_blocks",
+    "hierarchical_normal_blocks",
+    "hierarchical_logit_blocks",
     "mixture_indicators",
     "mixture_indicators_apart",
     "mixture_nuts",

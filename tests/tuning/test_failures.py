@@ -16,6 +16,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Trial, burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
+from pymc_sgmcmc.tuning.modes import best_mode
 from pymc_sgmcmc.tuning.newton import newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
@@ -177,6 +178,10 @@ STEPS = {
         CENTRE,
     ),
     "newton along some coordinates": (newton_along_some, CENTRE),
+    "newton from several starts": (
+        lambda s, rng: best_mode(s, [np.full(D, x) for x in (0.5, 0, -1)], None, rng, lambda x: x),
+        CENTRE,
+    ),
     "independent normals": (lambda s, rng: diagonal_gaussian(s, np.full(D, 0.5), rng), FIT),
     "bulk of the full data": (
         lambda s, rng: bulk_of_full_data(s, np.full(D, 0.5), np.eye(D), rng),
