@@ -49,6 +49,10 @@ _log = logging.getLogger("pymc.sgmcmc")
 # steps without gradients since their variables have none: then each step is tuned from its start
 _NO_BULK = (TuningError, SamplingError, TypeError, ValueError, AttributeError, NotImplementedError)
 
+# Packages of random variables whose step methods keep their values to themselves, as sums of trees:
+# they would not follow, and with their flat priors take the place of the data
+_KEPT = ("pymc_bart",)
+
 # The last common start of this process, by the names of PyMC's values: a step whose own are there
 # comes after the one that has moved them
 _last_start: dict[str, np.ndarray] = {}
@@ -67,8 +71,10 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
     state : ChainState
         The chain's; not tuned yet.
     """
-    moving = any(value.dtype in continuous_types for value in engine.posterior.others)
+    moving = [value for value in engine.posterior.others if value.dtype in continuous_types]
     if not moving or engine.options.is_complete() or not engine.posterior.has_value:
+        return point
+    if any(_is_kept(engine.model.values_to_rvs[value]) for value in moving):
         return point
     own = [str(value.name) for value in engine.values]
     if not all(np.array_equal(point[name], _last_start.get(name, np.nan)) for name in own):
@@ -86,6 +92,10 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
     # The others are not to be left again
     state.jitter = 0.0
     return point
+
+
+def _is_kept(rv: TensorVariable) -> bool:
+    return type(rv.owner.op).__module__.partition(".")[0] in _KEPT
 
 
 def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> PointType:

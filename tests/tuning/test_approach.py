@@ -91,6 +91,18 @@ def test_what_is_given_by_hand_begins_at_its_start(searches):
     assert not searches
 
 
+def test_what_another_step_keeps_to_itself_is_not_moved(searches):
+    of_trees = type("Trees", (type(pm.Normal.rv_op),), {"__module__": "pymc_bart.bart"})
+    trees = type("BART", (pm.Normal,), {"rv_op": of_trees()})
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        trees("b", 0, 1, initval=0.5)
+        pm.Normal("y", a + model["b"], 1, observed=3.0)
+        step = sg.CoRVSGLD([a], backend="jax")
+    assert begun(model, [step])["b"] == 0.5
+    assert not searches
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Numba will use object mode")
 def test_others_without_a_gradient_stay_where_they_are():
