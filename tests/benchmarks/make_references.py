@@ -44,6 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "a9a": {"draws": 2000, "adaptation": "low_rank"},
     "hierarchical_logistic": {"draws": 2000},
     "mixture_blocks": {"draws": 3000},
+    "mixture_of_many_rows": {"draws": 3000},
     "multivariate_normal_rows": {"draws": 3000},
     "three_levels": {"draws": 1000},
     "slopes_of_many_rows": {"draws": 2000},
