@@ -1,4 +1,4 @@
-"""The first draw beside other step methods, that are as far from the posterior as this one.
+"""The first draw beside other step methods, which are as far from the posterior as this one.
 
 Where the others have not moved yet, the law of this step's variables given theirs is not the
 posterior's, and with many rows it is as narrow as that: weights of a mixture go to 0 while its
@@ -32,21 +32,18 @@ from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.again import Companion
+from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.centre import with_weight
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
 from pymc_sgmcmc.tuning.surface import TuningError
-from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["common_start", "stands_still"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# What there is to say where a joint law has no bulk to be found, or where others are sampled by
-# steps without gradients since their variables have none: then each step is tuned from its start
+# Errors where a joint law has no bulk that is found, and where variables of other steps have no
+# gradient: each step is then tuned from its own start
 _NO_BULK = (TuningError, SamplingError, TypeError, ValueError, AttributeError, NotImplementedError)
 
 # Packages of random variables whose step methods keep their values to themselves, as sums of trees:
@@ -66,13 +63,13 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
     engine : Engine
         The compiled model.
     point : dict
-        PyMC's point; it is returned where the step samples all continuous variables, or where an
-        earlier step of the same draw has moved it.
+        PyMC's point. It is returned as it is where the step samples all continuous variables,
+        where an earlier step of the same draw has moved it, and where no bulk is found.
     state : ChainState
-        The chain's; not tuned yet.
+        The chain's, not tuned yet. Once there is a common start, its jitter is 0.
     """
     moving = [value for value in engine.posterior.others if value.dtype in continuous_types]
-    if not moving or engine.options.is_complete() or not engine.posterior.has_value:
+    if not moving or not engine.posterior.has_value:
         return point
     if any(_is_kept(engine.model.values_to_rvs[value]) for value in moving):
         return point
@@ -89,7 +86,7 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
         _last_start.clear()
         _last_start.update(found)
         point = {**point, **found}
-    # The others are not to be left again
+    # Where the steps begin together, none is moved again
     state.jitter = 0.0
     return point
 
@@ -103,17 +100,10 @@ def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> P
     place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
     density = Density(joint, state, [place])
     joint.attempt(density.compile)
-    many = joint.dimension > LARGEST_DENSE
-    phi = density.rewritten(place.phi, with_weight(joint, density.scales, float(many)))
-    start, surface = density.jittered_start(phi), density.surface()
-    permutable = has_modes_by_permutation(surface, density.views[0].split)
-    others, writing = density.more_starts(phi), None
-    if not permutable and joint.weights(density.scales):
-        writing = Writing(density, surface, joint, state.tuning_rng)
+    _, start, surface, how = beginning(density, joint, state.tuning_rng)
     centre, _, _ = find_bulk(
-        surface, start, density.rescale, "auto", state.tuning_rng, lambda _: None, writing,
-        permutable=permutable, others=() if permutable else others,
-    )  # fmt: skip
+        surface, start, density.rescale, "auto", state.tuning_rng, lambda _: None, **how
+    )
     values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
     return dict(zip((str(x.name) for x in joint.values), values, strict=True))
 

@@ -26,16 +26,16 @@ from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.schedules import constant, thin_of
+from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.centre import with_weight
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import told_cost
 from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
-from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, is_below, refuse_stiff
+from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
@@ -50,7 +50,6 @@ from pymc_sgmcmc.tuning.wander import (
     warm_up,
 )
 from pymc_sgmcmc.tuning.whiten import rewhitened
-from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["Tuning"]
 
@@ -147,23 +146,16 @@ class Tuning:
 
     def _run(self, thorough: bool) -> Runner:
         engine, density = self._engine, self._density
-        phi = density.places[-1].phi
+        phi: Sequence[np.ndarray] = density.places[-1].phi
         engine.attempt(density.compile)
         evaluated = density.views[0].evaluations
+        start, surface = Potential.join(phi), density.surface()
+        how: dict[str, Any] = {"permutable": False}
         if not self._again:
-            # Of products of thousands of effects the scale falls to nothing where it multiplies
-            # random ones; centred, the data lead the effects first
-            many = sum(x.size for x in phi) > LARGEST_DENSE
-            phi = list(density.rewritten(phi, with_weight(engine, density.scales, float(many))))
-        start = Potential.join(phi) if self._again else density.jittered_start(phi)
-        surface: Surface = density.surface()
+            phi, start, surface, how = beginning(
+                density, engine, self._rng, permutes=self._policy.second_moments
+            )
         scale = self._flat_scale(phi)
-        how: dict[str, Any] = {"permutable": self._permutable(surface)}
-        if not (self._again or how["permutable"]):
-            how["others"] = density.more_starts(phi)
-        # Of products, data tell one factor only as much as they tell of the other
-        if not (self._again or how["permutable"]) and engine.weights(density.scales):
-            how["writing"] = Writing(density, surface, engine, self._rng)
         begun_at = density.scales
         try:
             runner, plan = self._near_a_gaussian(surface, start, scale, how, thorough=thorough)
@@ -348,12 +340,6 @@ class Tuning:
         self._report("directions that variables share")
         sizes = [x.size for x in self._density.places[-1].phi]
         return shared_directions(surface, centre, root, sizes, self._rng)
-
-    def _permutable(self, surface: Surface) -> bool:
-        """Return whether the posterior has modes by permutation, so that no Gaussian is near."""
-        if self._again or len(self._density.places) > 1 or not self._policy.second_moments:
-            return False
-        return has_modes_by_permutation(surface, self._density.views[0].split)
 
     def _wandering(
         self,
