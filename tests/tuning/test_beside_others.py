@@ -13,7 +13,6 @@ MODELS = (
     "linear_correlated_blocks",
     "poisson_three_blocks",
     "mixture_blocks",
-    "mixture_of_many_rows",
     "hierarchical_normal_blocks",
     "hierarchical_logit_blocks",
     "mixture_indicators",

@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from .mixed import large_mixture
 from .registry import Registry
 
 A9A = Path(__file__).parents[2] / "data" / "a9a.npz"
@@ -122,3 +123,9 @@ def multivariate_normal_rows(batch_size: int | None = 500) -> pm.Model:
             yb = pm.Minibatch(y, batch_size=batch_size)
             pm.MvNormal("y", mu, chol=chol, observed=yb, total_size=n)
     return model
+
+
+@LARGE.add
+def mixture_of_many_rows(batch_size: int | None = 200) -> pm.Model:
+    """The mixture of ``mixture_blocks``, for one step."""
+    return large_mixture(batch_size)

@@ -249,12 +249,6 @@ MIXED = {
         marginal=lambda: large_mixture(None),
         batched=True,
     ),
-    "mixture_of_many_rows": Mixed(
-        large_mixture,
-        blocks(["w", "mu", "s"]),
-        marginal=lambda: large_mixture(None),
-        batched=True,
-    ),
     "hierarchical_normal_blocks": Mixed(
         hierarchical_normal, blocks(["mu", "tau", "sigma"], ["theta"]), marginal=hierarchical_normal
     ),
