@@ -9,13 +9,16 @@ from __future__ import annotations
 import gc
 import warnings
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytensor
+
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
 
 __all__ = [
     "HAD_BEFORE",
@@ -29,6 +32,7 @@ __all__ = [
     "repeatable",
     "run_jax_in_calling_thread",
     "softplus_vectorised",
+    "too_slow",
     "uncollected",
     "untraced",
 ]
@@ -169,6 +173,25 @@ def softplus_vectorised() -> Generator[None]:
 # Rewrites left out of functions that are interpreted: then no BLAS library is looked for. Fused
 # operations would run in Python element by element, and take 32 operands at most
 NOT_INTERPRETED = "BlasOpt", "fusion", "inplace"
+
+# Operations one after another from which on a graph is a recursion that was written out, as of a
+# differential equation. The deepest other graphs of tried models have 148
+_RECURSION = 200
+
+
+def too_slow(outputs: Sequence[Variable]) -> tuple[str, ...]:
+    """Return the names of rewrites that take minutes for such a graph.
+
+    PyTensor multiplies sums out and looks for what cancels, for each product of products anew: of
+    40 steps of an epidemic it does so for eight minutes.
+    """
+    depths: dict[Variable, int] = {}
+    for node in io_toposort([], list(outputs)):
+        depth = 1 + max((depths.get(x, 0) for x in node.inputs), default=0)
+        if depth > _RECURSION:
+            return ("local_greedy_distributor",)
+        depths.update(dict.fromkeys(node.outputs, depth))
+    return ()
 
 
 def repeatable() -> AbstractContextManager[Any]:

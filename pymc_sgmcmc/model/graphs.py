@@ -32,6 +32,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.workarounds import too_slow
 
 __all__ = [
     "canonical",
@@ -251,7 +252,11 @@ def _numbered(fgraph: Any, node: Any) -> list[Variable] | None:
 def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
     """Simplify a gradient before more is built on it."""
     rewritten: Any = rewrite_graph(
-        graphs, include=("canonicalize",), custom_rewrite=in2out(_matrix_first), clone=True
+        graphs,
+        include=("canonicalize",),
+        exclude=too_slow(graphs),
+        custom_rewrite=in2out(_matrix_first),
+        clone=True,
     )
     return list(rewritten)
 

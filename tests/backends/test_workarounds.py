@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor.compile.mode import Mode, get_mode
+from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
 
@@ -29,6 +30,7 @@ from pymc_sgmcmc.backends.workarounds import (
     long_integers_allowed,
     repeatable,
     softplus_vectorised,
+    too_slow,
     uncollected,
     untraced,
 )
@@ -297,3 +299,42 @@ def test_a_compiler_would_have_python_search_for_garbage():
         assert build() > 0
     finally:
         gc.callbacks.remove(count)
+
+
+def recursion(steps):
+    """Some steps of an epidemic, and the slope of how many fell ill."""
+    rate, state = pt.scalar("rate"), (pt.constant(990.0), pt.constant(10.0))
+    ill = []
+    for _ in range(steps):
+        healthy, sick = state
+        new = healthy * (1 - pt.exp(-rate * sick / 1000))
+        state = healthy - new, 0.8 * sick + new
+        ill.append(new)
+    return rate, pt.grad(pt.sum(pt.stack(ill) ** 2), rate)
+
+
+def times_distributed(outputs, exclude):
+    """How often PyTensor tried to multiply sums out, and what it made."""
+    tried = []
+    kept = pytensor.tensor.rewriting.math.attempt_distribution
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            pytensor.tensor.rewriting.math,
+            "attempt_distribution",
+            lambda *arguments: tried.append(0) or kept(*arguments),
+        )
+        found = rewrite_graph(outputs, include=("canonicalize",), exclude=exclude, clone=True)
+    return len(tried), found
+
+
+def test_a_recursion_that_is_written_out_is_not_multiplied_out():
+    _, few = recursion(5)
+    assert too_slow([few]) == ()
+    rate, many = recursion(20)
+    assert too_slow([many]) == ("local_greedy_distributor",)
+    tried, [found] = times_distributed([many], too_slow([many]))
+    assert tried == 0
+    np.testing.assert_allclose(found.eval({rate: 0.4}), many.eval({rate: 0.4}), rtol=1e-10)
+    # It has this name still
+    tried, _ = times_distributed([many], ())
+    assert tried > 0
