@@ -56,7 +56,11 @@ def _compared(model: Model, rv: TensorVariable) -> Iterator[tuple[TensorVariable
     op = rv.owner.op
     if not hasattr(op, "dist_params"):
         return
-    for parameter, core in zip(op.dist_params(rv.owner), op.ndims_params, strict=False):
+    try:
+        parameters = op.dist_params(rv.owner)
+    except ValueError:  # PyMC has no signature of what a distribution truncates
+        return
+    for parameter, core in zip(parameters, op.ndims_params, strict=False):
         if core == 0 and parameter.owner and parameter not in model.basic_RVs:
             yield from _compared(model, parameter)
         yield parameter, core

@@ -138,6 +138,14 @@ def test_what_fits_is_taken(likelihood):
         sg.SMLD()
 
 
+def test_a_hurdle_of_which_pymc_knows_no_signature_is_taken():
+    counts = np.array([0, 2, 1, 0, 3], dtype="int32")
+    with pm.Model():
+        chance, mean = pm.Beta("chance", 1, 1), pm.Exponential("mean", 1)
+        pm.HurdleNegativeBinomial("y", psi=chance, mu=mean, alpha=2, observed=counts)
+        sg.CoRVSGLD()
+
+
 def test_observed_data_that_are_no_part_of_the_batch_are_refused():
     said = "^The observed variable 'y' .* its own data are no part: .*in one call"
     for array in (lambda y: y, lambda y: pm.Data("data", y)):
