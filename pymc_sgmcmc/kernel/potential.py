@@ -69,6 +69,8 @@ class Potential:
         Which of them lie on a circle, shape (d,).
     widest : ndarray
         The largest sd that a fit may give to each of them, shape (d,).
+    kinked : bool
+        Whether ∇U may jump.
 
     Raises
     ------
@@ -103,6 +105,7 @@ class Potential:
         )
         self.circular = posterior.circular
         self.widest = posterior.widest
+        self.kinked = posterior.kinked
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
         # Only JAX needs to know how many
         self._padded = backend == "jax"

@@ -37,6 +37,7 @@ from pymc_sgmcmc.model.graphs import (
     substitute,
     with_known_shapes,
 )
+from pymc_sgmcmc.model.kinks import has_kinks
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
@@ -117,6 +118,8 @@ class Posterior:
     row_weights : list of float
         For each minibatch the weight of a row with which its terms, summed over all rows, are
         those of the full data.
+    kinked : bool
+        Whether the gradient jumps somewhere.
     """
 
     def __init__(
@@ -124,6 +127,7 @@ class Posterior:
     ) -> None:
         self.coordinates = list(coordinates)
         self.temperature = temperature
+        self.kinked = has_kinks(model)
         self._potentials = {potential.name for potential in model.potentials}
         self.new_weights = [
             c.scale.type(f"new_{c.scale.name}")

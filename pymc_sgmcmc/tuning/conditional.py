@@ -35,6 +35,7 @@ class Conditional:
         self.unbounded = surface.unbounded[free]
         self.circular = surface.circular[free]
         self.widest = surface.widest[free]
+        self.kinked = surface.kinked
 
     def whole(self, points: np.ndarray) -> np.ndarray:
         """Map positions in the free coordinates to all coordinates, shape (P, D)."""

@@ -14,6 +14,10 @@ __all__ = ["LARGEST_NEWTON", "log_volume", "mean_of_rows", "newton", "rows_of_a_
 LARGEST_NEWTON = 128
 
 _MOST_STEPS = 60
+
+# Times that differences are taken with another step at one place, also where there are kinks, and
+# how many times longer the next step may be there
+_LOOKS, _MOST_LOOKS, _FARTHER = 3, 8, 10.0
 _MOST_DAMPING = 1e12
 
 # Where a scale goes to 0 the density of a hierarchical model can rise without end, in ever less
@@ -79,7 +83,7 @@ def newton(
     damping, (u, g) = 1e-3, mean_of_rows(surface, x[None], rows)
     best, most, lost = (x, np.empty((d, d))), -np.inf, 0
     for k in range(most_steps + 1):
-        for _ in range(3):
+        for _ in range(_MOST_LOOKS if surface.kinked else _LOOKS):
             # Repeated until the differences' step fits the curvature that they find
             hessian = mean_hessian(
                 lambda y, _: _mean_gradient(surface, y, rows), x[None], scale, step
@@ -89,9 +93,13 @@ def newton(
                 continue
             diagonal = np.abs(np.diag(hessian))
             found = 1 / np.sqrt(np.maximum(diagonal, 1e-12 * diagonal.max() + 1e-300))
+            # Between kinks a density may be flat, as far as these differences reach
+            flat = surface.kinked and bool(np.any(found > _FARTHER * scale))
+            if flat:
+                found = np.minimum(found, _FARTHER * scale)
             change = np.max(np.abs(np.log(found / scale)))
             scale, settled = found, change < np.log(30.0)
-            if settled or not first:
+            if not flat and (settled or not first):
                 break
         first = False
         _refuse_unusable(hessian)

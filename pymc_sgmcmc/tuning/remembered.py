@@ -39,6 +39,7 @@ class Remembered:
         self.unbounded = first.unbounded
         self.circular = first.circular
         self.widest = first.widest
+        self.kinked = first.kinked
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data, averaged over the values."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.surface import Surface, difference_step
+from pymc_sgmcmc.tuning.surface import WIDE, Surface, difference_step
 
 __all__ = [
     "largest_curvature_of_batches",
@@ -64,7 +64,7 @@ def largest_curvature_of_batches(
     surface: Surface, x: np.ndarray, sd: np.ndarray, batches: int, rng: np.random.Generator
 ) -> float:
     """Return the largest eigenvalue by magnitude of σ ∇²U σ at x, from a few batches."""
-    step = 10 * difference_step(surface)
+    step = min(WIDE, 10 * difference_step(surface))
     rows = surface.draw_rows(rng, batches)
     each = max(1, _MOST_NUMBERS // len(x))
 
@@ -116,7 +116,7 @@ def largest_curvature_of_pairs(
     direction : ndarray
         The eigenvector, as far as it was found.
     """
-    step, size = 10 * difference_step(surface), 1.0
+    step, size = min(WIDE, 10 * difference_step(surface)), 1.0
     together = np.ones((len(rows), len(x)), dtype=np.int8)
     for _ in range(rounds):
         unit = direction / np.linalg.norm(direction)

@@ -9,10 +9,21 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 
-__all__ = ["Gradients", "Surface", "TuningError", "antithetic", "mean_hessian"]
+__all__ = [
+    "WIDE",
+    "Gradients",
+    "Surface",
+    "TuningError",
+    "antithetic",
+    "difference_step",
+    "mean_hessian",
+]
 
 # Positions that a compiled potential evaluates in one call
 _IN_ONE_CALL = 64
+
+# Widest step of differences, in sds
+WIDE = 0.5
 
 Gradients = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Maps positions (P, d) to potentials (P,) and gradients (P, d)."""
@@ -38,6 +49,8 @@ class Surface(Protocol):
     """Which coordinates lie on a circle, shape (d,)."""
     widest: np.ndarray
     """The largest sd that a fit may give to each coordinate, shape (d,)."""
+    kinked: bool
+    """Whether ∇U may jump, as that of a Laplace distribution does."""
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data."""
@@ -67,7 +80,13 @@ def antithetic(rng: np.random.Generator, pairs: int, dimension: int) -> np.ndarr
 
 
 def difference_step(surface: Surface) -> float:
-    """Step of central differences in units of a posterior sd: the cube root of rounding."""
+    """Step of central differences in units of a posterior sd: the cube root of rounding.
+
+    All the curvature of a density with kinks may be at them, where small steps meet it by chance.
+    Wide ones see the curvature of the density averaged over a window.
+    """
+    if surface.kinked:
+        return WIDE
     return max(1e-3, 3 * surface.precision ** (1 / 3))
 
 

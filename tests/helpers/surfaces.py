@@ -18,6 +18,7 @@ class Exact:
         self.unbounded = np.ones(dimension, dtype=bool)
         self.circular = np.zeros(dimension, dtype=bool)
         self.widest = np.full(dimension, np.inf)
+        self.kinked = False
 
     def full(self, points):
         with np.errstate(all="ignore"):

@@ -79,7 +79,7 @@ class UnderAMean(Groups):
         super().__init__(groups, each, seed)
         self.dimension = groups + 1
         self.unbounded, self.widest = np.ones(groups + 1, bool), np.full(groups + 1, np.inf)
-        self.circular = np.zeros(groups + 1, bool)
+        self.circular, self.kinked = np.zeros(groups + 1, bool), False
 
     def prior(self, points):
         theta, mean = points[:, :-1], points[:, -1:]

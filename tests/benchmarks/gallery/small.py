@@ -307,6 +307,20 @@ def laplace_regression() -> pm.Model:
 
 
 @SMALL.add
+def lasso() -> pm.Model:
+    """Linear regression on 20 predictors that hardly matter, with a learned Laplace prior."""
+    rng = np.random.default_rng(34)
+    x = rng.normal(size=(100, 20))
+    y = x @ rng.laplace(0, 0.05, 20) + rng.normal(0, 1, 100)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        beta = scale * pm.Laplace("effect", 0, 1, shape=20)
+        sigma = pm.HalfNormal("sigma", 2)
+        pm.Normal("y", x @ beta, sigma, observed=y)
+    return model
+
+
+@SMALL.add
 def gamma_glm() -> pm.Model:
     """Costs, positive and skewed, on two predictors with a logarithmic link."""
     rng = np.random.default_rng(19)
