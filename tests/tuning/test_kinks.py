@@ -6,7 +6,6 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.backends import BOTH
 from helpers.surfaces import Exact
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.model.kinks import has_kinks
@@ -77,8 +76,14 @@ def test_the_bulk_of_laplace_distributions_has_about_their_width():
     assert np.all(np.abs(centre) < 0.7)
 
 
-@BOTH
-@pytest.mark.parametrize("method", [sg.CoRVSGLD, sg.MSGNHT])
+@pytest.mark.parametrize(
+    "method, backend",
+    [
+        (sg.CoRVSGLD, "jax"),
+        (sg.MSGNHT, "jax"),
+        pytest.param(sg.MSGNHT, "numba", marks=pytest.mark.slow),
+    ],
+)
 def test_laplace_distributions_are_sampled_untuned(method, backend):
     with pm.Model():
         pm.Laplace("x", 1, 2, shape=5)
