@@ -20,7 +20,7 @@ from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.type import tensor
 
 from pymc_sgmcmc.backends.jax_branches import INTRODUCED, take_apart
-from pymc_sgmcmc.backends.workarounds import too_slow
+from pymc_sgmcmc.backends.workarounds import slow_rewrites
 
 __all__ = ["Loop", "funcified", "loop"]
 
@@ -154,7 +154,7 @@ def _is_loop(op: Op) -> bool:
 
 
 def _rewritten(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any) -> None:
-    mode.excluding(INTRODUCED, *too_slow(inner.outputs)).optimizer.rewrite(inner)
+    mode.excluding(INTRODUCED, *slow_rewrites(inner.outputs)).optimizer.rewrite(inner)
     take_apart(inner)
 
 

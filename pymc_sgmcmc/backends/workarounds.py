@@ -31,8 +31,8 @@ __all__ = [
     "long_integers_allowed",
     "repeatable",
     "run_jax_in_calling_thread",
+    "slow_rewrites",
     "softplus_vectorised",
-    "too_slow",
     "uncollected",
     "untraced",
 ]
@@ -179,11 +179,11 @@ NOT_INTERPRETED = "BlasOpt", "fusion", "inplace"
 _RECURSION = 200
 
 
-def too_slow(outputs: Sequence[Variable]) -> tuple[str, ...]:
-    """Return the names of rewrites that take minutes for such a graph.
+def slow_rewrites(outputs: Sequence[Variable]) -> tuple[str, ...]:
+    """Return the names of PyTensor's rewrites that a graph is to be spared.
 
-    PyTensor multiplies sums out and looks for what cancels, for each product of products anew: of
-    40 steps of an epidemic it does so for eight minutes.
+    Of a recursion that was written out step by step PyTensor multiplies the sums out, and looks for
+    what cancels, for each product of products anew, which takes minutes.
     """
     depths: dict[Variable, int] = {}
     for node in io_toposort([], list(outputs)):

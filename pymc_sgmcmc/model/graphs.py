@@ -32,7 +32,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.backends.workarounds import too_slow
+from pymc_sgmcmc.backends.workarounds import slow_rewrites
 
 __all__ = [
     "canonical",
@@ -254,7 +254,7 @@ def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
     rewritten: Any = rewrite_graph(
         graphs,
         include=("canonicalize",),
-        exclude=too_slow(graphs),
+        exclude=slow_rewrites(graphs),
         custom_rewrite=in2out(_matrix_first),
         clone=True,
     )
