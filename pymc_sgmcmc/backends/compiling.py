@@ -13,6 +13,7 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.jax_backend import prepare
+from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
     NOT_INTERPRETED,
@@ -20,6 +21,7 @@ from pymc_sgmcmc.backends.workarounds import (
     constants_copied,
     jax_precision,
     long_integers_allowed,
+    products_in_full,
     repeatable,
     softplus_vectorised,
     uncollected,
@@ -71,10 +73,12 @@ def compiled(
         traced = False
 
         def in_precision(*arguments: Any) -> Any:
-            nonlocal traced
+            nonlocal traced, precision
             if traced:
                 with precision():
                     return jitted(*arguments)
+            if not on_processor(backend):
+                precision = products_in_full(precision)
             with precision(), long_integers_allowed(), compilations_kept():
                 found = jitted(*arguments)
             # Not before: the first call may be interrupted, and JAX traces again

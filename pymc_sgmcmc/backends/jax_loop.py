@@ -20,9 +20,13 @@ from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.type import tensor
 
 from pymc_sgmcmc.backends.jax_branches import INTRODUCED, take_apart
+from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
 
 __all__ = ["Loop", "funcified", "loop"]
+
+# Numbers of the largest array of a step, of all steps that a GPU makes side by side
+_SIDE_BY_SIDE = 2**26
 
 # To read again what these made takes longer than to make it again
 _CHEAP = Alloc, MakeVector, Reshape, Shape_i
@@ -122,7 +126,19 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
     first, second = op.sequences, op.sequences + op.states
     dtypes = [t.dtype for t in op.types]
 
+    def several(*inputs: Any) -> Any:
+        """Make steps that do not depend on each other side by side."""
+
+        def step(elements: Any) -> Any:
+            found = one(*elements, *inputs[second:])
+            return [jax.numpy.asarray(x, t) for x, t in zip(found, dtypes, strict=True)]
+
+        each = jax.lax.map(step, list(inputs[:first]), batch_size=_side_by_side(op))
+        return tuple(each) if len(each) > 1 else each[0]
+
     def loop(*inputs: Any) -> Any:
+        if not op.states and not on_processor("jax"):
+            return several(*inputs)
         fixed = inputs[second:]
 
         def step(carry: Any, elements: Any) -> Any:
@@ -139,6 +155,13 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
         return outputs if len(outputs) > 1 else outputs[0]
 
     return loop
+
+
+def _side_by_side(op: Loop) -> int:
+    """Return how many steps are made at once where the device computes many numbers at a time."""
+    arrays = [x.type.shape for node in op.fgraph.toposort() for x in node.outputs]
+    largest = max((int(np.prod(shape)) for shape in arrays if None not in shape), default=1)
+    return int(np.clip(_SIDE_BY_SIDE // max(largest, 1), 1, op.length))
 
 
 @graph_rewriter

@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["ALIGNMENT", "aligned", "is_in_place", "place"]
+__all__ = ["ALIGNMENT", "aligned", "is_in_place", "on_processor", "place"]
 
 # Bytes; arrays that begin elsewhere are copied by JAX at every call
 ALIGNMENT = 64
@@ -26,11 +26,26 @@ def place(arrays: Sequence[Any], backend: str) -> list[Any]:
     return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
 
 
+def on_processor(backend: str) -> bool:
+    """Whether a backend computes in the processor's memory, as all do but JAX on a GPU.
+
+    For JAX this starts it.
+    """
+    if backend != "jax":
+        return True
+    import jax
+
+    chosen = jax.config.jax_default_device  # a device, or a platform's name
+    platform = jax.default_backend() if chosen is None else getattr(chosen, "platform", chosen)
+    return bool(platform == "cpu")
+
+
 def is_in_place(placed: Any, array: np.ndarray) -> bool:
     """Whether a backend reads an array where it is, so that it sees what is written there."""
     if isinstance(placed, np.ndarray):
         return np.shares_memory(placed, array)
-    return bool(placed.unsafe_buffer_pointer() == array.ctypes.data)
+    [device] = placed.devices()
+    return bool(device.platform == "cpu" and placed.unsafe_buffer_pointer() == array.ctypes.data)
 
 
 def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:

@@ -7,6 +7,7 @@ that fails when it is no longer needed.
 from __future__ import annotations
 
 import gc
+import os
 import warnings
 
 from collections.abc import Callable, Generator, Sequence
@@ -29,6 +30,7 @@ __all__ = [
     "jax_is_running",
     "jax_precision",
     "long_integers_allowed",
+    "products_in_full",
     "repeatable",
     "run_jax_in_calling_thread",
     "slow_rewrites",
@@ -65,6 +67,9 @@ def run_jax_in_calling_thread() -> None:
     import jax
 
     if not jax_is_running():
+        # Else the first chain's process would take three quarters of a GPU's memory, and the others
+        # find too little
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
 
 
@@ -77,6 +82,24 @@ def jax_precision() -> Callable[[], AbstractContextManager[Any]]:
     import jax
 
     return partial(jax.enable_x64, pytensor.config.floatX == "float64")
+
+
+def products_in_full(
+    context: Callable[[], AbstractContextManager[Any]],
+) -> Callable[[], AbstractContextManager[Any]]:
+    """Return the context in which, besides, a GPU takes matrix products in the arrays' precision.
+
+    By default it rounds factors in single precision to eleven bits, and differences of gradients
+    at near positions are lost.
+    """
+    import jax
+
+    @contextmanager
+    def both() -> Generator[None]:
+        with context(), jax.default_matmul_precision("highest"):
+            yield
+
+    return both
 
 
 @contextmanager

@@ -3,15 +3,19 @@
 An update asks for noise (``noise.normal()``) and gets a symbolic input; the step then
 draws the numbers of all updates of a draw with one call of a NumPy generator. So the
 compiled transition is a deterministic map: both backends see the same noise, a chain's
-state is pickled with NumPy's own generators, and nothing random is compiled.
+state is pickled with NumPy's own generators, and nothing random is compiled. Where JAX
+computes on a GPU, that generator gives keys, of which JAX makes the numbers there.
 """
+
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.placing import aligned
+from pymc_sgmcmc.backends.device_noise import drawn_on_device
+from pymc_sgmcmc.backends.placing import aligned, on_processor
 from pymc_sgmcmc.kernel.blocks import Blocks
 
 __all__ = ["FILL", "Noise"]
@@ -35,9 +39,15 @@ class Noise:
         The shape of each block of the position.
     dtypes : list of str
         Their dtypes.
+    backend : str, default "numba"
+        Which reads the numbers.
     """
 
-    def __init__(self, shapes: list[tuple[int, ...]], dtypes: list[str]) -> None:
+    def __init__(
+        self, shapes: list[tuple[int, ...]], dtypes: list[str], backend: str = "numba"
+    ) -> None:
+        self._backend = backend
+        self._made_here: bool | None = None
         self._shapes = shapes
         self._dtypes = dtypes
         self._sizes = [int(np.prod(shape)) for shape in shapes]
@@ -103,18 +113,25 @@ class Noise:
 
         return self.uniform().map(chambers_mallows_stuck, self.exponential())
 
-    def draw(self, rng: np.random.Generator, updates: int, draws: int = 1) -> list[np.ndarray]:
+    def draw(self, rng: np.random.Generator, updates: int, draws: int = 1) -> list[Any]:
         """Draw the numbers of ``draws`` times ``updates`` updates.
 
         Returns one array for each request, in order, of shape (draws, updates, numbers). A draw
         gets the same numbers however many draws are made with it. The arrays are filled anew by the
         next call: fresh memory for millions of numbers would cost as much as the numbers.
         """
+        size = sum(self._sizes)
+        if self._made_here is None:
+            # Not before: it starts JAX
+            self._made_here = on_processor(self._backend)
+        if not self._made_here:
+            kinds = [kind for kind, _ in self.flat_requests()]
+            return drawn_on_device(kinds, rng, draws, (updates, size), self._dtype)
         if self._filled != (draws, updates):
             self._filled = draws, updates
             self._kinds = [kind for kind, _ in self.flat_requests()]
-            size = (draws, updates, sum(self._sizes))
-            self._buffers = [aligned(size, self._dtype) for _ in self._kinds]
+            shape = (draws, updates, size)
+            self._buffers = [aligned(shape, self._dtype) for _ in self._kinds]
         for k in range(draws):
             for kind, buffer in zip(self._kinds, self._buffers, strict=True):
                 FILL[kind](rng, buffer[k])

@@ -112,6 +112,7 @@ class Update:
         self.noise = Noise(
             [x.type.shape for x in state.psi],
             [x.dtype for x in state.psi],
+            layout.backend,
         )
         self.row_sets: list[list[TensorVariable]] = []
         self.outputs = self._next(sampler)

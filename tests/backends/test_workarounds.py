@@ -28,6 +28,7 @@ from pymc_sgmcmc.backends.workarounds import (
     interpreted,
     jax_precision,
     long_integers_allowed,
+    products_in_full,
     repeatable,
     slow_rewrites,
     softplus_vectorised,
@@ -207,6 +208,31 @@ def test_jax_warns_of_long_integers_in_single_precision():
         # Needed as long as this is so
         with pytest.warns(UserWarning, match="Explicitly requested dtype"):
             traced()
+
+
+def test_a_gpu_is_asked_for_products_in_the_precision_of_the_factors():
+    # Whether it would round them, and no longer needs to be asked, only a GPU can tell
+    jax = pytest.importorskip("jax")
+    context = products_in_full(jax_precision())
+    for _ in range(2):
+        with context():
+            program = jax.jit(lambda x: x @ x).lower(np.eye(3)).as_text()
+        assert "HIGHEST" in program and "f64" in program
+    assert jax.config.jax_default_matmul_precision is None
+
+
+@pytest.mark.parametrize("users", ["", "true"])
+def test_jax_leaves_a_gpus_memory_to_other_chains_unless_told(users):
+    pytest.importorskip("jax")
+    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
+    env = {key: value for key, value in os.environ.items() if key != name}
+    done = run_python(
+        "import os\n"
+        "from pymc_sgmcmc.backends.workarounds import run_jax_in_calling_thread\n"
+        f"run_jax_in_calling_thread(); print(os.environ['{name}'])",
+        env={**env, **({name: users} if users else {})},
+    )
+    assert done.stdout.split() == [users or "false"], done.stderr
 
 
 def test_pytensor_looks_at_each_product_again_unless_told():

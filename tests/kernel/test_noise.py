@@ -6,7 +6,17 @@ import pytest
 
 from scipy import stats
 
+from pymc_sgmcmc.kernel import noise as noise_module
 from pymc_sgmcmc.kernel.noise import Noise
+
+
+@pytest.fixture(params=["numpy", "device"])
+def maker(request, monkeypatch):
+    """Where the numbers are made; the device's code runs on processors, too."""
+    if request.param == "device":
+        pytest.importorskip("jax")
+        monkeypatch.setattr(noise_module, "on_processor", lambda backend: False)
+    return request.param
 
 
 def draws(size, dtype, ask, updates=1, seed=1):
@@ -15,13 +25,15 @@ def draws(size, dtype, ask, updates=1, seed=1):
     [graph] = ask(noise)
     inputs = [flat for _, flat in noise.flat_requests()]
     function = pytensor.function(inputs, graph, mode="FAST_COMPILE")
-    arrays = noise.draw(np.random.Generator(np.random.SFC64(seed)), updates)
+    generator = np.random.Generator(np.random.SFC64(seed))
+    arrays = [np.asarray(a) for a in noise.draw(generator, updates)]
+    assert all(a.dtype == dtype for a in arrays)
     return np.concatenate([function(*rows) for rows in zip(*(a[0] for a in arrays), strict=True)])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [1000, 99_999])  # float32's large vectors are made otherwise
-def test_normal(dtype, size):
+def test_normal(dtype, size, maker):
     x = draws(size, dtype, Noise.normal, updates=-(-200_000 // size))
     assert x.dtype == dtype
     assert stats.kstest(x, "norm").pvalue > 1e-3
@@ -36,14 +48,14 @@ def test_normal(dtype, size):
         assert abs(np.mean(x[:-lag] ** 2 * x[lag:] ** 2) - 1) < 4 * np.sqrt(8) * error
 
 
-def test_uniform_and_exponential():
+def test_uniform_and_exponential(maker):
     assert stats.kstest(draws(50_000, "float64", Noise.uniform), "uniform").pvalue > 1e-3
     assert stats.kstest(draws(50_000, "float64", Noise.exponential), "expon").pvalue > 1e-3
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 1.9, 2.0])
-def test_stable(alpha, dtype):
+def test_stable(alpha, dtype, maker):
     x = draws(5000, dtype, lambda noise: noise.stable(alpha))
     law = stats.norm(scale=np.sqrt(2)) if alpha == 2 else stats.levy_stable(alpha, 0)
     assert np.all(np.isfinite(x))
@@ -52,7 +64,7 @@ def test_stable(alpha, dtype):
     assert np.all(np.abs(shares - levels) < 4 * np.sqrt(levels * (1 - levels) / x.size))
 
 
-def test_blocks_share_one_stream_and_every_request_is_fresh():
+def test_blocks_share_one_stream_and_every_request_is_fresh(maker):
     noise = Noise([(3,), (2, 2)], ["float64", "float64"])
     first, second = noise.normal(), noise.normal()
     assert [part.type.shape for part in first] == [(3,), (2, 2)]
@@ -64,12 +76,12 @@ def test_blocks_share_one_stream_and_every_request_is_fresh():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [3, 99_999])
-def test_a_draw_gets_the_same_numbers_alone_and_with_others(dtype, size):
+def test_a_draw_gets_the_same_numbers_alone_and_with_others(dtype, size, maker):
     noise = Noise([(size,)], [dtype])
     noise.stable(1.5)
     noise.normal()
     rng = np.random.default_rng(0)
-    together = [a.copy() for a in noise.draw(rng, 2, 3)]
+    together = [np.array(a) for a in noise.draw(rng, 2, 3)]
     again = np.random.default_rng(0)
     for k in range(3):
         for many, one in zip(together, noise.draw(again, 2), strict=True):

@@ -1,0 +1,160 @@
+"""The same updates and runs by JAX on a processor and on a GPU.
+
+``python tests/benchmarks/gpu.py`` measures on all platforms that JAX finds on the machine, in turn,
+each in a fresh process; ``--platforms cuda`` or ``--models net`` only some of it. Rows:
+
+- ``logistic 500``, ``logistic 50000``: SGLD, 50 effects, batches of 500 and of 50,000 rows.
+- ``net``, ``large net``: MSGNHT, 784-100-10 and 784-1,000-10 tanh, float32, batches of 500 rows.
+- ``factorisation``: MSGNHT, 71,567 x 10,681 of rank 20, float32, batches of 10,000 rows.
+- ``README``: its example, untuned, four chains, from the call to the result.
+- ``images 0.1``, ``ratings``: the runs of ``large.py``, with MSGNHT.
+
+Columns: microseconds of an update, the best of several calls of 100 updates, or seconds of a run.
+``--write FILE`` also writes a Markdown table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from large import measure
+from table import Table, digits
+
+from kernel import bare_transition, logistic_model, readme_model
+
+UPDATES = ["logistic 500", "logistic 50000", "net", "large net", "factorisation"]
+RUNS = ["README", "images 0.1", "ratings"]
+PLATFORMS = "cpu", "cuda"
+THIN, SECONDS = 100, 2.0
+
+
+def net(hidden: int) -> Any:
+    """Return a net with one layer, of made rows."""
+    import pymc as pm
+
+    rng, rows = np.random.default_rng(0), 60_000
+    X, y = rng.normal(size=(rows, 784)).astype("float32"), rng.integers(0, 10, rows)
+    with pm.Model() as model:
+        xb, yb = pm.Minibatch(X, y.astype("int16"), batch_size=500)
+        W = pm.Normal("W", 0, 0.1, shape=(784, hidden))
+        V = pm.Normal("V", 0, 0.1, shape=(hidden, 10))
+        pm.Categorical("y", logit_p=pm.math.tanh(xb @ W) @ V, observed=yb, total_size=rows)
+    return model
+
+
+def factorisation() -> Any:
+    """Return a factorisation of made ratings."""
+    import pymc as pm
+
+    rng, rows, users, items = np.random.default_rng(0), 1_000_000, 71_567, 10_681
+    i, j = (rng.integers(0, n, rows).astype("int32") for n in (users, items))
+    with pm.Model() as model:
+        ib, jb, yb = pm.Minibatch(i, j, rng.normal(size=rows).astype("float32"), batch_size=10_000)
+        u, v = pm.Normal("u", 0, 1, shape=(users, 20)), pm.Normal("v", 0, 1, shape=(items, 20))
+        pm.Normal("y", (u[ib] * v[jb]).sum(axis=-1), 1, observed=yb, total_size=rows)
+    return model
+
+
+def update(name: str) -> float:
+    """Return microseconds of an update."""
+    import pytensor
+
+    import pymc_sgmcmc as sg
+
+    from pymc_sgmcmc.testing import UNTUNED
+
+    of: dict[str, tuple[str, Callable[[], Any]]] = {
+        "logistic 500": ("float64", lambda: logistic_model(500, "float64")),
+        "logistic 50000": ("float64", lambda: logistic_model(50_000, "float64")),
+        "net": ("float32", lambda: net(100)),
+        "large net": ("float32", lambda: net(1_000)),
+        "factorisation": ("float32", factorisation),
+    }
+    pytensor.config.floatX, make = of[name]
+    options = {**UNTUNED, "step_size": 1e-6, "backend": "jax", "thin": THIN}
+    with make() as model:
+        simple = name.startswith("logistic")
+        step = sg.SGLD(**options) if simple else sg.MSGNHT(**options, diffusion=1.0)
+    step.setup_chain(np.random.default_rng(0), 0, 10**9)
+    step.step(model.initial_point())
+    runner = step._runner
+    runner.settle()
+    draws, times = runner.engine.draws_per_call(runner.settings, THIN), []
+    bare_transition(step, draws)
+    while len(times) < 3 or sum(times) < SECONDS:
+        start = time.perf_counter()
+        bare_transition(step, draws)
+        times.append(time.perf_counter() - start)
+    return min(times) / draws / THIN * 1e6
+
+
+def run(name: str) -> float:
+    """Return seconds of an untuned run."""
+    if name != "README":
+        return measure(name, "MSGNHT")["seconds"]
+    import pymc as pm
+
+    import pymc_sgmcmc as sg
+
+    model, start = readme_model(), time.perf_counter()
+    with model:
+        pm.sample(step=sg.CoRVSGLD(), random_seed=1, progressbar=False)
+    return time.perf_counter() - start
+
+
+def device(platform: str) -> str | None:
+    """Return the name of what JAX computes on there, or None where it finds nothing."""
+    program = "import jax; [d, *_] = jax.devices(); print(d.device_kind)"
+    env = {**os.environ, "JAX_PLATFORMS": platform}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=env, check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        return None
+    kind = done.stdout.splitlines()[-1]
+    return f"{len(os.sched_getaffinity(0))} cores" if platform == "cpu" else kind
+
+
+def main() -> None:
+    """Measure, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", nargs="*", default=UPDATES + RUNS, choices=UPDATES + RUNS)
+    parser.add_argument("--platforms", nargs="*", default=list(PLATFORMS), choices=PLATFORMS)
+    parser.add_argument("--write", type=Path)
+    parser.add_argument("--one")
+    arguments = parser.parse_args()
+    if arguments.one:
+        found = update(arguments.one) if arguments.one in UPDATES else run(arguments.one)
+        print(json.dumps(found))
+        return
+    columns = "model", "on", "µs of an update", "seconds of a run"
+    table = Table(columns, UPDATES + RUNS, arguments.write)
+    devices = {platform: device(platform) for platform in arguments.platforms}
+    for model in arguments.models:
+        for platform, kind in devices.items():
+            if kind is None:
+                continue
+            command = [sys.executable, __file__, "--one", model]
+            env = {**os.environ, "JAX_PLATFORMS": platform}
+            done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
+            if done.returncode:
+                print(model, kind, "failed:", done.stderr.splitlines()[-1], flush=True)
+                continue
+            found = digits(json.loads(done.stdout.splitlines()[-1]))
+            print(f"{model}  {kind}  {found}", flush=True)
+            table.add([model, kind, *([found, ""] if model in UPDATES else ["", found])])
+
+
+if __name__ == "__main__":
+    main()
