@@ -18,7 +18,6 @@ from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.standardised import standardised
 
 ROWS, NOISE = 40, 0.5
-BLOCK = ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"]
 
 
 def places():
@@ -46,6 +45,25 @@ def of_centred_coefficients():
     seen(process("g", 1, 4) + f + a - b * places()[:, 0] / 3)
 
 
+def bends():
+    """Return two matrices: by a trend's changes of slope, and of level, it moves."""
+    after = places()[:, :1] > np.linspace(-0.9, 0.6, 6)
+    return after * places()[:, :1], after * np.linspace(-0.9, 0.6, 6)
+
+
+def of_trend():
+    """Effects with one learned scale, which enter twice, beside an intercept and two slopes."""
+    a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3, shape=2)
+    d = pm.Normal("d", 0, pm.HalfNormal("height", 1), shape=6)
+    slopes, levels = bends()
+    seen(a + slopes @ d - levels @ d + places()[:, :2] @ b)
+
+
+def of_standard_effects():
+    height, z = pm.HalfNormal("height", 1), pm.Normal("z", 0, 1, shape=6)
+    seen(bends()[0] @ (height * z))
+
+
 def read(build):
     """Return coordinates and density of a model."""
     with pm.Model() as model:
@@ -54,6 +72,14 @@ def read(build):
         model, model.value_vars, "lipschitz", model.initial_point(), centring=True
     )
     return Posterior(model, coordinates), scales
+
+
+BLOCKS = {
+    of_sum: ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"],
+    of_centred_coefficients: ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"],
+    of_trend: ["a", "b", "d"],
+    of_standard_effects: ["z"],
+}
 
 
 @cache
@@ -84,14 +110,17 @@ class AtWeights:
 
     def __init__(self, build, information=None, score=None, seed=2):
         posterior, scales, self.function, self.which = functions(build)
+        self.names = BLOCKS[build]
         self.coordinates = {c.name: c for c in posterior.coordinates}
         rng = np.random.default_rng(seed)
         self.phi = [np.array(rng.normal(size=x.type.shape)) for x in posterior.phi]
         # About 1 each
         self.shift("length", -3)
         self.shift("height", -2)
-        self.rows = [[c.name for c in posterior.coordinates].index(name) for name in BLOCK]
-        block = [self.coordinates[name].map for name in BLOCK]
+        names = [c.name for c in posterior.coordinates]
+        self.rows = [names.index(name) for name in self.names]
+        block = [self.coordinates[name].map for name in self.names]
+        self.map = block[0]
         assert [x.own.rv.name for x in block] == [x.rv.name for x in block[0].block]
         self.parts = block[0].parts
         size = self.parts[-1].stop
@@ -102,11 +131,11 @@ class AtWeights:
         weighted = [c for c in posterior.coordinates if c.weighted]
         fitted = [c for c in posterior.coordinates if c.scale is not None]
         self.scales = list(scales)
-        for name, part in zip(BLOCK, self.parts, strict=True):
+        for name, part in zip(self.names, self.parts, strict=True):
             k = fitted.index(self.coordinates[name])
             self.scales[k] = told[:, part].reshape(scales[k].shape)
         self.weights = [self.scales[fitted.index(c)] for c in weighted]
-        self.of_block = [weighted.index(self.coordinates[name]) for name in BLOCK]
+        self.of_block = [weighted.index(self.coordinates[name]) for name in self.names]
         self.data = list(posterior.data.values())
 
     def __call__(self, which, phi=None, weights=None):
@@ -129,7 +158,7 @@ class AtWeights:
         return phi
 
 
-@pytest.mark.parametrize("build", [of_sum, of_centred_coefficients])
+@pytest.mark.parametrize("build", BLOCKS)
 def test_inverse_and_slope(build):
     at = AtWeights(build)
     size = at.parts[-1].stop
@@ -139,21 +168,22 @@ def test_inverse_and_slope(build):
     ]
     slopes = dict(zip(at.coordinates, at(1), strict=True))
     np.testing.assert_allclose(
-        sum(slopes[name] for name in BLOCK), np.linalg.slogdet(jacobian)[1], rtol=1e-6
+        sum(slopes[name] for name in at.names), np.linalg.slogdet(jacobian)[1], rtol=1e-6
     )
     again = at(4)
-    for k, name in zip(at.of_block, BLOCK, strict=True):
+    for k, name in zip(at.of_block, at.names, strict=True):
         at_phi = at.phi[list(at.coordinates).index(name)]
         np.testing.assert_allclose(again[k], at_phi, atol=1e-9)
 
 
-def test_other_weights_are_those_of_all():
+@pytest.mark.parametrize("build", [of_sum, of_trend])
+def test_other_weights_are_those_of_all(build):
     """φ at other weights is that of the same θ."""
-    at, other = AtWeights(of_sum), AtWeights(of_sum, seed=3)
+    at, other = AtWeights(build), AtWeights(build, seed=3)
     moved = at(4, weights=other.weights)
     names = list(at.coordinates)
     phi = [x.copy() for x in at.phi]
-    for k, name in zip(at.of_block, BLOCK, strict=True):
+    for k, name in zip(at.of_block, at.names, strict=True):
         phi[names.index(name)] = moved[k]
     for there, here in zip(other(0, phi), at(0), strict=True):
         np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-9)
@@ -181,11 +211,15 @@ def laws(build):
     phi = at.joined(at.phi)
     old = [at.weights[k] for k in at.of_block]
     return np.concatenate(
-        [w.reshape(len(w), -1) for w in told_of_block(old, scale, phi, middle, curvature)], axis=1
+        [
+            w.reshape(len(w), -1)
+            for w in told_of_block(old, scale, phi, middle, curvature, at.map.factorised)
+        ],
+        axis=1,
     )
 
 
-@pytest.mark.parametrize("build", [of_sum, of_centred_coefficients])
+@pytest.mark.parametrize("build", BLOCKS)
 @pytest.mark.parametrize("seed", [5, 6])
 def test_right_information_makes_them_standard_normal(build, seed):
     """Whatever heights and lengths are, ∇U of the block is φ."""
@@ -194,10 +228,11 @@ def test_right_information_makes_them_standard_normal(build, seed):
     np.testing.assert_allclose(at.joined(at(2)), at.joined(at.phi), rtol=1e-5, atol=1e-5)
 
 
-def test_weights_are_told_from_any_coordinates():
-    told = laws(of_sum)
+@pytest.mark.parametrize("build", [of_sum, of_trend])
+def test_weights_are_told_from_any_coordinates(build):
+    told = laws(build)
     size = len(told[0])
-    at = AtWeights(of_sum)
+    at = AtWeights(build)
     # Of short lengths all elements are wide enough to be seen
     at.shift("length", -2)
     scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
@@ -205,7 +240,7 @@ def test_weights_are_told_from_any_coordinates():
     middle = at.joined(at(2))
     curvature = np.stack([at.joined(at(2, at.moved(e))) - middle for e in np.eye(size)])
     old = [at.weights[k] for k in at.of_block]
-    again = told_of_block(old, scale, at.joined(at.phi), middle, curvature)
+    again = told_of_block(old, scale, at.joined(at.phi), middle, curvature, at.map.factorised)
     again = np.concatenate([w.reshape(len(w), -1) for w in again], axis=1)
     np.testing.assert_allclose(again[2:], told[2:], rtol=1e-5, atol=1e-5)
 
@@ -250,6 +285,21 @@ def horseshoe():
     seen(pm.Normal("a") + np.ones((ROWS, 5)) @ (z * scale))
 
 
+def ridge(*further):
+    beta = pm.Normal("beta", 0, pm.HalfNormal("scale"), shape=5)
+    seen(pm.Normal("a") + np.ones((ROWS, 5)) @ beta + sum(further))
+
+
+def two_scales():
+    other = pm.Normal("other", 0, pm.HalfNormal("scale_of_other"), shape=5)
+    ridge(np.ones((ROWS, 5)) @ other)
+
+
+def used_otherwise():
+    x = pm.Normal("x", 0, pm.HalfNormal("scale"), shape=5)
+    seen(np.ones((ROWS, 5)) @ x + pm.math.exp(x[0]))
+
+
 def large():
     seen(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
 
@@ -267,6 +317,12 @@ def too_large():
         (heavy_tails, [["f_hsgp_coeffs"]]),
         (sampled_law, [["f_hsgp_coeffs"]]),
         (horseshoe, []),
+        (ridge, [["a", "beta"]]),
+        (two_scales, []),
+        (lambda: ridge(process("f")), [["f_hsgp_coeffs", "a"]]),
+        (used_otherwise, []),
+        (of_trend, [["a", "b", "d"]]),
+        (of_standard_effects, [["z"]]),
         (large, [["f_hsgp_coeffs", "a"], ["g_hsgp_coeffs"]]),
         (too_large, []),
         (lambda: seen(process("f") * pm.Normal("a")), [["f_hsgp_coeffs"]]),

@@ -17,6 +17,7 @@ from pymc_sgmcmc.centring.informed_coefficients import (
 from pymc_sgmcmc.centring.informed_fields import FieldPrior, InformedField
 from pymc_sgmcmc.centring.informed_walks import InformedWalk
 from pymc_sgmcmc.centring.nearest_normals import log_odds_of_beta, logarithm_of
+from pymc_sgmcmc.centring.one_scale import CoefficientsOfOneScale
 from pymc_sgmcmc.centring.roots import InformedRoot
 from pymc_sgmcmc.centring.vectors import VectorCentring, VectorRecentring, lower_factor
 from pymc_sgmcmc.centring.walks import WalkCentring
@@ -25,6 +26,7 @@ from pymc_sgmcmc.centring.weighted import Weighted
 __all__ = [
     "Centring",
     "Coefficients",
+    "CoefficientsOfOneScale",
     "FieldPrior",
     "Informed",
     "InformedCentring",

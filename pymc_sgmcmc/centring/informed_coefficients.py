@@ -19,7 +19,7 @@ other one given those after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,7 +32,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.weighted import Weighted, logarithm
 
-__all__ = ["Coefficients", "InformedCoefficients", "told_of_block"]
+__all__ = ["ROWS", "Coefficients", "InformedCoefficients", "told_of_block"]
 
 # Information, beside the prior's precision, of data that lead coefficients wherever their scale is
 _LEADS = 1e4
@@ -41,7 +41,7 @@ _LEADS = 1e4
 _LEAST_TOLD = 1e-3
 
 # Rows of the weight before those of J
-_ROWS = 3
+ROWS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Coefficients:
         cls, rv: Any, offset: Any, unit: Any, scale: Any, shape: tuple[int, ...], count: int
     ) -> Coefficients:
         """Return a variable of some shape as one of a block of so many elements."""
-        weight = pt.tensor(f"{rv.name}_weight", dtype=rv.dtype, shape=(_ROWS + count, *shape))
+        weight = pt.tensor(f"{rv.name}_weight", dtype=rv.dtype, shape=(ROWS + count, *shape))
         return cls(rv, int(np.prod(shape)), offset, unit, scale, weight)
 
 
@@ -115,7 +115,7 @@ class InformedCoefficients(Weighted):
     @property
     def numbers(self) -> tuple[int, ...]:  # type: ignore[override]
         """How many rows the weight has."""
-        return (_ROWS + sum(member.size for member in self.block),)
+        return (ROWS + sum(member.size for member in self.block),)
 
     def uniform(self, weight: float, shape: tuple[int, ...]) -> np.ndarray:
         """Return a weight while data say nothing, or lead the vector wherever its scale is."""
@@ -123,8 +123,12 @@ class InformedCoefficients(Weighted):
         found[0] = weight
         found[1] = weight * _LEADS
         part = self.parts[self.index]
-        found[_ROWS + part.start : _ROWS + part.stop] = weight * _LEADS * np.eye(self.own.size)
+        found[ROWS + part.start : ROWS + part.stop] = weight * _LEADS * np.eye(self.own.size)
         return found.reshape(*self.numbers, *shape)
+
+    def factorised(self, precision: np.ndarray) -> np.ndarray:
+        """Return F with F Fᵀ = P, as the map has it."""
+        return np.linalg.cholesky(precision)
 
     # ------------------------------------------------------------------ the map
 
@@ -166,20 +170,29 @@ class InformedCoefficients(Weighted):
 
     def _conditional(self) -> tuple[Any, Any, slice]:
         """Return L and the mean of x of all vectors, and where this one is."""
-        weights = [member.weight.reshape((*self.numbers, member.size)) for member in self.block]
-        scales = [pt.broadcast_to(member.scale, (member.size,)) for member in self.block]
-        weight = pt.concatenate(weights, axis=1)
-        scale = pt.concatenate(scales)
-        size = self.numbers[0] - _ROWS
-        said = scale[:, None] * weight[_ROWS:] * scale
+        weight, scale = self._weights(), self._scales(self.block)
+        size = self.numbers[0] - ROWS
+        said = scale[:, None] * weight[ROWS:] * scale
         factor: Any = cholesky(pt.eye(size, dtype=said.dtype) + said)
         half = solve_triangular(factor, scale * weight[2], lower=True)
         return factor, solve_triangular(factor.T, half, lower=False), self.parts[self.index]
 
+    @property
+    def _jointly(self) -> tuple[Coefficients, ...]:
+        """Vectors that are standardised by one factor."""
+        return self.block
+
+    def _weights(self) -> Any:
+        weights = [member.weight.reshape((*self.numbers, member.size)) for member in self.block]
+        return pt.concatenate(weights, axis=1)
+
+    def _scales(self, members: Sequence[Coefficients]) -> Any:
+        return pt.concatenate([pt.broadcast_to(x.scale, (x.size,)) for x in members])
+
     def _of_later(self, factor: Any, mean: Any) -> Any:
         """Return what is in φ of the vectors that come later."""
         parts, found = self.parts, 0.0
-        for member, part in list(zip(self.block, parts, strict=True))[self.index + 1 :]:
+        for member, part in list(zip(self._jointly, parts, strict=False))[self.index + 1 :]:
             x = ((member.rv - member.offset) / member.unit).reshape((member.size,))
             found = found + pt.dot(x - mean[part], factor[part, parts[self.index]])
         return found
@@ -197,6 +210,7 @@ def told_of_block(
     phi: np.ndarray,
     gradient: np.ndarray,
     curvature: np.ndarray,
+    factorised: Callable[[np.ndarray], np.ndarray] = np.linalg.cholesky,
 ) -> list[np.ndarray]:
     """Return the weights of a block.
 
@@ -208,10 +222,12 @@ def told_of_block(
         s and φ of all elements at a place.
     gradient, curvature : ndarray
         Of U with respect to φ there, the latter a matrix.
+    factorised : callable
+        Of the map.
     """
     flat = [np.reshape(w, (len(w), -1)).astype(float) for w in weights]
     old = np.concatenate(flat, axis=1)
-    factor = np.linalg.cholesky(np.eye(len(scale)) + scale[:, None] * old[_ROWS:] * scale)
+    factor = factorised(np.eye(len(scale)) + scale[:, None] * old[ROWS:] * scale)
     x = np.linalg.solve(factor.T, np.linalg.solve(factor, scale * old[2]) + phi)
     said = factor @ curvature @ factor.T - np.eye(len(scale))
     told = np.diag(said) > _LEAST_TOLD

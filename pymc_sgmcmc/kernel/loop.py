@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import pytensor
 
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors, io_toposort
+from pytensor.tensor.linalg import Eigh
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.jax_loop import loop
@@ -44,6 +47,11 @@ def looped(
     length : int, optional
         Number of steps, where nothing else says it.
     """
+    # Branches of a step would keep it from being made before the loop
+    same = {x: x.type() for x in decomposed(graphs, {*steps, *states})}
+    if same:
+        fixed = {**fixed, **dict(zip(same.values(), substitute(list(same), fixed), strict=True))}
+        graphs = substitute(graphs, same)
     read = set(ancestors(list(graphs)))
     fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
     if backend == "jax":
@@ -62,6 +70,23 @@ def looped(
     )
     n = len(states)
     return [*(x[-1] for x in found[:n]), *found[n:]]
+
+
+def decomposed(graphs: Sequence[Variable], varying: Collection[Variable]) -> list[Variable]:
+    """Return what steps read that is the same in all of them, where eigenvectors are among it."""
+    nodes = io_toposort([], list(graphs))
+    if not any(isinstance(getattr(node.op, "core_op", node.op), Eigh) for node in nodes):
+        return []
+    moving, same, found = set(varying), set[Variable](), dict[Variable, None]()
+    for node in nodes:
+        if moving.intersection(node.inputs):
+            moving.update(node.outputs)
+            # An index is a number of another type
+            arrays = [x for x in node.inputs if x in same and isinstance(x.type, TensorType)]
+            found.update(dict.fromkeys(arrays))
+        elif not all(isinstance(x, Constant) for x in node.inputs):
+            same.update(node.outputs)
+    return list(found)
 
 
 def unchanged(variables: Iterable[TensorVariable]) -> dict[TensorVariable, TensorVariable]:

@@ -18,7 +18,11 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Coefficients, InformedCoefficients
+from pymc_sgmcmc.centring import (
+    Coefficients,
+    CoefficientsOfOneScale,
+    InformedCoefficients,
+)
 from pymc_sgmcmc.centring.vectors import is_product
 from pymc_sgmcmc.model.hierarchy import constant_of, depends_on
 from pymc_sgmcmc.model.standardised import Parents
@@ -40,6 +44,11 @@ class _Term:
     offset: Any
     unit: Any
     scale: Any
+
+    @property
+    def has_one_scale(self) -> bool:
+        """Whether s is a number."""
+        return all(self.scale.type.broadcastable)
 
 
 def coefficients_of(
@@ -72,6 +81,13 @@ def coefficients_of(
             continue
         leaves = dict.fromkeys([end, *_terms(_sum_of(end, free, clients), free, bases)])
         terms = [bases[leaf] for leaf in leaves if leaf in bases]
+        alone = len(terms) == 1 and basis.has_one_scale
+        if not alone:
+            # Scales of several vectors, of which one is a number, would take a factorisation for
+            # each update
+            terms = [term for term in terms if not term.has_one_scale]
+        if basis not in terms:
+            continue
         terms += _normal(model, [leaf for leaf in leaves if leaf in sampled], terms)
         small, count = [], 0
         for term in terms:
@@ -79,10 +95,13 @@ def coefficients_of(
             if count + size <= _LARGEST and term.rv not in maps:
                 small.append(term)
                 count += size
+        if alone:
+            small = [*small[1:], basis]
         block = [
             Coefficients.of(x.rv, x.offset, x.unit, x.scale, shapes[x.rv], count) for x in small
         ]
-        maps.update({x.rv: InformedCoefficients(block, i) for i, x in enumerate(block)})
+        kind = CoefficientsOfOneScale if alone else InformedCoefficients
+        maps.update({x.rv: kind(block, i) for i, x in enumerate(block)})
     return maps
 
 
@@ -105,13 +124,16 @@ def _of_basis(
         scale = rv.owner.inputs[-1]
         term = _Term(rv, zero, scale, scale)
         proper = use.scale is None and _is_zero(rv.owner.inputs[-2])
+    if not proper or not _is_zero(use.location):
+        return {}
     nodes = clients[use.end]
-    if not proper or len(nodes) != 1 or not is_product(nodes[0]) or not _is_zero(use.location):
+    alone = len(nodes) == 1 and is_product(nodes[0])
+    if not alone and _joined(use.end, set(model.free_RVs), clients) is None:
         return {}
     # With a sampled scale of its own for each element a Gaussian given all scales says little
     hyper: list[Any] = [x for x in ancestors([scale]) if x in sampled]
     few = all(all(x.type.broadcastable) for x in hyper)
-    return {use.end: term} if hyper and few and scale.type.broadcastable == (False,) else {}
+    return {use.end: term} if hyper and few else {}
 
 
 def _is_zero(x: Any) -> bool:
@@ -129,15 +151,41 @@ def _is_zero(x: Any) -> bool:
 
 
 def _sum_of(end: Variable, free: Collection[Variable], clients: Clients) -> Variable:
-    """Return the sum in which a product with coefficients is a term."""
-    x: Any = end
-    while len(nodes := clients[x]) == 1:
-        [node] = nodes
-        linear = isinstance(scalar_op(node), _SUMS) or _of_one(node, free) is x
-        if not linear and not is_copy(node) and not isinstance(node.op, DimShuffle):
-            break
-        x = node.outputs[0]
+    """Return the sum in which products with coefficients are terms."""
+    x: Any = end if len(clients[end]) == 1 else _joined(end, free, clients)
+    while len(nodes := clients[x]) == 1 and _is_linear(nodes[0], x, free):
+        x = nodes[0].outputs[0]
     return x
+
+
+def _is_linear(node: Any, x: Any, free: Collection[Variable]) -> bool:
+    linear = isinstance(scalar_op(node), _SUMS) or _of_one(node, free) is x
+    return linear or is_copy(node) or isinstance(node.op, DimShuffle)
+
+
+def _joined(end: Variable, free: Collection[Variable], clients: Clients) -> Variable | None:
+    """Return the sum in which all uses of coefficients come together.
+
+    None where one of them is not linear, or none is a product with a matrix.
+    """
+    # The longest way there tells what is made of what
+    ways, reached = {end: 0}, [end]
+    for x in reached:
+        for node in clients[x]:
+            [y, *_] = node.outputs
+            if ways.get(y, 0) <= ways[x]:
+                ways[y] = ways[x] + 1
+                reached.append(y)
+    ends, products = {end}, False
+    while True:
+        x = min(ends, key=ways.__getitem__)
+        nodes = clients[x]
+        if not nodes or not all(_is_linear(node, x, free) for node in nodes):
+            return None
+        products |= any(map(is_product, nodes))
+        ends = (ends - {x}) | {node.outputs[0] for node in nodes}
+        if len(ends) == 1 and products:
+            return ends.pop()
 
 
 def _of_one(node: Any, free: Collection[Variable]) -> Any:

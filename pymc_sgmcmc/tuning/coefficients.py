@@ -92,7 +92,7 @@ class BlockChoice:
         phi = at[rows].astype(float)
         with np.errstate(all="ignore"):
             try:
-                new = told_of_block(old, scale, phi, gradient, curvature)
+                new = told_of_block(old, scale, phi, gradient, curvature, c.map.factorised)
                 ratio = np.abs(np.log(np.abs(np.linalg.eigvalsh(curvature))))
             except np.linalg.LinAlgError:
                 new, ratio = old, np.zeros(1)

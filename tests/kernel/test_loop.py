@@ -3,8 +3,10 @@
 import numpy as np
 import pytensor.tensor as pt
 
+from pytensor.conditional import ifelse
 from pytensor.graph.traversal import ancestors
 from pytensor.scan.op import Scan
+from pytensor.tensor.linalg import eigh
 
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.jax_loop import Loop
@@ -42,3 +44,26 @@ def test_a_loop_in_a_loop(backend):
     found = compiled([rows, state, factor], [last, each], backend)(*values)
     np.testing.assert_allclose(found[0], 184.0)
     np.testing.assert_allclose(found[1], [8.0, 42.0, 184.0])
+
+
+def test_eigenvectors_that_are_the_same_in_all_steps_are_computed_before(backend):
+    """Also those that a branch reads, two of them, in a loop in a loop."""
+    step, wanted = pt.scalar("a", dtype="float64"), pt.scalar("wanted", dtype="int8")
+    first, second = (pt.matrix(n, dtype="float64", shape=(2, 2)) for n in "mn")
+    (values, vectors), (others, _) = eigh(first + first.T), eigh(2 * second)
+    read = step * (values[1] + vectors[0, 0] ** 2) + others[1]
+    graph = ifelse(wanted > 0, read, step)
+    row, rows = pt.vector("row", dtype="float64", shape=(3,)), pt.matrix(shape=(2, 3))
+    flags, many = pt.vector(dtype="int8", shape=(3,)), pt.matrix(dtype="int8", shape=(2, 3))
+    fixed = unchanged([first, second])
+    [inner] = looped([graph], {step: row, wanted: flags}, {}, fixed, backend)
+    [outer] = looped([inner], {row: rows, flags: many}, {}, fixed, backend)
+    [loop] = [
+        x.owner for x in ancestors([outer]) if x.owner and isinstance(x.owner.op, Scan | Loop)
+    ]
+    assert not {first, second} & set(loop.inputs)
+    numbers = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    which = np.array([[1, 0, 1], [0, 1, 1]], dtype="int8")
+    matrices = np.diag([1.0, 3.0]), np.diag([5.0, 4.0])
+    [found] = compiled([rows, many, first, second], [outer], backend)(numbers, which, *matrices)
+    np.testing.assert_allclose(found, np.where(which, numbers * (6.0 + 1.0) + 10.0, numbers))

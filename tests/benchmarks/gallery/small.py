@@ -321,6 +321,43 @@ def lasso() -> pm.Model:
 
 
 @SMALL.add
+def trend() -> pm.Model:
+    """A trend with 20 changes of its slope, whose scale is learned, and a season of ten waves."""
+    rng = np.random.default_rng(35)
+    t, changes = np.linspace(0, 1, 1000), np.linspace(0, 0.8, 20)
+    after = (t[:, None] > changes).astype(float)
+    angle = 8 * np.pi * t[:, None] * np.arange(1, 6)
+    season = np.hstack([np.sin(angle), np.cos(angle)])
+    bends = rng.normal(0, 0.3, 20)
+    y = (0.5 + after @ bends) * t - after @ (changes * bends)
+    y += season @ rng.normal(0, 0.1, 10) + rng.normal(0, 0.1, 1000)
+    with pm.Model() as model:
+        slope, level = pm.Normal("slope", 0, 1), pm.Normal("level", 0, 1)
+        delta = pm.Normal("delta", 0, pm.Exponential("scale", 2), shape=20)
+        beta = pm.Normal("beta", 0, 1, shape=10)
+        grown = (slope + pt.dot(after, delta)) * t + level - pt.dot(after, changes * delta)
+        pm.Normal("y", grown + pt.dot(season, beta), pm.HalfNormal("sigma", 0.5), observed=y)
+    return model
+
+
+@SMALL.add
+def ridge_logistic(batch_size: int | None = 500) -> pm.Model:
+    """Logistic regression on 20 correlated predictors, whose effects have a learned scale."""
+    rng = np.random.default_rng(36)
+    x = (rng.normal(size=(2000, 20)) + rng.normal(size=(2000, 1))) / np.sqrt(2)
+    bought = rng.random(2000) < 1 / (1 + np.exp(-x @ rng.normal(0, 0.1, 20)))
+    with pm.Model() as model:
+        rows = [x, bought.astype(float)]
+        seen = rows if batch_size is None else pm.Minibatch(*rows, batch_size=batch_size)
+        intercept = pm.Normal("intercept", 0, 1)
+        beta = pm.Normal("beta", 0, pm.HalfNormal("scale", 1), shape=20)
+        total = None if batch_size is None else len(x)
+        logit = intercept + seen[0] @ beta
+        pm.Bernoulli("y", logit_p=logit, observed=seen[1], total_size=total)
+    return model
+
+
+@SMALL.add
 def gamma_glm() -> pm.Model:
     """Costs, positive and skewed, on two predictors with a logarithmic link."""
     rng = np.random.default_rng(19)
