@@ -300,6 +300,16 @@ def used_otherwise():
     seen(np.ones((ROWS, 5)) @ x + pm.math.exp(x[0]))
 
 
+def in_a_potential():
+    x = pm.Normal("x", 0, pm.HalfNormal("scale"), shape=5)
+    pm.Potential("p", -((np.ones((ROWS, 5)) @ x) ** 2).sum() - (x**2).sum())
+
+
+def linear_potential():
+    x = pm.Normal("x", 0, pm.HalfNormal("scale"), shape=5)
+    pm.Potential("p", pm.Normal("a") + np.ones((ROWS, 5)) @ x)
+
+
 def large():
     seen(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
 
@@ -321,6 +331,8 @@ def too_large():
         (two_scales, []),
         (lambda: ridge(process("f")), [["f_hsgp_coeffs", "a"]]),
         (used_otherwise, []),
+        (in_a_potential, []),
+        (linear_potential, [["a", "x"]]),
         (of_trend, [["a", "b", "d"]]),
         (of_standard_effects, [["z"]]),
         (large, [["f_hsgp_coeffs", "a"], ["g_hsgp_coeffs"]]),

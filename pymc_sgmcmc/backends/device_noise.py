@@ -1,7 +1,7 @@
 """Random numbers made in the memory of the device that reads them, where that is not a processor's.
 
 The generator of a chain gives a key for each draw, and JAX makes the numbers of it. To draw them in
-the processor's memory and to send them takes ten times as long as all else in an update of a net.
+the processor's memory and to send them takes several times as long as the rest of a net's update.
 """
 
 from __future__ import annotations

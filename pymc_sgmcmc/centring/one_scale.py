@@ -34,17 +34,7 @@ __all__ = ["CoefficientsOfOneScale"]
 
 
 class CoefficientsOfOneScale(InformedCoefficients):
-    """Map to one of some vectors of coefficients, of which the last one's scale is sampled.
-
-    Parameters
-    ----------
-    block : sequence of Coefficients
-        All of them.
-    index : int
-        Which one.
-    weight : tensor, optional
-        Of this one; by default its symbol.
-    """
+    """Map to one of some vectors of coefficients, of which the last one's scale is sampled."""
 
     name: ClassVar[str] = "coefficients_of_one_scale"
 

@@ -47,8 +47,8 @@ def looped(
     length : int, optional
         Number of steps, where nothing else says it.
     """
-    # Branches of a step would keep it from being made before the loop
-    same = {x: x.type() for x in decomposed(graphs, {*steps, *states})}
+    # A backend's own search for it does not look into the branches of a step
+    same = {x: x.type() for x in _same_in_all(graphs, {*steps, *states})}
     if same:
         fixed = {**fixed, **dict(zip(same.values(), substitute(list(same), fixed), strict=True))}
         graphs = substitute(graphs, same)
@@ -72,7 +72,7 @@ def looped(
     return [*(x[-1] for x in found[:n]), *found[n:]]
 
 
-def decomposed(graphs: Sequence[Variable], varying: Collection[Variable]) -> list[Variable]:
+def _same_in_all(graphs: Sequence[Variable], varying: Collection[Variable]) -> list[Variable]:
     """Return what steps read that is the same in all of them, where eigenvectors are among it."""
     nodes = io_toposort([], list(graphs))
     if not any(isinstance(getattr(node.op, "core_op", node.op), Eigh) for node in nodes):

@@ -118,7 +118,8 @@ class Noise:
 
         Returns one array for each request, in order, of shape (draws, updates, numbers). A draw
         gets the same numbers however many draws are made with it. The arrays are filled anew by the
-        next call: fresh memory for millions of numbers would cost as much as the numbers.
+        next call: fresh memory for millions of numbers would cost as much as the numbers. Where JAX
+        computes on a GPU they are arrays of JAX.
         """
         size = sum(self._sizes)
         if self._made_here is None:

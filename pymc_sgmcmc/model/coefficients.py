@@ -1,4 +1,4 @@
-"""Which variables are coefficients of processes in a basis, and what else is in the same sum."""
+"""Which variables are coefficients of processes or columns, and what else is in the same sum."""
 
 from __future__ import annotations
 
@@ -159,6 +159,9 @@ def _sum_of(end: Variable, free: Collection[Variable], clients: Clients) -> Vari
 
 
 def _is_linear(node: Any, x: Any, free: Collection[Variable]) -> bool:
+    """Whether what uses x is linear in it. A potential is used by its own node, which is no sum."""
+    if x in node.outputs:
+        return False
     linear = isinstance(scalar_op(node), _SUMS) or _of_one(node, free) is x
     return linear or is_copy(node) or isinstance(node.op, DimShuffle)
 
@@ -173,7 +176,8 @@ def _joined(end: Variable, free: Collection[Variable], clients: Clients) -> Vari
     for x in reached:
         for node in clients[x]:
             [y, *_] = node.outputs
-            if ways.get(y, 0) <= ways[x]:
+            # A potential is its own use
+            if y is not x and ways.get(y, 0) <= ways[x]:
                 ways[y] = ways[x] + 1
                 reached.append(y)
     ends, products = {end}, False
