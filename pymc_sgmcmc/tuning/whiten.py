@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.secants import mean_curvature
 from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,
@@ -49,6 +50,10 @@ _ROWS_OF_OVERHEAD = 200
 # Most places, each with its opposite, at which one block is seen
 _MOST_PAIRS = 4
 
+# Pairs for each dimension of a regression, at least and at most on the full data: errors of what is
+# not linear in a gradient fall as their root
+_PAIRS_OF_REGRESSION = (8, 64)
+
 # Pairs and rounds for a diagonal whose errors a law that is not normal would keep
 _PAIRS_OF_DIAGONAL, _ROUNDS_OF_DIAGONAL = 8, 8
 
@@ -80,9 +85,9 @@ def upright(root: np.ndarray) -> np.ndarray:
 
 
 def refined(
-    root: np.ndarray, hessian: np.ndarray, circular: np.ndarray | None = None
+    root: np.ndarray, curvature: np.ndarray, circular: np.ndarray | None = None
 ) -> tuple[np.ndarray, float]:
-    """Return L with LL' = H⁻¹, no direction longer than twice its old length.
+    """Return L with LL' = H⁻¹ of L'HL, no direction longer than twice its old length.
 
     Coordinates on a circle are not mixed with others, and none of their lengths is above one:
     where the density is nearly flat along the circle, its curvature says nothing of a width.
@@ -98,14 +103,15 @@ def refined(
         Largest factor by which a direction's length changed.
     """
     if circular is not None and circular.any():
-        old, h = np.diag(root)[circular], np.diag(hessian)[circular]
+        old = np.diag(root)[circular]
+        h = np.diag(curvature)[circular] / old**2
         lengths = 1 / np.sqrt(np.maximum(h, np.maximum(0.25 / old**2, 1.0)))
-        line, change = refined(_of_line(root, circular), _of_line(hessian, circular))
+        line, change = refined(_of_line(root, circular), _of_line(curvature, circular))
         change = max(change, float(np.max(np.maximum(lengths / old, old / lengths))))
         return _apart(circular, line, lengths), change
     if not root.size:
         return root, 1.0
-    w, v = np.linalg.eigh(root.T @ hessian @ root)
+    w, v = np.linalg.eigh(curvature)
     lengths = 1 / np.sqrt(np.maximum(w, 0.25))
     change = float(np.max(np.maximum(lengths, 1 / lengths)))
     return (root @ v) * lengths, change
@@ -143,7 +149,11 @@ def bulk_of_full_data(
         x = centre + antithetic(rng, count // 2, d) @ root.T
         gradients = surface.full(x)[1]
         x = x[np.all(np.isfinite(gradients), axis=1)]
-        found = mean_hessian(lambda y, _: surface.full(y)[1], x, _sds(root), step)
+        if surface.kinked:
+            found = mean_curvature(lambda y: surface.full(y)[1], centre, root, rng, count * d)
+        else:
+            hessian = mean_hessian(lambda y, _: surface.full(y)[1], x, _sds(root), step)
+            found = root.T @ hessian @ root
         if not np.all(np.isfinite(found)):
             # The bulk is narrower than the curvature at the centre says
             root = root / 2
@@ -205,6 +215,8 @@ def _whiten(
     A feature that few rows have is in few batches, and in each of them counts too much. Each
     block is seen at several places: at one alone the curvature of such a feature is chance.
     """
+    if surface.kinked:
+        return _whiten_kinked(surface, centre, root, rng, work)
     d, step = len(centre), difference_step(surface)
     count = max(8, int(work / (d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
     blocks = surface.n_blocks
@@ -227,9 +239,32 @@ def _whiten(
             return surface.batch_gradient(x, rows[p])
 
     hessian = mean_hessian(gradients, centre + x @ root.T, _sds(root), step, central=False)
-    if not np.all(np.isfinite(hessian)):
+    return _refined(surface, root, root.T @ hessian @ root)
+
+
+def _whiten_kinked(
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator, work: float
+) -> tuple[np.ndarray, float]:
+    """Average curvature by regression, on the full data where as much work is enough for that."""
+    pairs = work / (2 * (surface.batch_size + _ROWS_OF_OVERHEAD))
+    least, most = (n * len(centre) for n in _PAIRS_OF_REGRESSION)
+    of_all = pairs / surface.n_blocks
+    if of_all >= least:
+        found = mean_curvature(
+            lambda x: surface.full(x)[1], centre, root, rng, int(min(of_all, most))
+        )
+    else:
+        rows = np.repeat(surface.draw_rows(rng, int(max(pairs, least))), 2, axis=0)
+        found = mean_curvature(
+            lambda x: surface.batch_gradient(x, rows), centre, root, rng, len(rows) // 2
+        )
+    return _refined(surface, root, found)
+
+
+def _refined(surface: Surface, root: np.ndarray, curvature: np.ndarray) -> tuple[np.ndarray, float]:
+    if not np.all(np.isfinite(curvature)):
         raise TuningError(f"the whitening met non-finite gradients all around the centre. {NEARER}")
-    return refined(root, hessian, surface.circular)
+    return refined(root, curvature, surface.circular)
 
 
 def _descend(

@@ -40,6 +40,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "local_level": {"target_accept": 0.95},
     "spline_logistic": {"target_accept": 0.9},
     "poisson_unit": {"draws": 2000},
+    "prophet": {"draws": 6000},
     "poisson_scaled": {"draws": 1000},
     "a9a": {"draws": 2000, "adaptation": "low_rank"},
     "hierarchical_logistic": {"draws": 2000},

@@ -6,10 +6,11 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.surfaces import Exact
+from helpers.surfaces import Exact, rotated
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.model.kinks import has_kinks
 from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.secants import mean_curvature
 from pymc_sgmcmc.tuning.surface import difference_step
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, inverse_root
 
@@ -74,6 +75,75 @@ def test_the_bulk_of_laplace_distributions_has_about_their_width():
     assert not astray
     assert np.all((0.8 < sd) & (sd < 2))
     assert np.all(np.abs(centre) < 0.7)
+
+
+class Tied(Exact):
+    """Laplace distributions of unit scale about 0, of which data tell four sums closely."""
+
+    def __init__(self, dimension):
+        super().__init__(dimension)
+        self.kinked = True
+        self.sums = np.random.default_rng(5).normal(size=(4, dimension))
+        self.precision_of_sums = 1e6
+
+    def potential(self, points):
+        told = points @ self.sums.T
+        u = np.abs(points).sum(axis=1) + self.precision_of_sums * np.sum(told**2, axis=1) / 2
+        return u, np.sign(points) + self.precision_of_sums * told @ self.sums
+
+    def covariance(self, rng):
+        """Given the precisions of a mixture of normals, each Laplace variable is normal."""
+        d, x, draws = self.dimension, np.ones(self.dimension), []
+        told = self.precision_of_sums * self.sums.T @ self.sums
+        for _ in range(4000):
+            root = np.linalg.cholesky(told + np.diag(rng.wald(1 / np.abs(x), 1)))
+            x = np.linalg.solve(root.T, rng.normal(size=d))
+            draws.append(x)
+        return np.cov(np.array(draws[100:]).T)
+
+
+def test_the_bulk_is_found_where_data_tie_coordinates_together():
+    surface, d, rng = Tied(20), 20, np.random.default_rng(2)
+    centre, hessian, _ = newton(surface, np.linspace(-1, 1, d), None)
+    root = inverse_root(hessian, surface.circular)
+    centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
+    inverse = np.linalg.inv(root)
+    found = np.linalg.eigvalsh(inverse @ surface.covariance(rng) @ inverse.T)
+    # The variance of one Laplace distribution is 4/π of that of the nearest normal. Along single
+    # coordinates differences reach no kink: without them a variance was a hundredth of what L says
+    assert not astray
+    assert 0.6 < found.min() and found.max() < 2
+
+
+def test_curvature_of_a_normal_density_has_no_error():
+    rng = np.random.default_rng(3)
+    matrix, root = rotated(6, 1e3), rng.normal(size=(6, 6))
+    found = mean_curvature(lambda x: x @ matrix, np.ones(6), root, rng, 20)
+    np.testing.assert_allclose(found, root.T @ matrix @ root, rtol=1e-8, atol=1e-8)
+
+
+def test_curvature_of_kinks_is_that_of_steins_identity():
+    rng = np.random.default_rng(4)
+    found = mean_curvature(np.sign, np.zeros(10), np.eye(10), rng, 640)
+    # E|e| = √(2/π). Slope and length of a pair hardly depend on one of ten coordinates; the error
+    # of the mean of ten is .007
+    assert np.mean(np.diag(found)) == pytest.approx(np.sqrt(2 / np.pi), abs=0.03)
+
+
+def test_a_few_steep_pairs_do_not_count_for_all():
+    def steep(x):
+        return x * np.where(np.abs(x[:, :1]) > 2.5, 1e4, 1.0)
+
+    found = mean_curvature(steep, np.zeros(8), np.eye(8), np.random.default_rng(5), 400)
+    assert np.linalg.eigvalsh(found).max() < 1.5
+
+
+def test_curvature_is_unknown_where_few_gradients_are_finite():
+    def broken(x):
+        return np.where(np.abs(x[:, :1]) > 0.3, np.nan, x)
+
+    found = mean_curvature(broken, np.zeros(4), np.eye(4), np.random.default_rng(6), 16)
+    assert np.all(np.isnan(found))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ def test_refined_is_exact_where_it_may_be():
     rng = np.random.default_rng(0)
     # No direction of this root is longer than twice the right one, or needs to be
     bend = np.linalg.qr(rng.normal(size=(8, 8)))[0] * rng.uniform(0.6, 3.0, size=8)
-    root, change = refined(exact @ bend, matrix)
+    old = exact @ bend
+    root, change = refined(old, old.T @ matrix @ old)
     assert away_from_identity(root.T @ matrix @ root) < 1 + 1e-8
     w = np.linalg.eigvalsh(bend.T @ bend)
     assert change == pytest.approx(max(w.max(), 1 / w.min()) ** 0.5)
@@ -114,10 +115,13 @@ def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
     assert np.linalg.norm(np.linalg.solve(exact, found - centre)) < 1
 
 
+@pytest.mark.parametrize("kinked", [False, True])
 @pytest.mark.parametrize("rows", [2000, 2007, pytest.param(50_000, marks=pytest.mark.slow)])
-def test_whitening_by_minibatches(rows):
-    """At 50,000 rows Hessians are of batches, else of all blocks."""
+def test_whitening_by_minibatches(rows, kinked):
+    """At 50,000 rows curvatures are of batches, else of all blocks."""
     surface = logistic(rows=rows, batch_size=5 if rows == 50_000 else 50)
+    # As if there were kinks, curvature is found by regression
+    surface.kinked = kinked
     start, hessian, _ = newton(surface, np.zeros(5), surface.draw_rows(np.random.default_rng(0), 8))
     rng = np.random.default_rng(1)
     centre, root = bulk_of_minibatches(surface, start, inverse_root(hessian), rng)

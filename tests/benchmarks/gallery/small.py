@@ -341,6 +341,28 @@ def trend() -> pm.Model:
 
 
 @SMALL.add
+def prophet(batch_size: int | None = 500) -> pm.Model:
+    """A trend with 25 changes of its slope, nearly all of them small, and a season of six waves."""
+    rng = np.random.default_rng(10)
+    t, changes = np.linspace(0, 1, 3000), np.linspace(0, 0.8, 25)
+    after = (t[:, None] > changes) * (t[:, None] - changes)
+    angle = 12 * np.pi * t[:, None] * np.arange(1, 4)
+    season = np.hstack([np.sin(angle), np.cos(angle)])
+    bends = rng.laplace(0, 0.3, 25) * (rng.random(25) < 0.3)
+    y = 0.3 + 0.5 * t + after @ bends + season @ rng.normal(0, 0.1, 6) + rng.normal(0, 0.1, 3000)
+    with pm.Model() as model:
+        rows = [t, after, season, y]
+        seen = rows if batch_size is None else pm.Minibatch(*rows, batch_size=batch_size)
+        slope, level = pm.Normal("slope", 0, 1), pm.Normal("level", 0, 1)
+        delta = pm.Laplace("delta", 0, 0.05, shape=25)
+        beta = pm.Normal("beta", 0, 0.5, shape=6)
+        mean = level + slope * seen[0] + seen[1] @ delta + seen[2] @ beta
+        total = None if batch_size is None else len(t)
+        pm.Normal("y", mean, pm.HalfNormal("sigma", 0.5), observed=seen[3], total_size=total)
+    return model
+
+
+@SMALL.add
 def ridge_logistic(batch_size: int | None = 500) -> pm.Model:
     """Logistic regression on 20 correlated predictors, whose effects have a learned scale."""
     rng = np.random.default_rng(36)
