@@ -81,7 +81,8 @@ def centring_of(
     Returns
     -------
     Weighted or None
-        None for other families, and where location and scale are not sampled, but of a long walk.
+        None for other families, and where location and scale are not sampled, but of a long walk
+        or many.
     """
     found = _of_family(rv, own, shape)
     if found is None or isinstance(found, InformedWalk):
@@ -102,7 +103,7 @@ def _of_family(
         innovations = inputs[1].owner
         univariate = innovations is not None and isinstance(innovations.op, LOCATION_SCALE)
         if univariate:
-            found = InformedWalk() if shape and shape[-1] > _MANY else WalkCentring()
+            found = InformedWalk() if np.prod(shape) > _MANY else WalkCentring()
     elif type(own) is LogTransform and isinstance(op, LogNormalRV):
         found = InformedLog(logarithm_of(op))
     elif type(own) is LogTransform and isinstance(op, GammaRV | ExponentialRV):

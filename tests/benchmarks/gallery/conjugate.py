@@ -16,6 +16,7 @@ from .many import MANY
 __all__ = ["CONJUGATE"]
 
 GROUPS, STEPS = 5_000, 2_000
+WALKS, LENGTH = 200, 15
 # Nodes for each of two others, and how many sds they reach
 NODES, REACH = 41, 5.0
 SIDES = 1, -1
@@ -82,6 +83,33 @@ def walk_of_thousands(batch_size: int = 500) -> pm.Model:
     return model
 
 
+@cache
+def rows_of_panel() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return person, time and value of each row, about ten of each."""
+    rng = np.random.default_rng(4)
+    walks = np.cumsum(0.3 * rng.normal(size=(WALKS, LENGTH)), axis=1) + rng.normal(size=(WALKS, 1))
+    rows = 10 * WALKS * LENGTH
+    person, time = rng.integers(0, WALKS, rows), rng.integers(0, LENGTH, rows)
+    return person, time, walks[person, time] + rng.normal(size=rows)
+
+
+@MANY.add
+def panel_of_walks(batch_size: int = 500) -> pm.Model:
+    """Return 200 people's random walks of 15 steps with noisy rows; all scales are learned."""
+    person, time, y = rows_of_panel()
+    with pm.Model() as model:
+        i, t, seen = pm.Minibatch(person, time, y, batch_size=batch_size)
+        s, first, sigma = (
+            pm.HalfNormal("s", 1),
+            pm.HalfNormal("first", 1),
+            pm.HalfNormal("sigma", 1),
+        )
+        start = pm.Normal.dist(0, first)
+        w = pm.GaussianRandomWalk("w", 0, s, init_dist=start, shape=(WALKS, LENGTH))
+        pm.Normal("y", w[i, t], sigma, observed=seen, total_size=len(y))
+    return model
+
+
 Density = Callable[[np.ndarray], float]
 
 
@@ -108,8 +136,8 @@ def of_few(
 
 def mixed(weight: np.ndarray, mean: np.ndarray, variance: np.ndarray | float) -> tuple:
     """Return mean and sd of a mixture along the first axis."""
-    centre = weight @ mean
-    return centre, np.sqrt(weight @ ((mean - centre) ** 2 + variance))
+    centre = np.tensordot(weight, mean, 1)
+    return centre, np.sqrt(np.tensordot(weight, (mean - centre) ** 2 + variance, 1))
 
 
 def moments_of_rates() -> Moments:
@@ -192,6 +220,40 @@ def moments_of_walk() -> Moments:
     }
 
 
+def moments_of_panel() -> Moments:
+    """Given the scales each walk is normal."""
+    person, time, y = rows_of_panel()
+    cell, cells = person * LENGTH + time, WALKS * LENGTH
+    count = np.bincount(cell, minlength=cells)
+    total = np.bincount(cell, y, cells).reshape(WALKS, LENGTH)
+    steps, each = np.diff(np.eye(LENGTH), axis=0), np.eye(LENGTH)
+    said = each * count.reshape(WALKS, 1, LENGTH)
+
+    def law(x: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        s, first, within = np.exp(-2 * x)
+        precision = s * steps.T @ steps + first * each[0, :, None] * each[0] + within * said
+        factor = np.linalg.cholesky(precision)
+        inverse = np.linalg.inv(factor)
+        white = np.einsum("wij,wj->wi", inverse, within * total)
+        log = WALKS * ((LENGTH - 1) * np.log(s) + np.log(first)) / 2
+        log -= np.log(np.einsum("wii->wi", factor)).sum()
+        log += len(y) * np.log(within) / 2 - within * (y @ y) / 2 + np.sum(white**2) / 2
+        centre = np.einsum("wij,wi->wj", inverse, white)
+        return log, centre, np.sum(inverse**2, axis=1)
+
+    def log_density(x: np.ndarray) -> float:
+        return float(law(x)[0] - np.sum(np.exp(2 * x)) / 2 + x.sum())
+
+    nodes, weight = of_few(log_density, [-1.2, 0, 0], 11)
+    laws = [law(x)[1:] for x in nodes]
+    of_scales = {
+        name: mixed(weight, scale, 0)
+        for name, scale in zip(("s", "first", "sigma"), np.exp(nodes).T, strict=True)
+    }
+    means, spreads = (np.array(of_walks) for of_walks in zip(*laws, strict=True))
+    return {**of_scales, "w": mixed(weight, means, spreads)}
+
+
 def variances(band: np.ndarray) -> np.ndarray:
     """Return the diagonals of the inverses of tridiagonal matrices."""
     beside, diagonal = band[:, 0, 1:], band[:, 1]
@@ -206,4 +268,5 @@ CONJUGATE: dict[str, Callable[[], Moments]] = {
     "rates_of_groups": moments_of_rates,
     "conversions": moments_of_conversions,
     "walk_of_thousands": moments_of_walk,
+    "panel_of_walks": moments_of_panel,
 }
