@@ -125,7 +125,9 @@ class _Search:
     def diagonal(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find centre and sds of independent normals."""
         self.report("rough centre")
-        centre, root = self._fitted(gaussian_of_many, start)
+        # Of nets U may fall for long, and their modes are found by the chain
+        patient = self.writing is not None
+        centre, root = self._fitted(partial(gaussian_of_many, patient=patient), start)
         while (rewritten := self._rewritten(centre, root)) is not None:
             self.report("rough centre")
             fit = partial(gaussian_of_many, known=rewritten[1])

@@ -28,6 +28,9 @@ _NEAR = 0.3
 _SHARE_AT_FULL_RATE, _SHARE_OF_SEVERAL, _FALL = 1 / 3, 1 / 2, 4.0
 # Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
 _STABLE = 2.0
+# By how much U falls for each coordinate, in half of the steps at the full rate, where as many more
+# are taken, and how often
+_FALLING, _MOST_LONGER = 1.0, 20
 # Variance of x by the noise of batches, in units of the fitted ones, and for how many coordinates:
 # effects that fluctuate more would lead a slope that multiplies them to nothing
 _FLUCTUATION, _MOST_OF_MANY = 1.0, 0.95
@@ -45,6 +48,8 @@ def gaussian_of_many(
     start: np.ndarray,
     rng: np.random.Generator,
     known: np.ndarray | None = None,
+    *,
+    patient: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Fit mean and precision of an independent Gaussian by natural gradients.
 
@@ -65,6 +70,8 @@ def gaussian_of_many(
         For batches and signs.
     known : ndarray, optional
         Sds that are nearly right, shape (d,): fewer passes are then enough.
+    patient : bool
+        Whether steps at the full rate go on while U falls.
 
     Returns
     -------
@@ -78,13 +85,12 @@ def gaussian_of_many(
     """
     d, blocks = len(start), surface.n_blocks
     passes = Passes(surface, rng)
-    batches = passes.batches
-    in_pass = blocks // (PAIRS * batches)
+    batches, in_pass = passes.batches, blocks // (PAIRS * passes.batches)
     memory = max(_LEAST_MEMORY, in_pass)
     steps = max(LEAST_STEPS, (PASSES if known is None else PASSES // 2) * in_pass)
-    stiffness = Stiffness(surface, rng)
-    several = stiffness.several
+    several = (stiffness := Stiffness(surface, rng)).several
     full_rate = int(steps * (_SHARE_OF_SEVERAL if several else _SHARE_AT_FULL_RATE))
+    descent = _Descent(surface, full_rate, ends=not patient or known is not None)
     held, each = 0, _EACH if several else max(_FIRST, memory)
     if known is None and surface.unbounded.any():
         # First all but scales and slopes: where they multiply effects that are still random, the
@@ -94,7 +100,11 @@ def gaussian_of_many(
     widths, velocity = _Widths(surface, known), _Velocity(d, grows=several)
     sd = widths.sd
     highest, count, failed = _RATE, 0, 0
-    for k in range(steps):
+    k = -1
+    while (k := k + 1) < steps:
+        longer = descent.longer(k, x)
+        steps, full_rate = steps + longer, full_rate + longer
+        settled = max(steps // 2, full_rate)
         if k in _EARLY or k % each == 0:
             # Data seem to tell little of factors that are still nothing, and sds would follow their
             # growth too late
@@ -113,7 +123,7 @@ def gaussian_of_many(
             velocity.stop()
             continue
         # Once x has settled the curvature is averaged as x is
-        kept = memory + max(0, k - steps // 2)
+        kept = memory + max(0, k - settled)
         weight = 1 / kept
         first = k < _FIRST and known is None
         if known is None:
@@ -125,13 +135,39 @@ def gaussian_of_many(
             # Sds first: how far a move may go is not known yet
             continue
         x = x + velocity.after(mean, sd, rate, surface.unbounded | (k >= held))
-        if k >= steps // 2:
+        if k >= settled:
             # The noise of batches keeps x moving: the later half is averaged
             total, count = total + x, count + 1
     _refuse(failed, steps, (widths.curvature == 0) & (widths.noise == 0))
     x = total / count if count else x
     # Gradients that are noisier than their curvature says would ask for many batches
     return x, np.minimum(sd, np.maximum(widths.noise, 1e-300) ** -0.5)
+
+
+class _Descent:
+    """Says when steps at the full rate have to go on.
+
+    Where they begin far from the data the noise of batches is large and the rate small, and the
+    way down may be longer than so many steps.
+    """
+
+    def __init__(self, surface: Surface, length: int, *, ends: bool) -> None:
+        self._surface, self._length = surface, length
+        self._looks, self._before = [length // 2, length], np.inf
+        self._left = 0 if ends else _MOST_LONGER
+
+    def longer(self, k: int, x: np.ndarray) -> int:
+        """Return how many steps are to be added at step k, at x."""
+        if k not in self._looks or not self._left:
+            return 0
+        u = float(self._surface.full(x[None])[0][0])
+        fell, self._before = self._before - u, u
+        # A sd of each coordinate is worth d / 2
+        if k != self._looks[-1] or not fell > _FALLING * len(x):
+            return 0
+        self._left -= 1
+        self._looks = [k + self._length // 2]
+        return self._length // 2
 
 
 class _Widths:

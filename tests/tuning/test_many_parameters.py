@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.surfaces import Exact
-from helpers.surfaces_of_rows import Groups
+from helpers.surfaces_of_rows import Groups, Rows
 from pymc_sgmcmc.tuning.many_parameters import Stiffness, gaussian_of_many
 from pymc_sgmcmc.tuning.passes import Passes
 from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_pairs
@@ -96,6 +96,45 @@ def test_a_scale_that_begins_ten_thousand_of_its_sds_away():
     assert abs(found[-1] - 1) < 1e-4
     assert sd[-1] == pytest.approx(1e-4, rel=0.01)
     assert np.mean((found[:-1] - surface.mean) ** 2) * 41 < 0.3
+
+
+class Vectors(Rows):
+    """y ~ N(xᵀθ_g, sd²) with five effects for each of many groups, θ ~ N(0, 1)."""
+
+    def __init__(self, groups, each, sd, seed):
+        super().__init__(5 * groups, groups * each, 500)
+        rng = np.random.default_rng(seed)
+        self.sd, self.group = sd, rng.integers(0, groups, self.rows)
+        self.x = rng.normal(size=(self.rows, 5))
+        self.truth = rng.normal(size=(groups, 5))
+        self.y = np.sum(self.x * self.truth[self.group], axis=1) + sd * rng.normal(size=self.rows)
+
+    def prior(self, points):
+        return np.sum(points**2, axis=1) / 2, points
+
+    def of_rows(self, points, index, counted):
+        theta = points.reshape(len(points), -1, 5)
+        g, x = self.group[index], self.x[index]
+        away = np.sum(x * theta[np.arange(len(points))[:, None], g], axis=2) - self.y[index]
+        away = away if counted is None else away * counted
+        slope = np.zeros_like(theta)
+        for k, row in enumerate(away):
+            np.add.at(slope[k], g[k], x[k] * row[:, None] / self.sd**2)
+        return np.sum(away**2, axis=1) / (2 * self.sd**2), slope.reshape(points.shape)
+
+
+@pytest.mark.parametrize("patient", [True, False])
+def test_a_fit_that_is_patient_goes_on_while_the_potential_falls(patient):
+    surface = Vectors(150, 100, 0.6, seed=4)
+    start = np.random.default_rng(5).uniform(-1, 1, 750)
+    found, sd = gaussian_of_many(surface, start, np.random.default_rng(6), patient=patient)
+    u = surface.full(np.stack([found, surface.truth.reshape(-1)]))[0]
+    # At the truth U is above its least value by d / 2, as at a draw. The noise of batches alone,
+    # which moves x by about an sd, is worth as much
+    assert bool(u[0] - u[1] < 750) is patient
+    if patient:
+        # Each effect is told by its 100 rows
+        assert abs(np.median(sd) * 10 / 0.6 - 1) < 0.1
 
 
 def test_an_ill_conditioned_gaussian():
