@@ -18,6 +18,8 @@ def mean_curvature(
     root: np.ndarray,
     rng: np.random.Generator,
     pairs: int,
+    *,
+    batches: bool = False,
 ) -> np.ndarray:
     r"""Return L'HL, H the Hessian of U averaged over N(m, LL').
 
@@ -26,7 +28,8 @@ def mean_curvature(
     a part of an sd meet few of them, and along coordinates that data tie together none. The
     regression of :math:`L^\top (\nabla U(m + Le) - \nabla U(m - Le)) / 2` on e has no errors for a
     normal density. A few pairs that reach where a scale multiplies the gradient would be all that
-    counts, and what is found far too narrow: they have less weight.
+    counts, and what is found far too narrow: they have less weight. Not so where gradients are of
+    batches, of which few may hold all that is known of a coordinate.
 
     Parameters
     ----------
@@ -38,6 +41,8 @@ def mean_curvature(
         For e.
     pairs : int
         How many pairs.
+    batches : bool
+        Whether each pair has a batch of its own.
 
     Returns
     -------
@@ -54,7 +59,9 @@ def mean_curvature(
     if np.sum(finite) < 2 * d:
         return np.full((d, d), np.nan)
     e, change = e[finite], change[finite]
-    slope = np.linalg.norm(change, axis=1) / np.linalg.norm(e, axis=1)
-    weight = np.minimum(1, _STEEP * np.median(slope) / slope)[:, None]
-    found, *_ = np.linalg.lstsq(weight * e, weight * change)
+    if not batches:
+        slope = np.linalg.norm(change, axis=1) / np.linalg.norm(e, axis=1)
+        weight = np.minimum(1, _STEEP * np.median(slope) / slope)[:, None]
+        e, change = weight * e, weight * change
+    found, *_ = np.linalg.lstsq(e, change)
     return (found + found.T) / 2

@@ -256,8 +256,9 @@ def _whiten_kinked(
     else:
         rows = np.repeat(surface.draw_rows(rng, int(max(pairs, least))), 2, axis=0)
         found = mean_curvature(
-            lambda x: surface.batch_gradient(x, rows), centre, root, rng, len(rows) // 2
-        )
+            lambda x: surface.batch_gradient(x, rows),
+            centre, root, rng, len(rows) // 2, batches=True,
+        )  # fmt: skip
     return _refined(surface, root, found)
 
 
