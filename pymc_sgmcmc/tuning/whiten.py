@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.secants import mean_curvature
+from pymc_sgmcmc.tuning.mean_curvature import mean_curvature
 from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,

@@ -28,8 +28,8 @@ def mean_curvature(
     a part of an sd meet few of them, and along coordinates that data tie together none. The
     regression of :math:`L^\top (\nabla U(m + Le) - \nabla U(m - Le)) / 2` on e has no errors for a
     normal density. A few pairs that reach where a scale multiplies the gradient would be all that
-    counts, and what is found far too narrow: they have less weight. Not so where gradients are of
-    batches, of which few may hold all that is known of a coordinate.
+    counts, and L would become far too short: they have less weight. Pairs with a batch of their own
+    have equal weights, as few batches may hold all that is known of a coordinate.
 
     Parameters
     ----------
@@ -61,7 +61,9 @@ def mean_curvature(
     e, change = e[finite], change[finite]
     if not batches:
         slope = np.linalg.norm(change, axis=1) / np.linalg.norm(e, axis=1)
-        weight = np.minimum(1, _STEEP * np.median(slope) / slope)[:, None]
+        # Between kinks gradients may not change at all
+        most = _STEEP * np.median(slope) / np.maximum(slope, np.finfo(float).tiny)
+        weight = np.minimum(1, most)[:, None]
         e, change = weight * e, weight * change
     found, *_ = np.linalg.lstsq(e, change)
     return (found + found.T) / 2
