@@ -82,7 +82,7 @@ class Monitor(Comparable):
             self.sums = np.concatenate([self.sums, np.zeros((1, *self.sums.shape[1:]))])
             self.counts = np.append(self.counts, 0)
         self.seen += 1
-        if not (np.isfinite(g).all() and math.isfinite(noise_ratio)):
+        if not math.isfinite(g @ g + noise_ratio):
             return  # next to a rejected update
         self.counts[k] += 1
         part = self.sums[k]
@@ -187,9 +187,6 @@ def final_warning(
 
 def watched(parts: Sequence[Any]) -> np.ndarray:
     """Return up to 1024 elements, evenly spread over the blocks."""
-    flats = [np.asarray(part).reshape(-1) for part in parts]
-    size = sum(flat.size for flat in flats)
-    stride = max(1, -(-size // _MOST_WATCHED))
-    if len(flats) == 1:
-        return flats[0][::stride].astype(float)
-    return np.concatenate([flat[::stride] for flat in flats]).astype(float)
+    flats = [np.asarray(part, dtype=float).reshape(-1) for part in parts]
+    stride = max(1, -(-sum(flat.size for flat in flats) // _MOST_WATCHED))
+    return flats[0][::stride] if len(flats) == 1 else np.concatenate([x[::stride] for x in flats])

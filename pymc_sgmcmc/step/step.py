@@ -493,7 +493,8 @@ class SGMCMCStep(BlockedStep):
             engine.use(state.backend or engine.backend)
             self._runner = Runner(engine, state)
         elif state.values and any(
-            not np.array_equal(point[value.name], was)
+            # PyMC hands on the arrays of the last draw where nothing else moves them
+            (now := point[value.name]) is not was and not np.array_equal(now, was)
             for value, was in zip(self.vars, state.values, strict=True)
         ):
             whitening = self._runner.settings.whitening()

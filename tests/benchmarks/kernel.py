@@ -217,7 +217,11 @@ def draws_of_sample(backend: str) -> None:
 
 
 def sample_one(backend: str) -> None:
-    """Print the wall time of ``pm.sample`` over that of the bare transition, in one process."""
+    """Print the time of a draw of ``pm.sample`` over that of the bare transition, in one process.
+
+    Medians of rounds in turn. What PyMC does before the first draw of each call, such as compiling
+    the function that records draws, is printed beside it.
+    """
     import pymc as pm
 
     import pymc_sgmcmc as sg
@@ -225,23 +229,31 @@ def sample_one(backend: str) -> None:
     from pymc_sgmcmc.testing import UNTUNED
 
     model = logistic_model(500, "float64")
+    times: list[float] = []
+
+    def callback(trace: Any, draw: Any) -> None:
+        times.append(time.perf_counter())
+
     with model:
         step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
         settings = {"cores": 1, "chains": 1, "progressbar": False, "quiet": True}
         settings |= {"compute_convergence_checks": False, "step": step, "tune": 0}
+        settings |= {"callback": callback}
         pm.sample(draws=10, **settings)
-        whole, bare = [], []
-        for _ in range(3):
+        before, whole, bare = [], [], []
+        for _ in range(9):
+            times.clear()
             start = time.perf_counter()
-            pm.sample(draws=SAMPLED, **settings)
-            whole.append(time.perf_counter() - start)
+            pm.sample(draws=SAMPLED // 2, **settings)
+            before.append(times[0] - start)
+            whole.append((times[-1] - times[0]) / (len(times) - 1) * 1e6)
             start = time.perf_counter()
-            bare_transition(step, SAMPLED)
-            bare.append(time.perf_counter() - start)
-    ratio = min(whole) / min(bare)
+            bare_transition(step, SAMPLED // 2)
+            bare.append((time.perf_counter() - start) / (SAMPLED // 2) * 1e6)
     print(
-        f"{backend:>6} one process, {SAMPLED} draws, batch 500, thin {THIN}: "
-        f"{min(whole):.2f} s / {min(bare):.2f} s = {ratio:.2f}",
+        f"{backend:>6} one process, batch 500, thin {THIN}: {np.median(whole):.0f} µs a draw / "
+        f"{np.median(bare):.0f} µs = {np.median(np.divide(whole, bare)):.2f}, after "
+        f"{np.median(before):.2f} s before the first draw",
         flush=True,
     )
 
