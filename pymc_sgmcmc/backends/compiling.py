@@ -23,6 +23,7 @@ from pymc_sgmcmc.backends.workarounds import (
     long_integers_allowed,
     products_in_full,
     repeatable,
+    scalar_loops_known,
     softplus_vectorised,
     uncollected,
     untraced,
@@ -66,7 +67,7 @@ def compiled(
         prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*HAD_BEFORE)
-        with constants_copied(), softplus_vectorised(), precision():
+        with constants_copied(), softplus_vectorised(), scalar_loops_known(), precision():
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # What PyTensor wraps around JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function

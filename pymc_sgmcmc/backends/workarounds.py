@@ -21,6 +21,8 @@ import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 
+from pymc_sgmcmc.backends.jax_scalar_loop import funcified
+
 __all__ = [
     "HAD_BEFORE",
     "NOT_INTERPRETED",
@@ -33,6 +35,7 @@ __all__ = [
     "products_in_full",
     "repeatable",
     "run_jax_in_calling_thread",
+    "scalar_loops_known",
     "slow_rewrites",
     "softplus_vectorised",
     "uncollected",
@@ -189,6 +192,20 @@ def softplus_vectorised() -> Generator[None]:
         yield
     finally:
         jax_funcify.register(Softplus)(usual)
+
+
+@contextmanager
+def scalar_loops_known() -> Generator[None]:
+    """Give JAX PyTensor's loops over numbers, for which PyTensor has nothing."""
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar.loop import ScalarLoop
+
+    usual = jax_funcify.dispatch(ScalarLoop)
+    jax_funcify.register(ScalarLoop)(funcified)
+    try:
+        yield
+    finally:
+        jax_funcify.register(ScalarLoop)(usual)
 
 
 # ----------------------------------------------------------------------------- PyTensor

@@ -30,6 +30,7 @@ from pymc_sgmcmc.backends.workarounds import (
     long_integers_allowed,
     products_in_full,
     repeatable,
+    scalar_loops_known,
     slow_rewrites,
     softplus_vectorised,
     uncollected,
@@ -122,6 +123,20 @@ def test_pytensors_softplus_takes_several_exponentials():
         str(jax.make_jaxpr(f)(1.0)).count("exp ") for f in (usual(softplus), ours)
     )
     assert of_ours == 1 < of_pytensor
+
+
+def test_pytensor_has_no_loops_over_numbers_for_jax():
+    pytest.importorskip("jax")
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar.basic import ScalarOp
+    from pytensor.scalar.loop import ScalarLoop
+
+    usual = jax_funcify.dispatch(ScalarLoop)
+    with scalar_loops_known():
+        assert jax_funcify.dispatch(ScalarLoop) is not usual
+    assert jax_funcify.dispatch(ScalarLoop) is usual
+    # Needed as long as it is that of all operations, which asks for a function of NumPy's
+    assert usual is jax_funcify.dispatch(ScalarOp)
 
 
 KEPT = """

@@ -1,4 +1,4 @@
-"""Twenty small models of the kinds that are written every day, on simulated data.
+"""Small models of the kinds that are written every day, on simulated data.
 
 Each is in the form in which NUTS samples it well, non-centred where a user would need that.
 """
@@ -129,6 +129,22 @@ def zero_inflated_poisson() -> pm.Model:
         slope = pm.Normal("slope", 0, 1)
         rate = pt.exp(intercept + slope * x)
         pm.ZeroInflatedPoisson("counts", psi, rate, observed=counts)
+    return model
+
+
+@SMALL.add
+def hurdle_counts() -> pm.Model:
+    """Overdispersed counts, zero by another law: derivatives of an incomplete beta function."""
+    rng = np.random.default_rng(31)
+    x = rng.normal(size=250)
+    counts = rng.poisson(rng.gamma(2, np.exp(0.8 + 0.4 * x) / 2)) * (rng.random(250) < 0.7)
+    with pm.Model() as model:
+        psi = pm.Beta("psi", 1, 1)
+        intercept = pm.Normal("intercept", 0, 1.5)
+        slope = pm.Normal("slope", 0, 1)
+        alpha = pm.Gamma("alpha", 2, 1)
+        rate = pt.exp(intercept + slope * x)
+        pm.HurdleNegativeBinomial("counts", psi, rate, alpha, observed=counts)
     return model
 
 
