@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pymc as pm
@@ -17,6 +17,7 @@ from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
     NOT_INTERPRETED,
+    bessel_known,
     compilations_kept,
     constants_copied,
     jax_precision,
@@ -67,7 +68,10 @@ def compiled(
         prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*HAD_BEFORE)
-        with constants_copied(), softplus_vectorised(), scalar_loops_known(), precision():
+        known = constants_copied(), softplus_vectorised(), scalar_loops_known(), bessel_known()
+        with ExitStack() as stack:
+            for context in (*known, precision()):
+                stack.enter_context(context)
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # What PyTensor wraps around JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function

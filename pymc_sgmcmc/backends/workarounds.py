@@ -21,11 +21,13 @@ import pytensor
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 
+from pymc_sgmcmc.backends.jax_bessel import scaled_bessel
 from pymc_sgmcmc.backends.jax_scalar_loop import funcified
 
 __all__ = [
     "HAD_BEFORE",
     "NOT_INTERPRETED",
+    "bessel_known",
     "compilations_kept",
     "constants_copied",
     "interpreted",
@@ -146,7 +148,17 @@ def compilations_kept() -> Generator[None]:
 
 
 @contextmanager
-def constants_copied() -> Generator[None]:
+def _served(registry: Any, kind: type, function: Callable[..., Any]) -> Generator[None]:
+    """Have PyTensor serve JAX a kind of operation, or of data, by another function."""
+    usual = registry.dispatch(kind)
+    registry.register(kind)(function)
+    try:
+        yield
+    finally:
+        registry.register(kind)(usual)
+
+
+def constants_copied() -> AbstractContextManager[None]:
     """Give JAX a graph's constants by copying them.
 
     PyTensor has JAX compile a program for every shape among them, which does no more.
@@ -158,16 +170,10 @@ def constants_copied() -> Generator[None]:
     def copied(data: np.ndarray, **kwargs: Any) -> Any:
         return jax.device_put(data) if data.ndim else data.item()
 
-    usual = jax_typify.dispatch(np.ndarray)
-    jax_typify.register(np.ndarray)(copied)
-    try:
-        yield
-    finally:
-        jax_typify.register(np.ndarray)(usual)
+    return _served(jax_typify, np.ndarray, copied)
 
 
-@contextmanager
-def softplus_vectorised() -> Generator[None]:
+def softplus_vectorised() -> AbstractContextManager[None]:
     """Give JAX a softplus that XLA makes vector instructions of.
 
     PyTensor's takes three exponentials and a logarithm of single numbers, five times as long. Here
@@ -186,26 +192,28 @@ def softplus_vectorised() -> Generator[None]:
             series = series * q + 1 / k
         return jnp.maximum(x, 0) + 2 * s * series
 
-    usual = jax_funcify.dispatch(Softplus)
-    jax_funcify.register(Softplus)(lambda op, **kwargs: softplus)
-    try:
-        yield
-    finally:
-        jax_funcify.register(Softplus)(usual)
+    return _served(jax_funcify, Softplus, lambda op, **kwargs: softplus)
 
 
-@contextmanager
-def scalar_loops_known() -> Generator[None]:
+def scalar_loops_known() -> AbstractContextManager[None]:
     """Give JAX PyTensor's loops over numbers, for which PyTensor has nothing."""
     from pytensor.link.jax.dispatch import jax_funcify
     from pytensor.scalar.loop import ScalarLoop
 
-    usual = jax_funcify.dispatch(ScalarLoop)
-    jax_funcify.register(ScalarLoop)(funcified)
-    try:
-        yield
-    finally:
-        jax_funcify.register(ScalarLoop)(usual)
+    return _served(jax_funcify, ScalarLoop, funcified)
+
+
+def bessel_known() -> AbstractContextManager[None]:
+    """Give JAX modified Bessel functions, for which PyTensor needs a nightly build of a library."""
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar.math import Ive
+
+    usual = jax_funcify.dispatch(Ive)
+
+    def of_known_orders(op: Ive, node: Any = None, **kwargs: Any) -> Any:
+        return scaled_bessel(node) or usual(op, node=node, **kwargs)
+
+    return _served(jax_funcify, Ive, of_known_orders)
 
 
 # ----------------------------------------------------------------------------- PyTensor
