@@ -59,6 +59,19 @@ def of_trend():
     seen(a + slopes @ d - levels @ d + places()[:, :2] @ b)
 
 
+def season():
+    height, length = pm.HalfNormal("height", 1), pm.InverseGamma("length", 5, 5)
+    gp = pm.gp.HSGPPeriodic(
+        m=4, scale=height, cov_func=pm.gp.cov.Periodic(1, period=1.5, ls=length)
+    )
+    return gp.prior("f", X=places()[:, :1])
+
+
+def of_periodic_process():
+    """Cosines and sines, each with scales of their own for one part of the coefficients."""
+    seen(pm.Normal("a", 1, 2) + season())
+
+
 def of_standard_effects():
     height, z = pm.HalfNormal("height", 1), pm.Normal("z", 0, 1, shape=6)
     seen(bends()[0] @ (height * z))
@@ -79,6 +92,7 @@ BLOCKS = {
     of_centred_coefficients: ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"],
     of_trend: ["a", "b", "d"],
     of_standard_effects: ["z"],
+    of_periodic_process: ["f_hsgp_coeffs_", "a"],
 }
 
 
@@ -310,6 +324,18 @@ def linear_potential():
     pm.Potential("p", pm.Normal("a") + np.ones((ROWS, 5)) @ x)
 
 
+def parts(first, second, *further):
+    """Return coefficients of which two parts have a matrix and a scale each."""
+    z, basis = pm.Normal("z", 0, 3, shape=6), np.ones((ROWS, 6))
+    one = pm.HalfNormal("scale", 1) * z[first]
+    two = z[second] / pm.HalfNormal("other", 1)
+    seen(
+        (basis[:, first] @ one if np.ndim(basis[0, first]) else basis[:, first] * one)
+        + basis[:, second] @ two
+        + sum(pm.math.exp(z[k]) for k in further)
+    )
+
+
 def large():
     seen(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
 
@@ -335,6 +361,14 @@ def too_large():
         (linear_potential, [["a", "x"]]),
         (of_trend, [["a", "b", "d"]]),
         (of_standard_effects, [["z"]]),
+        (of_periodic_process, [["f_hsgp_coeffs_", "a"]]),
+        (lambda: parts(slice(2), slice(2, None)), [["z"]]),
+        (lambda: parts(0, slice(1, None)), [["z"]]),
+        (lambda: parts([4, 0, 2], [1, 5, 3]), [["z"]]),
+        # An element in both parts, one in none, and one used otherwise
+        (lambda: parts(slice(3), slice(2, None)), []),
+        (lambda: parts(slice(2), slice(3, None)), []),
+        (lambda: parts(slice(2), slice(2, None), 0), []),
         (large, [["f_hsgp_coeffs", "a"], ["g_hsgp_coeffs"]]),
         (too_large, []),
         (lambda: seen(process("f") * pm.Normal("a")), [["f_hsgp_coeffs"]]),

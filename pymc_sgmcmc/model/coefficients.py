@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +11,12 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.model import Model
-from pytensor.graph.basic import Variable
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.random.basic import NormalRV
+from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring import (
@@ -75,12 +76,14 @@ def coefficients_of(
     for rv in model.free_RVs:
         if rv in sampled:
             bases.update(_of_basis(model, rv, sampled, found, clients))
+            bases.update(_of_parts(model, rv, sampled, shapes[rv], clients))
     maps: dict[TensorVariable, InformedCoefficients] = {}
     for end, basis in bases.items():
         if basis.rv in maps or shapes[basis.rv][0] > _LARGEST:
             continue
-        leaves = dict.fromkeys([end, *_terms(_sum_of(end, free, clients), free, bases)])
-        terms = [bases[leaf] for leaf in leaves if leaf in bases]
+        ends = [x for x, term in bases.items() if term is basis]
+        leaves = dict.fromkeys([end, *_terms(_sum_of(ends, free, clients), free, bases)])
+        terms = list(dict.fromkeys(bases[leaf] for leaf in leaves if leaf in bases))
         alone = len(terms) == 1 and basis.has_one_scale
         if not alone:
             # Scales of several vectors, of which one is a number, would take a factorisation for
@@ -128,12 +131,71 @@ def _of_basis(
         return {}
     nodes = clients[use.end]
     alone = len(nodes) == 1 and is_product(nodes[0])
-    if not alone and _joined(use.end, set(model.free_RVs), clients) is None:
+    if not alone and _joined([use.end], set(model.free_RVs), clients) is None:
         return {}
-    # With a sampled scale of its own for each element a Gaussian given all scales says little
+    return {use.end: term} if _has_few(scale, sampled) else {}
+
+
+def _has_few(scale: Variable, sampled: Collection[Variable]) -> bool:
+    """Whether a scale is made of sampled numbers.
+
+    With one of its own for each element a Gaussian given all scales says little.
+    """
     hyper: list[Any] = [x for x in ancestors([scale]) if x in sampled]
-    few = all(all(x.type.broadcastable) for x in hyper)
-    return {use.end: term} if hyper and few else {}
+    return bool(hyper) and all(all(x.type.broadcastable) for x in hyper)
+
+
+def _of_parts(
+    model: Model,
+    rv: TensorVariable,
+    sampled: Collection[Variable],
+    shape: tuple[int, ...],
+    clients: Clients,
+) -> dict[Variable, _Term]:
+    """Return coefficients by what is made of their parts, of which each has scales of its own.
+
+    So are those of a periodic process, one part of cosines and one of sines.
+    """
+    plain = isinstance(rv.owner.op, NormalRV) and model.rvs_to_transforms[rv] is None
+    if rv.ndim != 1 or not plain or not _is_zero(rv.owner.inputs[-2]):
+        return {}
+    x: Any = rv
+    while len(nodes := clients[x]) == 1 and is_copy(nodes[0]):
+        x = nodes[0].outputs[0]
+    taken = [_taken(node, x, shape) for node in nodes]
+    if len(nodes) < 2 or any(part is None for part in taken):
+        return {}
+    order = np.concatenate(taken)
+    if len(order) != shape[0] or len(set(order.tolist())) != len(order):
+        return {}
+    uses = [use_of(node.outputs[0], clients) for node in nodes]
+    if not all(_is_zero(use.location) for use in uses):
+        return {}
+    unit: Any = rv.owner.inputs[-1]
+    factors = [
+        pt.broadcast_to(pt.ones(()) if use.scale is None else use.scale, part.shape)
+        for use, part in zip(uses, taken, strict=True)
+    ]
+    scale = (unit * pt.concatenate(factors)[np.argsort(order)]).astype(rv.dtype)
+    ends = [use.end for use in uses]
+    if not _has_few(scale, sampled) or _joined(ends, set(model.free_RVs), clients) is None:
+        return {}
+    return dict.fromkeys(ends, _Term(rv, pt.zeros((), dtype=rv.dtype), unit, scale))
+
+
+def _taken(node: Apply, x: Any, shape: tuple[int, ...]) -> Any:
+    """Return which elements of a vector are taken, None where that is not known."""
+    known = all(isinstance(index, Constant) for index in node.inputs[1:])
+    if (
+        not isinstance(node.op, Subtensor | AdvancedSubtensor)
+        or node.inputs[0] is not x
+        or not known
+    ):
+        return None
+    found: list[Any] = [None]
+    numbers = np.arange(shape[0], dtype=x.dtype)
+    node.op.perform(node, [numbers, *(index.data for index in node.inputs[1:])], [found])
+    return np.ravel(found[0]).astype(int) if np.ndim(found[0]) <= 1 else None
 
 
 def _is_zero(x: Any) -> bool:
@@ -150,9 +212,10 @@ def _is_zero(x: Any) -> bool:
     return isinstance(node.op, Alloc | DimShuffle) and _is_zero(node.inputs[0])
 
 
-def _sum_of(end: Variable, free: Collection[Variable], clients: Clients) -> Variable:
+def _sum_of(ends: Sequence[Variable], free: Collection[Variable], clients: Clients) -> Variable:
     """Return the sum in which products with coefficients are terms."""
-    x: Any = end if len(clients[end]) == 1 else _joined(end, free, clients)
+    alone = len(ends) == 1 and len(clients[ends[0]]) == 1
+    x: Any = ends[0] if alone else _joined(ends, free, clients)
     while len(nodes := clients[x]) == 1 and _is_linear(nodes[0], x, free):
         x = nodes[0].outputs[0]
     return x
@@ -166,13 +229,15 @@ def _is_linear(node: Any, x: Any, free: Collection[Variable]) -> bool:
     return linear or is_copy(node) or isinstance(node.op, DimShuffle)
 
 
-def _joined(end: Variable, free: Collection[Variable], clients: Clients) -> Variable | None:
+def _joined(
+    starts: Sequence[Variable], free: Collection[Variable], clients: Clients
+) -> Variable | None:
     """Return the sum in which all uses of coefficients come together.
 
     None where one of them is not linear, or none is a product with a matrix.
     """
     # The longest way there tells what is made of what
-    ways, reached = {end: 0}, [end]
+    ways, reached = dict.fromkeys(starts, 0), [*starts]
     for x in reached:
         for node in clients[x]:
             [y, *_] = node.outputs
@@ -180,7 +245,7 @@ def _joined(end: Variable, free: Collection[Variable], clients: Clients) -> Vari
             if y is not x and ways.get(y, 0) <= ways[x]:
                 ways[y] = ways[x] + 1
                 reached.append(y)
-    ends, products = {end}, False
+    ends, products = set(starts), False
     while True:
         x = min(ends, key=ways.__getitem__)
         nodes = clients[x]

@@ -24,6 +24,7 @@ from helpers.subprocesses import run_python
 from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
+    bessel_known,
     constants_copied,
     interpreted,
     jax_precision,
@@ -137,6 +138,20 @@ def test_pytensor_has_no_loops_over_numbers_for_jax():
     assert jax_funcify.dispatch(ScalarLoop) is usual
     # Needed as long as it is that of all operations, which asks for a function of NumPy's
     assert usual is jax_funcify.dispatch(ScalarOp)
+
+
+def test_pytensor_has_no_bessel_functions_for_jax():
+    pytest.importorskip("jax")
+    from pytensor.link.jax.dispatch import jax_funcify
+    from pytensor.scalar.math import Ive, ive
+
+    usual = jax_funcify.dispatch(Ive)
+    with bessel_known():
+        assert jax_funcify.dispatch(Ive) is not usual
+    assert jax_funcify.dispatch(Ive) is usual
+    # Needed as long as that asks for another package
+    with pytest.raises(NotImplementedError, match="tfp"):
+        usual(ive)
 
 
 KEPT = """

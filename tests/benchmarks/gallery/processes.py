@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from scipy.special import ive
+
 from .conjugate import mixed, of_few
 from .exact import Moments
 from .hierarchies import HIERARCHIES
@@ -19,6 +21,8 @@ ROWS, BASIS, EDGE, NOISE = 20_000, 15, 1.5, 0.5
 # Of the intercept beside two curves; nodes for each of their four lengths and heights
 LEVEL, NODES = 2.0, 11
 
+# Cosines of a periodic process; it has one sine less
+HARMONICS = 10
 
 FREQUENCY = np.pi * np.arange(1, BASIS + 1) / (2 * EDGE)
 
@@ -88,6 +92,46 @@ def sum_of_processes(batch_size: int = 500) -> pm.Model:
     return model
 
 
+@cache
+def rows_of_season() -> tuple[np.ndarray, np.ndarray]:
+    """Return times of ten periods, and what was seen of a level and a season."""
+    rng = np.random.default_rng(6)
+    x = rng.uniform(0, 10, ROWS)
+    season = np.sin(2 * np.pi * x) + 0.5 * np.cos(6 * np.pi * x)
+    return x, 0.5 + season + NOISE * rng.normal(size=ROWS)
+
+
+def season_at(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return cosines and sines, shapes (N, m) and (N, m - 1)."""
+    angle = 2 * np.pi * x[:, None] * np.arange(HARMONICS)
+    return np.cos(angle), np.sin(angle[:, 1:])
+
+
+def seasonal_at(length: float, height: float) -> np.ndarray:
+    """Return what multiplies the coefficients of cosines and sines, as PyMC has it."""
+    order = np.concatenate([np.arange(HARMONICS), np.arange(1, HARMONICS)])
+    found: np.ndarray = height * np.where(order, 2, 1) * ive(order, length**-2.0)
+    return found
+
+
+@HIERARCHIES.add
+def periodic_process(batch_size: int = 500) -> pm.Model:
+    """Return an intercept and a periodic process (HSGPPeriodic), as PyMC's documentation has it."""
+    x, y = rows_of_season()
+    with pm.Model() as model:
+        level = pm.Normal("level", 0, LEVEL)
+        length, height = pm.InverseGamma("length", 5, 5), pm.HalfNormal("height", 1)
+        cos, sin, seen = pm.Minibatch(*season_at(x), y, batch_size=batch_size)
+        process = pm.gp.HSGPPeriodic(
+            m=HARMONICS, scale=height, cov_func=pm.gp.cov.Periodic(1, period=1, ls=length)
+        )
+        power = process.prior_linearized(np.array([[0.0], [1.0]]))[1]
+        z = pm.Normal("z", 0, 1, shape=2 * HARMONICS - 1)
+        mean = cos @ (power * z[:HARMONICS]) + sin @ (power[1:] * z[HARMONICS:])
+        pm.Normal("y", level + mean, NOISE, observed=seen, total_size=ROWS)
+    return model
+
+
 Scales = Callable[[np.ndarray], np.ndarray]
 
 
@@ -146,7 +190,25 @@ def moments_of_sum() -> Moments:
     return found
 
 
+def moments_of_season() -> Moments:
+    """Return those of the level and of the periodic process."""
+    x, y = rows_of_season()
+
+    def scales(at: np.ndarray) -> np.ndarray:
+        return np.concatenate([[LEVEL], seasonal_at(*at)])
+
+    basis = np.hstack([np.ones((ROWS, 1)), *season_at(x)])
+    nodes, weight, means, variances = moments_of(basis, y, scales, 1, 81)
+    return {
+        "level": mixed(weight, LEVEL * means[:, 0], LEVEL**2 * variances[:, 0]),
+        "length": mixed(weight, nodes[:, 0], 0),
+        "height": mixed(weight, nodes[:, 1], 0),
+        "z": mixed(weight, means[:, 1:], variances[:, 1:]),
+    }
+
+
 PROCESSES: dict[str, Callable[[], Moments]] = {
     "curve_of_a_process": moments_of_curve,
+    "periodic_process": moments_of_season,
     "sum_of_processes": moments_of_sum,
 }
