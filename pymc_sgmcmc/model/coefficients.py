@@ -26,6 +26,7 @@ from pymc_sgmcmc.centring import (
 )
 from pymc_sgmcmc.centring.vectors import is_product
 from pymc_sgmcmc.model.hierarchy import constant_of, depends_on
+from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.standardised import Parents
 from pymc_sgmcmc.model.uses import Clients, clients_of, is_copy, scalar_op, use_of
 
@@ -185,17 +186,13 @@ def _of_parts(
 
 def _taken(node: Apply, x: Any, shape: tuple[int, ...]) -> Any:
     """Return which elements of a vector are taken, None where that is not known."""
-    known = all(isinstance(index, Constant) for index in node.inputs[1:])
-    if (
-        not isinstance(node.op, Subtensor | AdvancedSubtensor)
-        or node.inputs[0] is not x
-        or not known
-    ):
+    op, index = node.op, node.inputs[1:]
+    takes = isinstance(op, Subtensor | AdvancedSubtensor) and node.inputs[0] is x
+    if not takes or not all(isinstance(i, Constant) for i in index):
         return None
-    found: list[Any] = [None]
-    numbers = np.arange(shape[0], dtype=x.dtype)
-    node.op.perform(node, [numbers, *(index.data for index in node.inputs[1:])], [found])
-    return np.ravel(found[0]).astype(int) if np.ndim(found[0]) <= 1 else None
+    numbers = pt.constant(np.arange(shape[0], dtype=x.dtype))
+    found = evaluate(op.make_node(numbers, *index).outputs[0])
+    return np.ravel(found).astype(int) if np.ndim(found) <= 1 else None
 
 
 def _is_zero(x: Any) -> bool:
