@@ -284,7 +284,11 @@ class CompiledModel:
         except _UNTRACEABLE as error:
             reason = _reason(error)
             if self.backend == "jax" and self.options.backend == "auto":
-                _log.info("JAX cannot run this model (%s): compiling with numba instead.", reason)
+                _log.info(
+                    "JAX cannot run this model (%s): compiling with numba instead, which may take "
+                    "minutes.",
+                    reason,
+                )
                 self.use("numba")
                 return first_use()
             if self.backend == "numba" and not isinstance(
