@@ -10,7 +10,7 @@ from pytensor.scalar.loop import ScalarLoop
 __all__ = ["funcified"]
 
 
-def funcified(op: ScalarLoop, **kwargs: Any) -> Callable[..., Any]:
+def funcified(op: ScalarLoop) -> Callable[..., Any]:
     """Return the loop as a function of JAX arrays.
 
     Derivatives of incomplete gamma and beta functions are such loops, over the terms of a series.

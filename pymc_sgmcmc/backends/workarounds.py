@@ -196,11 +196,20 @@ def softplus_vectorised() -> AbstractContextManager[None]:
 
 
 def scalar_loops_known() -> AbstractContextManager[None]:
-    """Give JAX PyTensor's loops over numbers, for which PyTensor has nothing."""
+    """Give JAX PyTensor's loops over numbers, for which PyTensor has nothing.
+
+    But for derivatives of 2F1, of which few elements take thousands of steps: where all wait for
+    these, numba is many times as fast.
+    """
     from pytensor.link.jax.dispatch import jax_funcify
     from pytensor.scalar.loop import ScalarLoop
 
-    return _served(jax_funcify, ScalarLoop, funcified)
+    usual = jax_funcify.dispatch(ScalarLoop)
+
+    def of_short_loops(op: ScalarLoop, **kwargs: Any) -> Any:
+        return funcified(op) if type(op) is ScalarLoop else usual(op, **kwargs)
+
+    return _served(jax_funcify, ScalarLoop, of_short_loops)
 
 
 def bessel_known() -> AbstractContextManager[None]:

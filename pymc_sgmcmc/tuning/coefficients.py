@@ -122,7 +122,9 @@ class BlockChoice:
             part = slice(starts[x], starts[x] + sizes[x])
             at[:, part] += moves[:, part]
         least = np.finfo(float).tiny
-        widths = [np.log(np.maximum(self._spreads(place, block), least)).mean() for place in at]
+        # Of parts with a factor of any sign only its size matters
+        sizes_at = [np.maximum(np.abs(self._spreads(place, block)), least) for place in at]
+        widths = [np.log(spreads).mean() for spreads in sizes_at]
         return at[np.argsort(widths)[int(_WIDE * (len(at) - 1))]]
 
     def _spreads(self, at: np.ndarray, block: Sequence[Coordinate]) -> np.ndarray:

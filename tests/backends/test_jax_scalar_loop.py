@@ -39,6 +39,13 @@ def test_derivatives_of_incomplete_functions_are_those_of_the_interpreter(functi
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
 
 
+def test_derivatives_of_2f1_are_left_to_numba():
+    inputs = [pt.vector(name, shape=(2,)) for name in "abcx"]
+    gradient = pt.grad(pt.hyp2f1(*inputs).sum(), inputs[:1])
+    with pytest.raises(NotImplementedError, match="Grad2F1"):
+        compiled(inputs, gradient, "jax")
+
+
 def looped(until=None, dtype="float64"):
     """Return x_{k + 1} = x_k / 2 + c, up to a limit or until it is near enough to 2c."""
     x, c = ps.ScalarType(dtype)("x"), ps.ScalarType(dtype)("c")
