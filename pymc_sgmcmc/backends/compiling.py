@@ -26,6 +26,7 @@ from pymc_sgmcmc.backends.workarounds import (
     repeatable,
     scalar_loops_known,
     softplus_vectorised,
+    splines_known,
     uncollected,
     untraced,
 )
@@ -34,6 +35,10 @@ __all__ = ["INTERPRETER", "building", "compiled"]
 
 # The mode of graphs that run once a chain: they are interpreted, and nothing is compiled
 INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding(*NOT_INTERPRETED)
+
+_KNOWN_TO_JAX = (
+    constants_copied, softplus_vectorised, scalar_loops_known, bessel_known, splines_known,
+)  # fmt: skip
 
 _MODES = {"numba": "NUMBA", "interpreter": INTERPRETER}
 
@@ -68,10 +73,9 @@ def compiled(
         prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*HAD_BEFORE)
-        known = constants_copied(), softplus_vectorised(), scalar_loops_known(), bessel_known()
         with ExitStack() as stack:
-            for context in (*known, precision()):
-                stack.enter_context(context)
+            for known in (*_KNOWN_TO_JAX, precision):
+                stack.enter_context(known())
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # What PyTensor wraps around JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function

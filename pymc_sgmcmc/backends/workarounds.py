@@ -23,6 +23,7 @@ from pytensor.graph.traversal import io_toposort
 
 from pymc_sgmcmc.backends.jax_bessel import scaled_bessel
 from pymc_sgmcmc.backends.jax_scalar_loop import funcified
+from pymc_sgmcmc.backends.jax_spline import evaluated
 
 __all__ = [
     "HAD_BEFORE",
@@ -40,6 +41,7 @@ __all__ = [
     "scalar_loops_known",
     "slow_rewrites",
     "softplus_vectorised",
+    "splines_known",
     "uncollected",
     "untraced",
 ]
@@ -223,6 +225,19 @@ def bessel_known() -> AbstractContextManager[None]:
         return scaled_bessel(node) or usual(op, node=node, **kwargs)
 
     return _served(jax_funcify, Ive, of_known_orders)
+
+
+def splines_known() -> AbstractContextManager[None]:
+    """Give JAX splines, as of `pm.Interpolated`, for which PyMC has nothing."""
+    from pymc.distributions.dist_math import SplineWrapper
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    usual = jax_funcify.dispatch(SplineWrapper)
+
+    def of_spline(op: SplineWrapper, **kwargs: Any) -> Any:
+        return evaluated(op.spline) or usual(op, **kwargs)
+
+    return _served(jax_funcify, SplineWrapper, of_spline)
 
 
 # ----------------------------------------------------------------------------- PyTensor

@@ -34,6 +34,7 @@ from pymc_sgmcmc.backends.workarounds import (
     scalar_loops_known,
     slow_rewrites,
     softplus_vectorised,
+    splines_known,
     uncollected,
     untraced,
 )
@@ -152,6 +153,18 @@ def test_pytensor_has_no_bessel_functions_for_jax():
     # Needed as long as that asks for another package
     with pytest.raises(NotImplementedError, match="tfp"):
         usual(ive)
+
+
+def test_pymc_has_no_splines_for_jax():
+    pytest.importorskip("jax")
+    from pymc.distributions.dist_math import SplineWrapper
+    from pytensor.link.jax.dispatch import jax_funcify
+
+    usual = jax_funcify.dispatch(SplineWrapper)
+    with splines_known():
+        assert jax_funcify.dispatch(SplineWrapper) is not usual
+    # Needed as long as it is that of unknown operations
+    assert jax_funcify.dispatch(SplineWrapper) is usual is jax_funcify.dispatch(object)
 
 
 KEPT = """
