@@ -14,7 +14,8 @@ def funcified(op: ScalarLoop) -> Callable[..., Any]:
     """Return the loop as a function of JAX arrays.
 
     Derivatives of incomplete gamma and beta functions are such loops, over the terms of a series.
-    An element whose condition to end is met stays as it is while others go on.
+    An element whose condition to end is met stays as it is while others go on; so does one that is
+    no longer a number.
     """
     import jax
     import jax.numpy as jnp
@@ -29,24 +30,23 @@ def funcified(op: ScalarLoop) -> Callable[..., Any]:
         n_steps, *arrays = jnp.broadcast_arrays(*inputs)
         fixed = arrays[n:]
 
-        def goes_on(state: Any) -> Any:
-            k, ended, _ = state
-            return (k < n_steps) & ~ended
-
         def step(state: Any) -> Any:
-            k, ended, carry = state
-            now = goes_on(state)
+            k, goes_on, ended, carry = state
             found = list(one(*carry, *fixed))
             end = found.pop() if op.is_while else False
-            new = [jnp.where(now, x, was) for x, was in zip(found, carry, strict=True)]
+            new = [jnp.where(goes_on, x, was) for x, was in zip(found, carry, strict=True)]
             new = [x.astype(was.dtype) for x, was in zip(new, carry, strict=True)]
-            return k + 1, jnp.where(now, end, ended), new
+            ended = jnp.where(goes_on, end, ended)
+            # What is no number stays none, and would never end
+            lost = sum((jnp.isnan(x) for x in new), start=jnp.zeros_like(ended))
+            return k + 1, (k + 1 < n_steps) & ~ended & ~lost, ended, new
 
         start = [jnp.asarray(x, t) for x, t in zip(arrays[:n], dtypes, strict=True)]
+        goes_on = jnp.asarray(n_steps > 0)
         # To make no step is no failure to end
-        ended = jnp.asarray(n_steps <= 0) if op.is_while else jnp.zeros(n_steps.shape, bool)
-        _, ended, last = jax.lax.while_loop(
-            lambda state: goes_on(state).any(), step, (0, ended, start)
+        ended = ~goes_on if op.is_while else jnp.zeros_like(goes_on)
+        *_, ended, last = jax.lax.while_loop(
+            lambda state: state[1].any(), step, (0, goes_on, ended, start)
         )
         outputs = [*last, ended] if op.is_while else last
         return tuple(outputs) if len(outputs) > 1 else outputs[0]

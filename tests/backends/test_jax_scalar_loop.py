@@ -66,6 +66,14 @@ def test_elements_end_one_by_one_and_say_whether_they_did(steps):
     np.testing.assert_array_equal(found[1], expected[1] | (values[0] == 0))
 
 
+def test_what_is_no_number_does_not_go_on_for_all_steps():
+    inputs = [t(shape=(2,)) for t in (pt.lvector, pt.vector, pt.vector)]
+    values = [np.full(2, 10**9), np.array([np.nan, 0.0]), np.ones(2)]
+    x, ended = evaluated(inputs, looped(1e-3)(*inputs), values, "jax")
+    np.testing.assert_array_equal(np.isnan(x), [True, False])
+    np.testing.assert_array_equal(ended, [False, True])
+
+
 def test_without_a_condition_there_are_as_many_steps_as_asked_for():
     inputs = [pt.lvector(shape=(3,)), pt.vector(shape=(3,)), pt.scalar()]
     [x] = evaluated(inputs, [looped()(*inputs)], [np.array([0, 1, 2]), np.full(3, 8.0), 1.0], "jax")

@@ -35,6 +35,12 @@ def test_a_sum_of_processes(measure):
 
 
 @pytest.mark.slow
+def test_a_periodic_process(measure):
+    """Its cosines and its sines have scales of their own, and one vector of coefficients."""
+    check(measure("periodic_process", "MSGNHT", 2, cores=1, options={"backend": "jax"}))
+
+
+@pytest.mark.slow
 def test_products_are_not_led(measure):
     """What data say of a slope depends on abilities: in its coordinates scales fall to nothing."""
     check(measure("item_response", "CoRVSGLD", 3, cores=1, options={"backend": "jax"}))
