@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.tensor as pt
 import pytest
 
 from pytensor.compile.mode import Mode
@@ -336,6 +337,17 @@ def parts(first, second, *further):
     )
 
 
+def joined_scales(scale):
+    """Return coefficients with a vector of scales of which a graph does not say the sign."""
+    one = pt.tile(pm.HalfNormal("scale", 1), 2)
+    scales = pt.concatenate([one, one * pm.Normal("other", 0, 1), pt.ones(2)])
+    seen(np.ones((ROWS, 6)) @ (scales * pm.Normal("z", 0, scale, shape=6)))
+
+
+def of_any_sign():
+    seen(np.ones((ROWS, 5)) @ (pm.Normal("factor", 0, 1) * pm.Normal("z", 0, 1, shape=5)))
+
+
 def large():
     seen(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
 
@@ -365,6 +377,9 @@ def too_large():
         (lambda: parts(slice(2), slice(2, None)), [["z"]]),
         (lambda: parts(0, slice(1, None)), [["z"]]),
         (lambda: parts([4, 0, 2], [1, 5, 3]), [["z"]]),
+        (lambda: joined_scales(1), [["z"]]),
+        (lambda: joined_scales(3), [["z"]]),
+        (of_any_sign, []),
         # An element in both parts, one in none, and one used otherwise
         (lambda: parts(slice(3), slice(2, None)), []),
         (lambda: parts(slice(2), slice(3, None)), []),

@@ -125,9 +125,12 @@ def _of_basis(
         term = _Term(rv, zero, pt.ones((), dtype=rv.dtype), scale)
         proper = not found[rv].vectors and scale is not None and _is_zero(found[rv].location)
     else:
-        scale = rv.owner.inputs[-1]
-        term = _Term(rv, zero, scale, scale)
-        proper = use.scale is None and _is_zero(rv.owner.inputs[-2])
+        unit = rv.owner.inputs[-1]
+        scale = unit if use.scale is None else unit * use.scale
+        term = _Term(rv, zero, unit, scale)
+        # One number of any sign is left as it is: with coefficients it may change its sign
+        several = use.scale is None or not term.has_one_scale
+        proper = several and _is_zero(rv.owner.inputs[-2])
     if not proper or not _is_zero(use.location):
         return {}
     nodes = clients[use.end]
