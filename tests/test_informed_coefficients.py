@@ -12,7 +12,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.linalg import Cholesky
 
-from pymc_sgmcmc.centring import told_of_block
+from pymc_sgmcmc.centring import CoefficientsOfOneScale, told_of_block
 from pymc_sgmcmc.model.coefficients import coefficients_of
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
@@ -344,6 +344,16 @@ def joined_scales(scale):
     seen(np.ones((ROWS, 6)) @ (scales * pm.Normal("z", 0, scale, shape=6)))
 
 
+def intercept_among_them(*factor):
+    """Return effects of which the first has no column, with one learned scale for all."""
+    effects = pm.Normal("effects", 0, 1 if factor else pm.HalfNormal("scale", 1), shape=6)
+    first, further = effects[0], effects[1:]
+    for build in factor:
+        scale = build("scale", 1)
+        first, further = scale * first, scale * further
+    seen(first + np.ones((ROWS, 5)) @ further)
+
+
 def of_any_sign():
     seen(np.ones((ROWS, 5)) @ (pm.Normal("factor", 0, 1) * pm.Normal("z", 0, 1, shape=5)))
 
@@ -380,6 +390,8 @@ def too_large():
         (lambda: joined_scales(1), [["z"]]),
         (lambda: joined_scales(3), [["z"]]),
         (of_any_sign, []),
+        (intercept_among_them, [["effects"]]),
+        (lambda: intercept_among_them(pm.HalfNormal), [["effects"]]),
         # An element in both parts, one in none, and one used otherwise
         (lambda: parts(slice(3), slice(2, None)), []),
         (lambda: parts(slice(2), slice(3, None)), []),
@@ -398,3 +410,12 @@ def test_what_is_in_a_block(build, names):
     )
     blocks = dict.fromkeys(of_map.block for of_map in found.values())
     assert [[member.rv.name for member in block] for block in blocks] == names
+
+
+def test_parts_of_one_scale_are_decomposed_once():
+    with pm.Model() as model:
+        intercept_among_them()
+    sampled = set(model.free_RVs)
+    shapes = {rv: model.eval_rv_shapes()[rv.name] for rv in sampled}
+    [found] = coefficients_of(model, sampled, {}, shapes).values()
+    assert isinstance(found, CoefficientsOfOneScale)

@@ -15,9 +15,14 @@ __all__ = ["scaled_bessel"]
 # Of the expansion in 1/x, which is taken from this x and a quarter of the squared order on
 _FROM, _TERMS = 40.0, 40
 
+# Of larger orders the power series has thousands of terms for each element
+_LARGEST_ORDER = 128
+
 
 def scaled_bessel(node: Apply) -> Callable[..., Any] | None:
-    """Return I_v(x) exp(-|x|) as a function of JAX arrays, None where an order is not known.
+    """Return I_v(x) exp(-|x|) as a function of JAX arrays, None for other orders than it serves.
+
+    Orders have to be known, whole, and of 128 at most.
 
     For small x the power series (Abramowitz and Stegun, 1964, 9.6.10), of which all terms have one
     sign, so that small values are as exact as large ones; for large x the expansion in 1/x (9.7.1).
@@ -31,7 +36,7 @@ def scaled_bessel(node: Apply) -> Callable[..., Any] | None:
     if not isinstance(order, Constant):
         return None
     whole = np.asarray(order.data, dtype=float)
-    if np.any(whole != np.rint(whole)):
+    if np.any(whole != np.rint(whole)) or np.any(np.abs(whole) > _LARGEST_ORDER):
         return None
     # Of whole orders the sign does not matter
     v = np.abs(whole)[..., None]

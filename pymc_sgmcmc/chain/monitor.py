@@ -82,7 +82,7 @@ class Monitor(Comparable):
             self.sums = np.concatenate([self.sums, np.zeros((1, *self.sums.shape[1:]))])
             self.counts = np.append(self.counts, 0)
         self.seen += 1
-        if not math.isfinite(g @ g + noise_ratio):
+        if not (np.isfinite(g).all() and math.isfinite(noise_ratio)):
             return  # next to a rejected update
         self.counts[k] += 1
         part = self.sums[k]

@@ -176,11 +176,13 @@ def _of_parts(
     if not all(_is_zero(use.location) for use in uses):
         return {}
     unit: Any = rv.owner.inputs[-1]
-    factors = [
-        pt.broadcast_to(pt.ones(()) if use.scale is None else use.scale, part.shape)
-        for use, part in zip(uses, taken, strict=True)
-    ]
-    scale = (unit * pt.concatenate(factors)[np.argsort(order)]).astype(rv.dtype)
+    scale = unit
+    if any(use.scale is not None for use in uses):
+        factors = [
+            pt.broadcast_to(pt.ones(()) if use.scale is None else use.scale, part.shape)
+            for use, part in zip(uses, taken, strict=True)
+        ]
+        scale = (unit * pt.concatenate(factors)[np.argsort(order)]).astype(rv.dtype)
     ends = [use.end for use in uses]
     if not _has_few(scale, sampled) or _joined(ends, set(model.free_RVs), clients) is None:
         return {}

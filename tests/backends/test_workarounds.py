@@ -13,9 +13,13 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pymc.distributions.dist_math import SplineWrapper
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
+from pytensor.scalar.basic import ScalarOp
+from pytensor.scalar.loop import ScalarLoop
+from pytensor.scalar.math import Ive, ive
 from pytensor.tensor.math import Dot
 
 import pymc_sgmcmc
@@ -127,44 +131,35 @@ def test_pytensors_softplus_takes_several_exponentials():
     assert of_ours == 1 < of_pytensor
 
 
-def test_pytensor_has_no_loops_over_numbers_for_jax():
+def usual_for_jax(kind, served):
+    """Return what PyTensor has for a kind of operation, which is served otherwise for a while."""
     pytest.importorskip("jax")
     from pytensor.link.jax.dispatch import jax_funcify
-    from pytensor.scalar.basic import ScalarOp
-    from pytensor.scalar.loop import ScalarLoop
 
-    usual = jax_funcify.dispatch(ScalarLoop)
-    with scalar_loops_known():
-        assert jax_funcify.dispatch(ScalarLoop) is not usual
-    assert jax_funcify.dispatch(ScalarLoop) is usual
+    usual = jax_funcify.dispatch(kind)
+    with served():
+        assert jax_funcify.dispatch(kind) is not usual
+    assert jax_funcify.dispatch(kind) is usual
+    return usual, jax_funcify.dispatch
+
+
+def test_pytensor_has_no_loops_over_numbers_for_jax():
+    usual, dispatch = usual_for_jax(ScalarLoop, scalar_loops_known)
     # Needed as long as it is that of all operations, which asks for a function of NumPy's
-    assert usual is jax_funcify.dispatch(ScalarOp)
+    assert usual is dispatch(ScalarOp)
 
 
 def test_pytensor_has_no_bessel_functions_for_jax():
-    pytest.importorskip("jax")
-    from pytensor.link.jax.dispatch import jax_funcify
-    from pytensor.scalar.math import Ive, ive
-
-    usual = jax_funcify.dispatch(Ive)
-    with bessel_known():
-        assert jax_funcify.dispatch(Ive) is not usual
-    assert jax_funcify.dispatch(Ive) is usual
+    usual, _ = usual_for_jax(Ive, bessel_known)
     # Needed as long as that asks for another package
     with pytest.raises(NotImplementedError, match="tfp"):
         usual(ive)
 
 
 def test_pymc_has_no_splines_for_jax():
-    pytest.importorskip("jax")
-    from pymc.distributions.dist_math import SplineWrapper
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    usual = jax_funcify.dispatch(SplineWrapper)
-    with splines_known():
-        assert jax_funcify.dispatch(SplineWrapper) is not usual
+    usual, dispatch = usual_for_jax(SplineWrapper, splines_known)
     # Needed as long as it is that of unknown operations
-    assert jax_funcify.dispatch(SplineWrapper) is usual is jax_funcify.dispatch(object)
+    assert usual is dispatch(object)
 
 
 KEPT = """
