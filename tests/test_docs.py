@@ -51,12 +51,6 @@ def check_on(backend, names, monkeypatch, **options):
 
 
 @pytest.mark.slow
-def test_added_sampler_passes_the_matrix_jax(names, monkeypatch):
-    pytest.importorskip("jax")
-    check_on("jax", names, monkeypatch, dimensions=[10])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "numba"])
 def test_added_sampler_passes_the_whole_matrix(backend, names, monkeypatch):
     pytest.importorskip(backend)

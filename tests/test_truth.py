@@ -53,15 +53,18 @@ def test_matrix_jax():
     check_sampler(make_step, backends=["jax"], dimensions=(1,), **law)
 
 
+_OWN = [name for name in SAMPLERS if name not in _TWINS]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", _OWN)
 def test_matrix_jax_in_all_dimensions(name):
     make_step, law = SAMPLERS[name]
     check_sampler(make_step, backends=["jax"], **law)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SAMPLERS)
+@pytest.mark.parametrize("name", _OWN)
 def test_matrix_numba(name):
     make_step, law = SAMPLERS[name]
     check_sampler(make_step, backends=["numba"], **law)
