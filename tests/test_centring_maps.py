@@ -1,5 +1,7 @@
 """The maps between the writings: what they map to, their Jacobians, and what they recognise."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -102,15 +104,42 @@ def coordinate_of(family):
     return model, next(c for c in found if c.name == "x")
 
 
+@cache
+def compiled(family):
+    """Return the coordinate, and θ, φ of it, the log-Jacobian and free elements of θ as numbers.
+
+    They are a function of φ, weights and the parents, of which the shapes are returned too.
+    """
+    model, coordinate = coordinate_of(family)
+    inputs = coordinate.rv.owner.inputs
+    theta = coordinate.map.backward(coordinate.phi, *inputs)
+    back = coordinate.map.forward(theta, *inputs)
+    slope = pt.sum(coordinate.map.log_jac_det(coordinate.phi, *inputs))
+    free = theta
+    if family is zero_sum:
+        # Q has orthonormal columns: the Jacobian is that of Qᵀθ
+        free = model.rvs_to_transforms[coordinate.rv].forward(theta, *inputs)
+    flat = pt.flatten(free)
+    # Values of the parents that are no samples
+    theta_of = {rv: rv.type() for rv in model.free_RVs if rv is not coordinate.rv}
+    fixed = graph_replace([theta, back, slope, flat], theta_of, strict=False)
+    function = pytensor.function(
+        [coordinate.phi, coordinate.scale, *theta_of.values()],
+        fixed,
+        mode=INTERPRETER,
+        on_unused_input="ignore",
+    )
+    return coordinate, function, [rv.shape.eval(mode=INTERPRETER) for rv in theta_of]
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("weight", [0.0, 1.0, "mixed", "informed"])
 def test_map_inverse_and_jacobian(family, weight):
     as_written, joint = FAMILIES[family]
     if weight == "informed" and joint:
         pytest.skip("vectors and walks have weights of 0 or 1")
-    model, coordinate = coordinate_of(family)
+    coordinate, function, shapes = compiled(family)
     assert coordinate.weighted
-    inputs = coordinate.rv.owner.inputs
     shape = coordinate.phi.type.shape
     rng = np.random.default_rng(1)
     if weight == "mixed":
@@ -123,25 +152,7 @@ def test_map_inverse_and_jacobian(family, weight):
         lam = np.stack([rng.random(shape), information, rng.normal(0, 3, shape)])
     else:
         lam = coordinate.map.uniform(weight, shape)
-    theta = coordinate.map.backward(coordinate.phi, *inputs)
-    back = coordinate.map.forward(theta, *inputs)
-    slope = pt.sum(coordinate.map.log_jac_det(coordinate.phi, *inputs))
-    free = theta
-    if family is zero_sum:
-        # Q has orthonormal columns: the Jacobian is that of Qᵀθ
-        free = model.rvs_to_transforms[coordinate.rv].forward(theta, *inputs)
-    flat = pt.flatten(free)
-    # Values of the parents that are no samples
-    parents = [rv for rv in model.free_RVs if rv is not coordinate.rv]
-    theta_of = {rv: rv.type() for rv in parents}
-    fixed = graph_replace([theta, back, slope, flat], theta_of, strict=False)
-    at = [abs(rng.normal(size=rv.shape.eval(mode=INTERPRETER))) + 0.2 for rv in parents]
-    function = pytensor.function(
-        [coordinate.phi, coordinate.scale, *theta_of.values()],
-        fixed,
-        mode=INTERPRETER,
-        on_unused_input="ignore",
-    )
+    at = [abs(rng.normal(size=of)) + 0.2 for of in shapes]
     phi = rng.normal(size=shape)
     values, returned, log_det, _ = function(phi, lam, *at)
     np.testing.assert_allclose(returned, phi, rtol=1e-9, atol=1e-10)

@@ -39,7 +39,8 @@ def assert_near(values, exact):
     assert np.all(np.abs(mean - exact) < STANDARD_ERRORS * error + 0.01), (mean, exact, error)
 
 
-CIRCLES = {"middling": (0.0, 1.0), "nearly flat": (0.0, 0.1), "across the cut": (3.0, 4.0)}
+# One between the two is beside other variables below
+CIRCLES = {"nearly flat": (0.0, 0.1), "across the cut": (3.0, 4.0)}
 
 
 @pytest.mark.parametrize("name", CIRCLES)

@@ -15,6 +15,7 @@ from pytensor.tensor.linalg import Cholesky
 from pymc_sgmcmc.centring import CoefficientsOfOneScale, told_of_block
 from pymc_sgmcmc.model.coefficients import coefficients_of
 from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.standardised import standardised
 
@@ -36,11 +37,7 @@ def seen(mean):
 
 
 def of_sum():
-    a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3)
-    seen(a + process("f") + b * places()[:, 0] + process("g", 1, 4))
-
-
-def of_centred_coefficients():
+    """Two processes, one in either writing, beside an intercept and a slope."""
     a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3)
     f = process("f", parametrization="centered")
     seen(process("g", 1, 4) + f + a - b * places()[:, 0] / 3)
@@ -83,14 +80,13 @@ def read(build):
     with pm.Model() as model:
         build()
     coordinates, _, scales = coordinates_at(
-        model, model.value_vars, "lipschitz", model.initial_point(), centring=True
+        model, model.value_vars, "lipschitz", initial_point(model), centring=True
     )
     return Posterior(model, coordinates), scales
 
 
 BLOCKS = {
     of_sum: ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"],
-    of_centred_coefficients: ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"],
     of_trend: ["a", "b", "d"],
     of_standard_effects: ["z"],
     of_periodic_process: ["f_hsgp_coeffs_", "a"],
@@ -99,7 +95,7 @@ BLOCKS = {
 
 @cache
 def functions(build):
-    """Return the density, and what θ, log-slopes, ∇U, s, and φ at other weights are."""
+    """Return the density, and functions for θ, log-slopes, ∇U, s, and φ at other weights."""
     posterior, scales = read(build)
     inputs = [*posterior.phi, *posterior.scales, *posterior.new_weights, *posterior.data]
     graphs = [
@@ -109,22 +105,21 @@ def functions(build):
         posterior.spreads,
         posterior.reweighted,
     ]
-    function = pytensor.function(
-        inputs,
-        [x for part in graphs for x in part],
-        mode=Mode("py", None),
-        on_unused_input="ignore",
+    return (
+        posterior,
+        scales,
+        [
+            pytensor.function(inputs, part, mode=Mode("py", None), on_unused_input="ignore")
+            for part in graphs
+        ],
     )
-    ends = np.cumsum([len(part) for part in graphs])
-    parts = [slice(end - len(part), end) for end, part in zip(ends, graphs, strict=True)]
-    return posterior, scales, function, parts
 
 
 class AtWeights:
     """A model whose block has weights of some J and g."""
 
     def __init__(self, build, information=None, score=None, seed=2):
-        posterior, scales, self.function, self.which = functions(build)
+        posterior, scales, self.functions = functions(build)
         self.names = BLOCKS[build]
         self.coordinates = {c.name: c for c in posterior.coordinates}
         rng = np.random.default_rng(seed)
@@ -155,8 +150,8 @@ class AtWeights:
 
     def __call__(self, which, phi=None, weights=None):
         phi = self.phi if phi is None else phi
-        found = self.function(*phi, *self.scales, *(weights or self.weights), *self.data)
-        return [np.asarray(x) for x in found[self.which[which]]]
+        arguments = [*phi, *self.scales, *(weights or self.weights), *self.data]
+        return [np.asarray(x) for x in self.functions[which](*arguments)]
 
     def shift(self, name, by):
         """Move lengths or heights."""
@@ -212,6 +207,7 @@ def test_one_factorisation():
     assert sum(isinstance(op, Cholesky) for op in ops) == 1
 
 
+@cache
 def laws(build):
     """Return J and g of normal data, by the moves of s x in U."""
     size = AtWeights(build).parts[-1].stop

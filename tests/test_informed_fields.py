@@ -26,7 +26,7 @@ def car():
     return pm.CAR("phi", pm.Normal("mu") * np.arange(COUNT), W, alpha, tau)
 
 
-@pytest.fixture(params=[icar, car], ids=lambda build: build.__name__)
+@pytest.fixture(params=[icar, car], scope="module", ids=lambda build: build.__name__)
 def field(request):
     """A field that the model multiplies by 2, its map, and what makes numbers of graphs."""
     with pm.Model() as model:

@@ -1,5 +1,7 @@
 """Long walks in coordinates that prior and data standardise: the map, its choice, and the draws."""
 
+from functools import cache
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -14,6 +16,7 @@ from pymc_sgmcmc.centring import InformedWalk, WalkCentring
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
 
+@cache
 def compiled(shape):
     """Return θ, φ of it and the log-Jacobian as a function of φ, weights, μ and σ."""
     with pm.Model() as model:

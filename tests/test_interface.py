@@ -56,7 +56,7 @@ def test_theta_is_not_tuned():
 class Asking(sg.SGMCMCStep):
     """Stands still and writes down what the gradient knows."""
 
-    own_statistics = ("potential", "agreement", "names")
+    own_statistics = ("potential", "same", "different")
 
     def policy(self):
         return sg.Policy(step_size=0.1, whitened=False)
@@ -76,6 +76,9 @@ class Asking(sg.SGMCMCStep):
         stacked = sg.Blocks(pt.stack(list(parts)) for parts in zip(*maps, strict=True))
         return position, {"seen": seen, "maps": stacked}
 
+    def statistics(self, extra):
+        return dict(zip(self.own_statistics, extra["seen"], strict=True))
+
 
 @pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_what_an_update_may_ask(batches):
@@ -89,22 +92,23 @@ def test_what_an_update_may_ask(batches):
     step.setup_chain(np.random.default_rng(1), 0, 400)
     point, potentials, differences = model.initial_point(), [], []
     for _ in range(400):
-        point, _ = step.step(point)
-        potential, same, different = (float(x) for x in step.chain.extra["seen"])
-        assert same == 0
-        potentials.append(potential)
-        differences.append(different)
+        point, [found] = step.step(point)
+        assert found["same"] == 0
+        potentials.append(found["potential"])
+        differences.append(found["different"])
     assert np.mean(np.array(differences) > 0) > 0.9
     # The estimates of U are unbiased
-    posterior = step._engine.posterior
-    phi = step.chain.psi
-    full = step._engine.potential_at(step.chain.row_order, step.chain.scales, [])
-    exact = full.full(full.join(phi)[None])[0][0]
+    (of_mu, of_sd), x = step.chain.extra["maps"], step.chain.psi[1]
+    exact = -(
+        stats.norm.logpdf(of_mu[0], 0, 10) + np.log(of_mu[1])
+        + np.log(of_sd[1] / 4.5).sum()
+        + stats.norm.logpdf(data, of_mu[0], of_sd[0][0]).sum()
+    )  # fmt: skip
     error = np.std(potentials, ddof=1) / np.sqrt(len(potentials))
     assert abs(np.mean(potentials) - exact) < STANDARD_ERRORS * error
     # The maps are those of the coordinates
-    assert [c.kind for c in posterior.coordinates] == ["real", "interval"]
-    (_, of_sd), x = step.chain.extra["maps"], phi[1]
+    kinds = [c.kind for c in step._engine.posterior.coordinates]
+    assert kinds == ["real", "interval"]
     sigmoid = 1 / (1 + np.exp(-x))
     expected = [
         0.5 + 4.5 * sigmoid,

@@ -16,6 +16,7 @@ from scipy import stats
 import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
+from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.testing import UNTUNED
 
 # Each function adds its variables to the model in context, and returns the whitening scales,
@@ -309,7 +310,7 @@ def sample(step, **options):
 )
 def test_model_is_sampled(build, backend):
     # PyMC compiles what it records in the default mode: numba would take a minute over a dot
-    with pm.Model() as model, pytensor.config.change_flags(mode=backend.upper()):
+    with pm.Model() as model, interpreted():
         scale, check = build(np.random.default_rng(20))
         step = sg.CoRVSGLD(step_size=0.1, backend=backend, **{**UNTUNED, "scale": scale})
         dt = sample(step)

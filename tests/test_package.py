@@ -16,7 +16,6 @@ from packaging.version import Version
 
 import pymc_sgmcmc
 
-from helpers.subprocesses import run_python
 from pymc_sgmcmc import testing
 
 ROOT = Path(__file__).parents[1]
@@ -89,13 +88,6 @@ def test_signatures_of_step_methods_have_the_common_arguments():
     assert names[:4] == ["vars", "integrator", "diffusion", "thermostat_mass"]
     assert {"step_size", "thin", "batch_dim", "model"} <= set(names)
     assert not {"options", "unknown", "self"} & set(names)
-
-
-def test_import_does_not_start_jax():
-    # A process in which JAX has started must not fork, and pm.sample forks.
-    code = "import sys, pymc_sgmcmc; sys.exit('jax' in sys.modules)"
-    done = run_python(code)
-    assert done.returncode == 0, done.stderr
 
 
 def test_python_versions_agree(project):

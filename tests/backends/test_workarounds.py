@@ -2,6 +2,7 @@
 
 import gc
 import inspect
+import json
 import os
 import re
 
@@ -58,35 +59,112 @@ def test_they_stand_in_one_file():
 
 # ----------------------------------------------------------------------------- JAX
 
+# A process of its own, as JAX starts once in a process, and PyTensor sets its precision once
+PROGRAM = """
+import json, os, sys, warnings
+from pathlib import Path
+warnings.simplefilter("error")
+import jax, jax.extend.backend, numpy as np, pytensor, pytensor.tensor as pt
+from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread
 
-def test_only_private_jax_says_whether_it_runs():
+told, order = sys.argv[1] == "told", sys.argv[2:]
+found = {"running": [jax_is_running()]}
+found["public"] = [n for m in (jax, jax.extend.backend) for n in vars(m) if "initialized" in n]
+found["preallocated"] = []
+for users in ("true", None) if told else ():
+    os.environ.pop("XLA_PYTHON_CLIENT_PREALLOCATE", None)
+    if users:
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = users
+    run_jax_in_calling_thread()
+    found["preallocated"].append(os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"])
+y = jax.numpy.ones((800, 800))
+found["running"].append(jax_is_running())
+product = jax.jit(lambda x: x @ x @ x @ x)
+product(y).block_until_ready()
+found["ready"] = product(y).is_ready()
+
+
+def sums(function):
+    functions = []
+    for floatX in order:
+        with pytensor.config.change_flags(floatX=floatX):
+            x = pt.vector("x", shape=(2,))
+            functions.append(function([x], [x + x]))
+    calls = zip(order, functions)
+    return [str(np.asarray(f(np.ones(2, dtype=dtype))[0]).dtype) for dtype, f in calls]
+
+
+found["order"] = order
+found["ours"] = sums(lambda x, y: compiled(x, y, "jax"))
+found["pytensors"] = sums(lambda x, y: pytensor.function(x, y, mode="JAX", trust_input=True))
+
+events = []
+jax.monitoring.register_event_listener(lambda event, **kwargs: events.append(event))
+
+
+def kept():
+    return set(Path(pytensor.config.compiledir).glob("jax/*-cache"))
+
+
+def bits():
+    del events[:]
+    x = pt.vector("x", shape=(3,))
+    [y] = compiled([x], [pt.exp(x) + 2], "jax")(np.arange(3.0))
+    found["cache"] += [e.rsplit("/", 1)[-1] for e in events if e.endswith(("_hits", "_misses"))]
+    return np.asarray(y).tobytes().hex()
+
+
+def settings():
+    return [
+        jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs
+    ]
+
+
+before = kept()
+found["cache"] = []
+found["bits"] = [bits()]
+found["kept"] = len(kept() - before)
+found["settings"] = [settings()]
+if not told:
+    # Cut off by a kill
+    for path in kept():
+        path.write_bytes(path.read_bytes()[:100])
+    found["bits"].append(bits())
+    found["settings"].append(settings())
+    # A user's own cache
+    for path in kept():
+        path.unlink()
+    own = str(Path(pytensor.config.base_compiledir, "own"))
+    jax.config.update("jax_compilation_cache_dir", own)
+    found["bits"].append(bits())
+    found["left to a user"] = settings() == [own, 1.0] and not kept()
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory):
+    """What two processes find, one after the other: of the first JAX is told how to run."""
     pytest.importorskip("jax")
-    done = run_python(
-        "import jax, jax.extend.backend\n"
-        "from pymc_sgmcmc.backends.workarounds import jax_is_running\n"
-        "names = {n for m in (jax, jax.extend.backend) for n in vars(m)}\n"
-        "print(jax_is_running(), [n for n in names if 'initialized' in n])\n"
-        "jax.numpy.zeros(3)\n"
-        "print(jax_is_running())\n"
-    )
-    # Needed as long as the list is empty
-    assert done.stdout.splitlines() == ["False []", "True"], done.stderr
+    env = {**os.environ, "PYTENSOR_FLAGS": f"base_compiledir={tmp_path_factory.mktemp('kept')}"}
+    env.pop("XLA_PYTHON_CLIENT_PREALLOCATE", None)
+    orders = {"told": ("float64", "float32"), "untold": ("float32", "float64")}
+    done = [run_python(PROGRAM, name, *order, env=env) for name, order in orders.items()]
+    assert [d.stderr for d in done] == ["", ""]
+    return [json.loads(d.stdout) for d in done]
 
 
-@pytest.mark.parametrize("told", [True, False])
-def test_jax_hands_a_call_to_another_thread_unless_told(told):
-    pytest.importorskip("jax")
-    done = run_python(
-        "import jax\n"
-        "from pymc_sgmcmc.backends.workarounds import run_jax_in_calling_thread\n"
-        f"run_jax_in_calling_thread() if {told} else None\n"
-        "x = jax.numpy.ones((800, 800))\n"
-        "product = jax.jit(lambda x: x @ x @ x @ x)\n"
-        "product(x).block_until_ready()\n"
-        "print(product(x).is_ready())\n"
-    )
+def test_only_private_jax_says_whether_it_runs(processes):
+    for found in processes:
+        assert found["running"] == [False, True]
+        # Needed as long as the list is empty
+        assert found["public"] == []
+
+
+def test_jax_hands_a_call_to_another_thread_unless_told(processes):
     # Needed as long as a call that was not told returns before its result is there
-    assert done.stdout.strip() == str(told), done.stderr
+    assert [found["ready"] for found in processes] == [True, False]
 
 
 def test_pytensor_has_jax_compile_a_program_for_a_constant():
@@ -162,76 +240,29 @@ def test_pymc_has_no_splines_for_jax():
     assert usual is dispatch(object)
 
 
-KEPT = """
-import sys, warnings
-warnings.simplefilter("error")
-import jax, numpy as np, pytensor.tensor as pt
-from pymc_sgmcmc.backends.compiling import compiled
-
-events = []
-jax.monitoring.register_event_listener(lambda event, **kwargs: events.append(event))
-if len(sys.argv) > 1:
-    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
-x = pt.vector("x", shape=(3,))
-[y] = compiled([x], [pt.exp(x) + 2], "jax")(np.arange(3.0))
-print([e.rsplit("/", 1)[-1] for e in events if e.endswith(("cache_hits", "cache_misses"))])
-print(np.asarray(y).tobytes().hex())
-print(jax.config.jax_compilation_cache_dir, jax.config.jax_persistent_cache_min_compile_time_secs)
-"""
-
-
-def test_another_process_finds_what_xla_compiled(tmp_path):
-    pytest.importorskip("jax")
-    env = {**os.environ, "PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
-    first, second = (run_python(KEPT, env=env) for _ in range(2))
-    assert (first.stderr, second.stderr) == ("", "")
-    counted, bits, setting = first.stdout.splitlines()
-    assert second.stdout.splitlines() == ["['cache_hits']", bits, setting]
+def test_another_process_finds_what_xla_compiled(processes):
+    first, second = processes
     # Needed as long as JAX keeps nothing unless told, and nothing that was compiled in a second
-    assert (counted, setting) == ("['cache_misses']", "None 1.0")
-    [kept] = tmp_path.glob("*/jax/*-cache")
-
-    # Cut off by a kill
-    kept.write_bytes(kept.read_bytes()[:100])
-    third = run_python(KEPT, env=env)
-    assert third.stderr == ""
-    assert third.stdout.splitlines()[1:] == [bits, setting]
+    assert (first["cache"], first["kept"]) == (["cache_misses"], 1)
+    assert second["kept"] == 0
+    # What was cut off counts as not there
+    assert second["cache"] == ["cache_hits", "cache_misses"]
+    assert {*first["bits"], *second["bits"]} == {first["bits"][0]}
+    assert first["settings"] + second["settings"] == [[None, 1.0]] * 3
 
 
-def test_a_users_cache_of_jax_is_left_as_it_is(tmp_path):
-    pytest.importorskip("jax")
-    env = {**os.environ, "PYTENSOR_FLAGS": f"base_compiledir={tmp_path}"}
-    done = run_python(KEPT, str(tmp_path / "own"), env=env)
-    assert done.stdout.splitlines()[-1] == f"{tmp_path / 'own'} 1.0", done.stderr
-    assert not list(tmp_path.glob("*/jax"))
+def test_a_users_cache_of_jax_is_left_as_it_is(processes):
+    assert processes[1]["left to a user"]
 
 
-SUM = """
-import numpy as np, pytensor, pytensor.tensor as pt
-from pymc_sgmcmc.backends.compiling import compiled
-
-functions = []
-for floatX in {order}:
-    with pytensor.config.change_flags(floatX=floatX):
-        x = pt.vector("x", shape=(2,))
-        if {ours}:
-            functions.append(compiled([x], [x + x], "jax"))
-        else:
-            functions.append(pytensor.function([x], [x + x], mode="JAX", trust_input=True))
-for floatX, function in zip({order}, functions):
-    print(np.asarray(function(np.ones(2, dtype=floatX))[0]).dtype)
-"""
-
-
-@pytest.mark.parametrize("order", [["float64", "float32"], ["float32", "float64"]])
-@pytest.mark.parametrize("ours", [True, False])
-def test_pytensor_sets_jaxs_precision_once(order, ours):
-    pytest.importorskip("jax")
-    done = run_python(SUM.format(order=order, ours=ours))
-    first = order[0]
+def test_pytensor_sets_jaxs_precision_once(processes):
+    for found in processes:
+        assert found["ours"] == found["order"]
     # Needed as long as double precision is lost where single precision came first
-    expected = order if ours or first == "float64" else [first, first]
-    assert done.stdout.split() == expected, done.stderr
+    assert [found["pytensors"] for found in processes] == [
+        ["float64", "float32"],
+        ["float32", "float32"],
+    ]
 
 
 def test_jax_warns_of_long_integers_in_single_precision():
@@ -259,18 +290,8 @@ def test_a_gpu_is_asked_for_products_in_the_precision_of_the_factors():
     assert jax.config.jax_default_matmul_precision is None
 
 
-@pytest.mark.parametrize("users", ["", "true"])
-def test_jax_leaves_a_gpus_memory_to_other_chains_unless_told(users):
-    pytest.importorskip("jax")
-    name = "XLA_PYTHON_CLIENT_PREALLOCATE"
-    env = {key: value for key, value in os.environ.items() if key != name}
-    done = run_python(
-        "import os\n"
-        "from pymc_sgmcmc.backends.workarounds import run_jax_in_calling_thread\n"
-        f"run_jax_in_calling_thread(); print(os.environ['{name}'])",
-        env={**env, **({name: users} if users else {})},
-    )
-    assert done.stdout.split() == [users or "false"], done.stderr
+def test_jax_leaves_a_gpus_memory_to_other_chains_unless_told(processes):
+    assert processes[0]["preallocated"] == ["true", "false"]
 
 
 def test_pytensor_looks_at_each_product_again_unless_told():
@@ -398,7 +419,9 @@ def test_a_recursion_that_is_written_out_is_not_multiplied_out():
     assert slow_rewrites([many]) == ("local_greedy_distributor",)
     tried, [found] = times_distributed([many], slow_rewrites([many]))
     assert tried == 0
-    np.testing.assert_allclose(found.eval({rate: 0.4}), many.eval({rate: 0.4}), rtol=1e-10)
+    as_they_are = Mode(linker="py", optimizer=None)
+    values = pytensor.function([rate], [found, many], mode=as_they_are)(0.4)
+    np.testing.assert_allclose(*values, rtol=1e-10)
     # It has this name still
-    tried, _ = times_distributed([many], ())
+    tried, _ = times_distributed([few], ())
     assert tried > 0

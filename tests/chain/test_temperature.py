@@ -17,9 +17,14 @@ BOUNDED = {
 }
 
 
-@pytest.mark.parametrize("name", BOUNDED)
-@pytest.mark.parametrize(("method", "h"), [(sg.CoRVSGLD, 0.05), (sg.MSGNHT, 0.1)])
-def test_config_temperature_is_one_under_the_exact_law(name, method, h):
+@pytest.mark.parametrize(
+    ("method", "h", "name"),
+    [
+        *((sg.CoRVSGLD, 0.05, name) for name in BOUNDED),
+        *((sg.MSGNHT, 0.1, name) for name in ("beta", "normal")),
+    ],
+)
+def test_config_temperature_is_one_under_the_exact_law(method, h, name):
     with pm.Model() as model:
         BOUNDED[name]()
         step = method(step_size=h, backend="jax", **{**UNTUNED, "thin": round(1 / h)})

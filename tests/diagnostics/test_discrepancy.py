@@ -71,8 +71,9 @@ def test_minibatch_ksd_is_unbiased():
     of_rows = {"batch_size": 50, "batch_dim": "row"}
     by_dim = ksd(result, unchanged, batches=2, random_seed=6, **of_rows)
     np.testing.assert_array_equal(by_dim["ksd_squared"], noisy["ksd_squared"])
+    by_rows = stein_thinning(result, 9, unchanged, **of_rows)
     assert not ksd(result, unchanged).equals(by_dim)
-    thinned = [stein_thinning(result, 9, unchanged, **options) for options in ({}, of_rows)]
+    thinned = stein_thinning(result, 9, unchanged), by_rows
     one, other = (of["posterior_thinned"].to_dataset() for of in thinned)
     xr.testing.assert_allclose(one, other, rtol=1e-9)
 

@@ -1,5 +1,7 @@
 """Rows on disk give the draws of the same rows in memory."""
 
+import multiprocessing
+
 import arviz as az
 import numpy as np
 import pymc as pm
@@ -15,7 +17,7 @@ BY_HAND = {"step_size": 1e-4, "thin": 20, "batches": 1, "scale": None, "gradient
 ANCHORED = {"gradient": sg.ControlVariates(), "thin": 20}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(N, 3)).astype("float32")
@@ -44,6 +46,20 @@ def sampled(x, y, cores, *, chains=1, **options):
     return result["posterior"]["beta"].values, result["sample_stats"]["batch_logp"].values, method
 
 
+@pytest.fixture(scope="module")
+def files(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("files")
+    for name, array in zip("xy", data, strict=True):
+        np.save(folder / f"{name}.npy", array)
+    return folder / "x.npy", folder / "y.npy"
+
+
+@pytest.fixture(scope="module")
+def from_files(files):
+    """The draws of two chains, one after the other, in the process that runs the tests."""
+    return sampled(*map(sg.on_disk, files), 1, chains=2, backend="jax", **BY_HAND)[0]
+
+
 @BOTH
 @pytest.mark.parametrize(
     "options",
@@ -70,13 +86,10 @@ def test_the_bits_of_the_same_rows_in_memory(data, tmp_path, monkeypatch, backen
 
 
 def written(x, y, folder):
-    """Return the rows in every format, float64 and int64 among the types of numbers."""
+    """Return the rows in other formats, float64 and int8 among the types of numbers."""
     pa, zarr = pytest.importorskip("pyarrow"), pytest.importorskip("zarr")
     from pyarrow import parquet
 
-    np.save(folder / "x.npy", x)
-    np.save(folder / "y.npy", y)
-    yield sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy")
     store = zarr.open_group(folder / "rows.zarr", mode="w")
     store.create_array("x", data=x.astype("float64"), chunks=(70, 2))
     store.create_array("y", data=y.astype("int8"), chunks=(500,), shards=(1000,))
@@ -91,37 +104,24 @@ def written(x, y, folder):
         sg.on_disk(folder / "parts", columns=names),
         sg.on_disk(folder / "parts", columns="y", dtype="int32"),
     )
+
+
+def test_all_formats_and_types_of_numbers_give_the_same_draws(data, files, from_files, tmp_path):
     # Rows in memory can be drawn together with rows on disk
-    yield sg.on_disk(folder / "x.npy"), y.astype("int32")
+    with_memory = sg.on_disk(files[0]), data[1].astype("int32")
+    for x, y in (*written(*data, tmp_path), with_memory):
+        draws = sampled(x, y, 1, backend="jax", **BY_HAND)[0]
+        np.testing.assert_array_equal(draws, from_files[:1])
 
 
-def test_all_formats_and_types_of_numbers_give_the_same_draws(data, tmp_path):
-    found = [sampled(x, y, 1, backend="jax", **BY_HAND)[0] for x, y in written(*data, tmp_path)]
-    for draws in found[1:]:
-        np.testing.assert_array_equal(draws, found[0])
+def test_processes_and_threads_change_nothing(files, from_files):
+    multiprocessing.set_forkserver_preload(["pymc_sgmcmc"])  # else each process imports it
+    draws = sampled(*map(sg.on_disk, files), 2, chains=2, backend="jax", **BY_HAND)[0]
+    np.testing.assert_array_equal(draws, from_files)
+    assert not np.array_equal(draws[0], draws[1])
 
 
-def test_processes_and_threads_change_nothing(data, tmp_path):
-    x, y = data
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", y)
-    found = [
-        sampled(
-            sg.on_disk(tmp_path / "x.npy"), sg.on_disk(tmp_path / "y.npy"), cores, chains=2,
-            backend="jax", **BY_HAND,
-        )[0]
-        for cores in (1, 2)
-    ]  # fmt: skip
-    np.testing.assert_array_equal(*found)
-    assert not np.array_equal(found[0][0], found[0][1])
-
-
-def test_rows_of_a_dim_are_drawn_as_by_minibatch(data, tmp_path):
-    x, y = data
-    np.save(tmp_path / "x.npy", x)
-    np.save(tmp_path / "y.npy", y)
-    files = tmp_path / "x.npy", tmp_path / "y.npy"
-    draws, *_ = sampled(*map(sg.on_disk, files), 1, backend="jax", **BY_HAND)
+def test_rows_of_a_dim_are_drawn_as_by_minibatch(files, from_files):
     with pm.Model() as model:
         rows = sg.on_disk(files[0], dims=("obs", "column"))
         labels = sg.on_disk(files[1], name="labels", dims="obs")
@@ -133,7 +133,7 @@ def test_rows_of_a_dim_are_drawn_as_by_minibatch(data, tmp_path):
             compute_convergence_checks=False,
         )  # fmt: skip
     assert model.dim_lengths["obs"].eval() == N
-    np.testing.assert_array_equal(result["posterior"]["beta"].values, draws)
+    np.testing.assert_array_equal(result["posterior"]["beta"].values, from_files[:1])
 
 
 @pytest.mark.filterwarnings("ignore:Numba will use object mode to run RowsOnDisk:UserWarning")

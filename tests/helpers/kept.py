@@ -10,6 +10,7 @@ import pymc as pm
 import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
+from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -35,12 +36,17 @@ def untuned(model, **options):
 _COMPILED = {}
 
 
-def run(path, draws=30, *, make=location, step=untuned, every=0.0, after=None, **options):
+def run(
+    path, draws=30, *, make=location, step=untuned, as_compiled=None, every=0.0, after=None,
+    **options,
+):  # fmt: skip
     """Sample two chains, kept in a folder; or not, where there is none."""
-    with make() as model:
+    # What PyMC computes in each draw is quicker interpreted than compiled
+    with interpreted(), make() as model:
         method = step(model)
-        # What is compiled has no state: runs of one model share it
-        key = id(model), step
+        # What is compiled has no state: runs of one model share it, by the same steps or such as
+        # differ only in what is not compiled
+        key = id(model), as_compiled or step
         ours = next(m for m in np.atleast_1d(method) if isinstance(m, sg.SGMCMCStep))
         ours._engine = _COMPILED.get(key)
         if path is not None:

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from helpers.modes import PLAIN
 
 
 def data(seed, *shapes):
@@ -110,5 +110,5 @@ def reference(build):
     start = np.random.default_rng(4)
     phi = [point[v.name] + start.normal(0, 0.3, np.shape(point[v.name])) for v in model.value_vars]
     outputs = [model.logp(), model.dlogp()]
-    logp, gradient = pm.compile(model.value_vars, outputs, mode=INTERPRETER)(*phi)
+    logp, gradient = pm.compile(model.value_vars, outputs, mode=PLAIN)(*phi)
     return phi, float(logp), gradient

@@ -5,7 +5,7 @@ import pymc as pm
 import pytensor
 import pytest
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from helpers.modes import PLAIN
 from pymc_sgmcmc.kernel.joined import LARGEST_JOINED, blocks_to_join
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
@@ -68,7 +68,7 @@ def test_a_joined_batch_is_the_sum_of_its_blocks(build):
         [rows], [arrays], [weight] = posterior.rows, posterior.arrays, posterior.row_weights
         function = pytensor.function(
             [*posterior.phi, base, *weights, *rows, *posterior.data],
-            log_density, mode=INTERPRETER, on_unused_input="ignore",
+            log_density, mode=PLAIN, on_unused_input="ignore",
         )  # fmt: skip
         taken = [array[first : first + count] for array in arrays]
         data = posterior.data.values()

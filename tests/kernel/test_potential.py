@@ -15,6 +15,7 @@ from helpers.minibatched_models import (
     with_batches,
     without_batches,
 )
+from helpers.modes import PLAIN
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import coordinates_at
@@ -27,7 +28,8 @@ class FullDensity:
 
     def __init__(self, posterior, backend):
         self.posterior, self.backend = posterior, backend
-        self.potential = Potential(posterior, backend)
+        mode = {"mode": PLAIN} if backend == "interpreter" else {}
+        self.potential = Potential(posterior, backend, mode)
         self.n_blocks = self.potential.n_blocks
 
     def __call__(self, phi, scales=(), others=()):

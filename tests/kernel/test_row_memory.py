@@ -12,7 +12,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
-from helpers.steps import location, start, step_for, take
+from helpers.steps import start, step_for, take
 from pymc_sgmcmc.backends.placing import ALIGNMENT, place
 from pymc_sgmcmc.kernel import row_memory
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
@@ -26,6 +26,14 @@ FORKED = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not f
 @pytest.fixture
 def always_shared(monkeypatch):
     monkeypatch.setattr(row_memory, "_LARGE", 0)
+
+
+def location():
+    """A model of a minibatch, with next to nothing to compile."""
+    with pm.Model() as model:
+        y = pm.Minibatch(np.random.default_rng(0).normal(1, 0.5, size=400), batch_size=50)
+        pm.Normal("y", pm.Normal("mu", 0, 10), 0.5, observed=y, total_size=400)
+    return model
 
 
 def step_of(model, **options):

@@ -13,9 +13,9 @@ import pymc_sgmcmc as sg
 from helpers.five_models import BATCH, FIVE, exact_moments
 from helpers.minibatched_models import with_batches, with_dims, without_batches
 from helpers.models_with_rows import COUNTS, MODELS, G, N, X, Y, regression
+from helpers.modes import PLAIN
 from helpers.sampling import run
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.initial_point import initial_point
@@ -44,7 +44,7 @@ def test_batches_make_up_the_density_of_the_model(build, batch_size, backend):
     rng = np.random.default_rng(1)
     point = [start[v.name] + rng.normal(0, 0.3, np.shape(start[v.name])) for v in model.value_vars]
     outputs = [model.logp(), model.dlogp()]
-    logp, gradient = pm.compile(model.value_vars, outputs, mode=INTERPRETER)(*point)
+    logp, gradient = pm.compile(model.value_vars, outputs, mode=PLAIN)(*point)
 
     potential = compiled.potential_at(5, [], [])
     flat = potential.join(point)[None]
@@ -91,7 +91,9 @@ def test_the_posterior_is_right(build):
 
 
 def test_new_data_are_read_at_the_next_chain():
-    model = regression()
+    with pm.Model() as model:
+        x = pm.Data("x", X, dims=("obs", "feature"))
+        pm.Normal("y", x @ pm.Normal("b", shape=3), observed=Y, dims="obs")
     step = step_of(model, backend="jax")
     step.setup_chain(np.random.default_rng(0), 0, 1)
     step.step(initial_point(model))

@@ -10,6 +10,7 @@ import pymc_sgmcmc as sg
 
 from helpers.five_models import FIVE, groups, logistic
 from helpers.minibatched_models import MODELS, with_batches, without_batches
+from helpers.modes import PLAIN
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
@@ -22,7 +23,7 @@ def density_at(model, point):
     """The log density, its gradient, and that of each row."""
     rows = model.logp(vars=model.observed_RVs, sum=False)
     outputs = [model.logp(), model.dlogp(), *rows]
-    function = pm.compile(model.value_vars, outputs, mode=INTERPRETER)
+    function = pm.compile(model.value_vars, outputs, mode=PLAIN)
     return function(*(point[value.name] for value in model.value_vars))
 
 

@@ -10,7 +10,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.linalg import SolveTriangular, solve_triangular
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from helpers.modes import PLAIN
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.solves import products_for_solves
@@ -50,7 +50,7 @@ def test_products_are_the_solutions(of_matrix, of_b, b_ndim, lower, unit_diagona
         gradients = pytensor.grad(pt.sum(pt.sin(x)), [a, b])
         outputs += [x, *gradients]
     arrays = rng.normal(size=a.type.shape) + 4 * np.eye(ORDER), rng.normal(size=b.type.shape)
-    found = pytensor.function([a, b], outputs, mode=INTERPRETER)(*arrays)
+    found = pytensor.function([a, b], outputs, mode=PLAIN)(*arrays)
     for one, other in zip(found[:3], found[3:], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
 

@@ -9,7 +9,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.laid_out import laid_out
-from helpers.steps import location, start, step_for, take
+from helpers.steps import location, start, step_for, take, twin
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.testing import UNTUNED, run_chain
@@ -110,7 +110,7 @@ def test_restored_sweep_continues_bit_for_bit(name):
     point, _ = take(step, start(step), draws=3)
     state = pickle.loads(pickle.dumps(step.sampling_state))
     _, expected = take(step, point, draws=20)
-    fresh = step_for("CoRVSGLD", location(), batch=name, batches=3, thin=7)
+    fresh = twin(step, step_size=1e-4, batch=name, batches=3, thin=7)
     fresh.sampling_state = state
     assert take(fresh, point, draws=20)[1] == expected
 

@@ -54,8 +54,8 @@ def test_dirichlet_multinomial_with_minibatches():
         x = pm.Dirichlet("x", alpha)
         batch = pm.Minibatch(counts.astype("int32"), batch_size=100)
         pm.Multinomial("y", n=1, p=x, observed=batch, total_size=rows)
-        step = sg.SMLD(step_size=2e-4, **{**UNTUNED, "thin": 50})
-    draws = run_chain(model, step, burn=200, draws=3000, seed=0)["x"]
+        step = sg.SMLD(step_size=2e-4, **{**UNTUNED, "thin": 200})
+    draws = run_chain(model, step, burn=50, draws=750, seed=0)["x"]
     mean = posterior / posterior.sum()
     sd = np.sqrt(mean * (1 - mean) / (posterior.sum() + 1))
     # Gradient noise widens by h σ² / (2 - h) ~ 1 %: it moves means by far less than an error

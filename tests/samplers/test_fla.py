@@ -25,7 +25,7 @@ def stable_scale(alpha, h):
     return (h / (1 - (1 - h * c) ** alpha)) ** (1 / alpha)
 
 
-@pytest.mark.parametrize(("alpha", "h"), [(1.2, 0.1), (1.5, 0.05), (1.5, 0.3), (1.8, 0.1)])
+@pytest.mark.parametrize(("alpha", "h"), [(1.2, 0.1), (1.5, 0.3), (1.8, 0.1)])
 def test_fla_has_its_exact_stable_law(alpha, h):
     levels = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
     law = stats.levy_stable(alpha, 0, scale=stable_scale(alpha, h))

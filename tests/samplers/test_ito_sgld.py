@@ -8,7 +8,7 @@ import pymc_sgmcmc as sg
 
 from helpers.laws import euler_variance
 from helpers.z_scores import STANDARD_ERRORS
-from pymc_sgmcmc.testing import UNTUNED, check, gaussian, run_chain
+from pymc_sgmcmc.testing import UNTUNED, check, gaussian
 
 
 def test_without_a_map_it_is_sgld():
@@ -43,18 +43,27 @@ def test_drift_and_noise_are_those_of_the_formula():
     "build",
     [
         lambda: pm.Gamma("x", 0.5, 2.0),
-        lambda: pm.Beta("x", 0.5, 0.5),
         lambda: pm.TruncatedNormal("x", 0.5, 1.0, lower=0.0, upper=2.0),
     ],
 )
-@pytest.mark.parametrize("h", [0.01, 0.001])
-def test_every_chain_becomes_non_finite_on_a_bounded_target(build, h):
+def test_every_chain_becomes_non_finite_on_a_bounded_target(build):
+    engine = None
     with pm.Model() as model:
         build()
-        step = sg.ItoSGLD(step_size=h, backend="jax")
+    for h in (0.01, 0.001):
+        step = sg.ItoSGLD(step_size=h, model=model, backend="jax")
+        # What is compiled has no state
+        step._engine = engine
         for seed in range(5):
-            with pytest.raises(AssertionError, match="updates were not finite"):
-                run_chain(model, step, burn=0, draws=3000, seed=seed)
+            step.setup_chain(np.random.default_rng(seed), 0, 3000)
+            point, rejected = model.initial_point(), 0
+            for _ in range(3000):
+                point, [stats] = step.step(point)
+                rejected += stats["rejected_updates"]
+                if rejected:
+                    break
+            assert rejected
+        engine = step._engine
 
 
 def test_nothing_is_tuned():

@@ -47,17 +47,17 @@ def test_noise_that_tuning_has_measured_is_not_injected_again(integrator):
 
 
 def test_noise_ratio_is_of_what_is_not_made_up_for():
-    data = np.random.default_rng(0).normal(size=(2000, 50))
+    data = np.random.default_rng(0).normal(size=(400, 50))
     with pm.Model():
-        batch = pm.Minibatch(data, batch_size=1000)
+        batch = pm.Minibatch(data, batch_size=200)
         x = pm.Flat("x", shape=50, initval=np.zeros(50))
-        pm.Normal("y", x, 1.0, observed=batch, total_size=2000)
+        pm.Normal("y", x, 1.0, observed=batch, total_size=400)
         step = sg.SGHMC(gradient="plain", batches=1, backend="jax")
         draws = pm.sample(
             step=step, draws=300, tune=50, chains=1, random_seed=1, progressbar=False,
             compute_convergence_checks=False,
         )  # fmt: skip
-    x = (draws.posterior["x"].values[0] - data.mean(axis=0)) * np.sqrt(2000)
+    x = (draws.posterior["x"].values[0] - data.mean(axis=0)) * np.sqrt(400)
     mean, se = mean_and_error((x**2).mean(axis=0))
     assert abs(mean - 1) < STANDARD_ERRORS * se + 0.01
     # With half of the rows the noise has about unit variance

@@ -16,7 +16,7 @@ from pymc_sgmcmc.testing import run_chain
 def test_means_are_right_and_sds_are_a_third_too_large(backend):
     alpha = np.array([2.0, 3.0, 5.0])
     with pm.Model() as model:
-        pm.Dirichlet("x", np.tile(alpha, (2000, 1)))
+        pm.Dirichlet("x", np.tile(alpha, (1000, 1)))
         step = sg.SMLD(exp="linear", integrator="euler", step_size=0.01, thin=100, backend=backend)
     x = run_chain(model, step, burn=20, draws=40, seed=1)["x"]
     law = stats.dirichlet(alpha)

@@ -48,10 +48,10 @@ def wide_terminal(monkeypatch):
     monkeypatch.setenv("COLUMNS", "240")
 
 
-def test_progress_bar_renders(capsys, wide_terminal):
-    with normal_and_scale():
+def test_progress_bar_renders(capsys, wide_terminal, jax_step):
+    with jax_step.model:
         pm.sample(
-            step=sg.CoRVSGLD(step_size=0.01, backend="jax", **UNTUNED),
+            step=jax_step,
             draws=5,
             tune=2,
             chains=2,
@@ -62,7 +62,7 @@ def test_progress_bar_renders(capsys, wide_terminal):
     shown = capsys.readouterr().out
     for header in HEADERS:
         assert header in shown
-    assert "1.00e-02" in shown
+    assert "1.00e-04" in shown
 
 
 def test_progress_bar_renders_with_steps_of_pymc(capsys, wide_terminal):

@@ -13,26 +13,26 @@ from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_sgmcmc as sg
 
-from helpers.steps import SAMPLERS, location, normal_and_scale, start, step_for, take, twin
+from helpers.steps import SAMPLERS, location, normal_and_scale, start, step_for, take
 
 
 @pytest.mark.parametrize(
     ("name", "batch"),
     [
         *((name, "shuffled") for name in SAMPLERS),
-        ("CoRVSGLD", "random"),
+        ("FLA", "random"),
         pytest.param("MSGNHT", "random", marks=pytest.mark.slow),
     ],
 )
-def test_restored_state_continues_bit_for_bit(name, batch):
+def test_restored_state_continues_bit_for_bit(name, batch, new_step):
     options = {"batch": batch, "step_size": sg.polynomial(SAMPLERS[name][1]["step_size"])}
-    step = step_for(name, location(), **options)
+    step = new_step(name, **options)
     point, _ = take(step, start(step))
     stored = pickle.dumps((step.sampling_state, point))
     _, expected = take(step, point)
 
     state, point = pickle.loads(stored)
-    fresh = twin(step, **{**SAMPLERS[name][1], **options})
+    fresh = new_step(name, **options)
     fresh.sampling_state = state
     assert equal_dataclass_values(fresh.sampling_state, state)
     assert take(fresh, point)[1] == expected
@@ -41,9 +41,8 @@ def test_restored_state_continues_bit_for_bit(name, batch):
 
 
 @pytest.mark.parametrize("name", ["FLA", "MSGNHT"])
-def test_draws_made_ahead_are_those_made_one_by_one(name):
-    options = {"batch": "random"} if name == "FLA" else {}
-    step = step_for(name, location(), **options)
+def test_draws_made_ahead_are_those_made_one_by_one(name, new_step):
+    step = new_step(name, batch="random" if name == "FLA" else "shuffled")
     _, ahead = take(step, start(step), draws=20)
     calls = step._runner._ahead
     assert calls.count == 16

@@ -12,7 +12,7 @@ from pymc.step_methods import STEP_METHODS
 
 import pymc_sgmcmc as sg
 
-from helpers.steps import SAMPLERS, normal_and_scale, start, step_for
+from helpers.steps import SAMPLERS, start
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -26,8 +26,8 @@ def documented_statistics(method):
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_statistics_are_declared_returned_and_documented(name):
-    step = step_for(name, normal_and_scale())
+def test_statistics_are_declared_returned_and_documented(name, new_step):
+    step = new_step(name)
     _, [stats] = step.step(start(step))
     declared = step.stats_dtypes_shapes
     assert stats.keys() == declared.keys() == documented_statistics(type(step))
@@ -50,9 +50,9 @@ def test_statistics_have_the_types_of_those_of_pymc():
             assert {other for shared, other in theirs if shared == name} <= {dtype}, name
 
 
-def test_step_size_and_weight_follow_the_schedule():
-    schedule = sg.polynomial(1e-3, b=10, gamma=1.0)
-    step = step_for("SGLD", normal_and_scale(), step_size=schedule, thin=5)
+def test_step_size_and_weight_follow_the_schedule(new_step):
+    schedule = sg.polynomial(1e-4, b=10, gamma=1.0)
+    step = new_step("SGLD", step_size=schedule, thin=5)
     point = start(step)
     for draw in range(3):
         point, [stats] = step.step(point)

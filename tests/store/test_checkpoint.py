@@ -42,29 +42,35 @@ def unbroken():
     return bits(run(None))
 
 
-def test_a_kept_run_has_the_bits_of_one_that_is_not(tmp_path, unbroken):
-    assert bits(run(tmp_path)) == unbroken
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """The folder of a run that came to its end, beside other files."""
+    path = tmp_path_factory.mktemp("complete")
+    (path / "chain-notes").mkdir()
+    (path / "chain-notes.txt").write_text("a good run")
+    result = run(path)
+    return path, bits(result)
 
 
-@pytest.mark.parametrize("draws", [0, 9, 10, 45])
-def test_a_run_killed_between_draws_goes_on_with_the_same_bits(tmp_path, unbroken, draws):
-    with pytest.raises(KilledError):
-        run(tmp_path, callback=Killer(draws))
-    assert bits(run(tmp_path)) == unbroken
+@pytest.fixture
+def copied(complete, tmp_path):
+    return shutil.copytree(complete[0], tmp_path, dirs_exist_ok=True)
 
 
-@pytest.mark.parametrize("every", [0.0, 1e6])
-def test_a_run_killed_again_and_again(tmp_path, unbroken, every):
-    for _ in range(3):
+def test_a_kept_run_has_the_bits_of_one_that_is_not(complete, unbroken):
+    assert complete[1] == unbroken
+
+
+# While tuning, between tuning and draws, in the second chain, and where it was killed before
+@pytest.mark.parametrize("every, kills", [(0.0, [0, 9, 10, 17, 17, 45]), (1e6, [17, 17, 17])])
+def test_a_run_killed_between_draws_goes_on_with_the_same_bits(tmp_path, unbroken, every, kills):
+    for draws in kills:
         with pytest.raises(KilledError):
-            run(tmp_path, every=every, callback=Killer(17))
+            run(tmp_path, every=every, callback=Killer(draws))
     assert bits(run(tmp_path, every=every)) == unbroken
 
 
-@pytest.mark.parametrize("write", [0, 1, 2, 41])
-def test_a_run_killed_inside_a_write(tmp_path, unbroken, monkeypatch, write):
-    left = write
-
+def test_a_run_killed_inside_writes(tmp_path, unbroken, monkeypatch):
     def partial(descriptor, data):
         nonlocal left
         left -= 1
@@ -73,11 +79,13 @@ def test_a_run_killed_inside_a_write(tmp_path, unbroken, monkeypatch, write):
             raise KilledError
 
     append = files.append
-    with monkeypatch.context() as patch:
-        for module in (files, chain_store):
-            patch.setattr(module, "append", partial)
-        with pytest.raises(KilledError):
-            run(tmp_path)
+    for write in (0, 1, 2, 41):
+        left = write
+        with monkeypatch.context() as patch:
+            for module in (files, chain_store):
+                patch.setattr(module, "append", partial)
+            with pytest.raises(KilledError):
+                run(tmp_path)
     assert bits(run(tmp_path)) == unbroken
 
 
@@ -89,26 +97,29 @@ def test_a_run_on_rows_that_chains_share(tmp_path, monkeypatch):
     assert bits(run(tmp_path)) == whole
 
 
-def test_a_chain_that_is_complete_is_not_run_again(tmp_path, unbroken, monkeypatch):
-    run(tmp_path)
-    before = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in tmp_path.rglob("*") if p.is_file()}
+def contents(path):
+    return {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in path.rglob("*") if p.is_file()}
+
+
+def test_a_chain_that_is_complete_is_not_run_again(complete, unbroken, monkeypatch):
+    path, _ = complete
+    before = contents(path)
 
     def refuse(self, point):
         raise AssertionError("a chain was sampled")
 
     monkeypatch.setattr(sg.SGMCMCStep, "step", refuse)
-    assert bits(run(tmp_path)) == unbroken
-    after = {p: (p.stat().st_mtime_ns, p.read_bytes()) for p in tmp_path.rglob("*") if p.is_file()}
-    assert after == before
+    assert bits(run(path)) == unbroken
+    assert contents(path) == before
 
 
-def test_more_draws_and_fewer(tmp_path):
+def test_more_draws_and_fewer(tmp_path, unbroken):
     run(tmp_path, 20)
-    longer = run(tmp_path, 150)
-    assert bits(longer) == bits(run(None, 150))
-    shorter = run(tmp_path, 30)
+    longer = run(tmp_path)
+    assert bits(longer) == unbroken
+    shorter = run(tmp_path, 10)
     for name, values in shorter.posterior.data_vars.items():
-        assert np.array_equal(values, longer.posterior[name][:, :30])
+        assert np.array_equal(values, longer.posterior[name][:, :10])
 
 
 def test_more_chains(tmp_path, unbroken):
@@ -123,7 +134,7 @@ def test_the_last_warning_is_that_of_the_whole_run(tmp_path, caplog):
     def said(path, draws):
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="pymc"):
-            run(path, draws, step=too_hot, chains=1)
+            run(path, draws, step=too_hot, as_compiled=untuned, every=1e6, chains=1)
         return [r.message for r in caplog.records if "temperature" in r.message]
 
     expected, longer = said(None, 150), said(None, 260)
@@ -182,24 +193,24 @@ def test_other_rows_go_on_and_are_compared(tmp_path, build):
     np.save(path, np.random.default_rng(0).normal(1, 0.5, size=400))
     options = {} if build is minibatch_on_disk else {"batch_size": 50, "batch_dim": "obs"}
 
-    def anew(folder, change=(), **of_run):
+    def written():
         """Write the model anew, as a process that goes on does."""
         with pm.Model() as model:
             build(path)
-        return run(
-            folder, make=lambda: model, chains=1,
-            step=lambda model: untuned(model, **{**options, **dict(change)}), **of_run,
-        )  # fmt: skip
+        return {"make": lambda: model, "step": lambda model: untuned(model, **options), "chains": 1}
 
+    first = written()
     with pytest.raises(KilledError):
-        anew(tmp_path / "run", callback=Killer(17))
-    assert bits(anew(tmp_path / "run")) == bits(anew(None))
+        run(tmp_path / "run", callback=Killer(17), **first)
+    assert bits(run(tmp_path / "run", **written())) == bits(run(None, **first))
     if options:
+        options["batch_size"] = 40
         with pytest.raises(ValueError, match=r"batch_size= of step method 0 was 50 and is 40"):
-            anew(tmp_path / "run", {"batch_size": 40})
+            run(tmp_path / "run", **written())
+        options["batch_size"] = 50
     np.save(path, np.random.default_rng(1).normal(1, 0.5, size=400))
     with pytest.raises(ValueError, match="the data of 'y' differ"):
-        anew(tmp_path / "run")
+        run(tmp_path / "run", **written())
 
 
 # ----------------------------------------------------------------------------- other steps
@@ -216,8 +227,7 @@ def mixture():
     return model
 
 
-@pytest.mark.parametrize("draws", [3, 30])
-def test_a_run_mixed_with_pymcs_steps_goes_on(tmp_path, draws):
+def test_a_run_mixed_with_pymcs_steps_goes_on(tmp_path):
     def mixed(model):
         return [
             sg.CoRVSGLD([model["mu"]], step_size=0.02, backend="jax", **UNTUNED),
@@ -226,8 +236,10 @@ def test_a_run_mixed_with_pymcs_steps_goes_on(tmp_path, draws):
         ]
 
     options = {"make": mixture, "step": mixed, "chains": 1, "tune": 20}
-    with pytest.raises(KilledError):
-        run(tmp_path, callback=Killer(draws), **options)
+    # While tuning and after
+    for draws in (3, 30):
+        with pytest.raises(KilledError):
+            run(tmp_path, callback=Killer(draws), **options)
     assert bits(run(tmp_path, **options)) == bits(run(None, **options))
 
 
@@ -317,12 +329,11 @@ def test_bad_arguments_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["begin", "draws"])
-def test_a_folder_in_place_of_a_file_is_named(tmp_path, name):
-    run(tmp_path)
-    (tmp_path / "chain-0" / name).unlink()
-    (tmp_path / "chain-0" / name).mkdir()
+def test_a_folder_in_place_of_a_file_is_named(copied, name):
+    (copied / "chain-0" / name).unlink()
+    (copied / "chain-0" / name).mkdir()
     with pytest.raises(SamplingError, match=rf"{name}' is .* Remove the folder '.*chain-0'"):
-        run(tmp_path, 41)
+        run(copied, 41)
 
 
 def test_a_file_in_place_of_a_chain_is_named(tmp_path):
@@ -341,10 +352,11 @@ def test_a_folder_that_is_removed_under_a_run_is_named(tmp_path):
         run(tmp_path / "run", every=0, callback=removed)
 
 
-def test_other_files_in_the_folder_are_left_alone(tmp_path, unbroken):
-    (tmp_path / "chain-notes").mkdir()
-    (tmp_path / "chain-notes.txt").write_text("a good run")
-    assert bits(run(tmp_path)) == bits(run(tmp_path)) == unbroken
+def test_other_files_in_the_folder_are_left_alone(complete, unbroken):
+    path, found = complete
+    assert found == bits(run(path)) == unbroken
+    assert (path / "chain-notes").is_dir()
+    assert (path / "chain-notes.txt").read_text() == "a good run"
 
 
 def test_the_home_folder(tmp_path, monkeypatch):
@@ -373,10 +385,10 @@ def test_without_a_seed_a_chain_goes_on_with_its_own(tmp_path, caplog):
 
 def test_other_kinds_of_seeds(tmp_path):
     for k, seed in enumerate([[1, 2], np.random.default_rng(5)]):
-        expected = bits(run(tmp_path / str(k), random_seed=seed))
-        assert bits(run(tmp_path / str(k), random_seed=seed)) == expected
+        expected = bits(run(tmp_path / str(k), 5, random_seed=seed))
+        assert bits(run(tmp_path / str(k), 5, random_seed=seed)) == expected
     with pytest.raises(ValueError, match=re.escape("random_seed=[1, 2]")):
-        run(tmp_path / "0", random_seed=[1, 3])
+        run(tmp_path / "0", 5, random_seed=[1, 3])
 
 
 # ----------------------------------------------------------------------------- errors
@@ -410,18 +422,17 @@ def test_a_full_disk_ends_in_its_name_and_what_was_written_is_read(tmp_path, unb
     assert bits(run(tmp_path)) == unbroken
 
 
-def test_a_damaged_chain_is_named_with_its_cure(tmp_path, unbroken):
-    run(tmp_path)
-    draws = tmp_path / "chain-1" / "draws"
+def test_a_damaged_chain_is_named_with_its_cure(copied, unbroken):
+    draws = copied / "chain-1" / "draws"
     data = bytearray(draws.read_bytes())
     data[100] ^= 1
     draws.write_bytes(data)
     with pytest.raises(SamplingError, match=r"draws' is damaged.* Remove the folder '.*chain-1'"):
-        run(tmp_path)
+        run(copied)
     for file in draws.parent.iterdir():
         file.unlink()
     draws.parent.rmdir()
-    assert bits(run(tmp_path)) == unbroken
+    assert bits(run(copied)) == unbroken
 
 
 # ----------------------------------------------------------------------------- more rows

@@ -186,7 +186,7 @@ def test_a_penalty_of_ones_own_on_effects_that_data_tie_together():
     "method, backend",
     [
         (sg.CoRVSGLD, "jax"),
-        (sg.MSGNHT, "jax"),
+        pytest.param(sg.MSGNHT, "jax", marks=pytest.mark.slow),
         pytest.param(sg.MSGNHT, "numba", marks=pytest.mark.slow),
     ],
 )

@@ -36,7 +36,7 @@ def found(surface, starts, seed=0):
 @pytest.mark.parametrize("first", [NARROW, WIDE])
 def test_modes_are_drawn_in_proportion_to_their_masses(first):
     starts = [first + 0.3, NARROW + 0.1, WIDE + 0.1]
-    draws = 400
+    draws = 200
     centres = np.array([found(TwoNormals(2), starts, seed)[0] for seed in range(draws)])
     share = np.mean(centres[:, 0] > 0)
     # Within 3 standard errors

@@ -65,7 +65,11 @@ def exact():
 
 
 @pytest.mark.parametrize(
-    ("method", "written"), [(sg.CoRVSGLD, "centred"), (sg.MSGNHT, "non-centred")]
+    ("method", "written"),
+    [
+        pytest.param(sg.CoRVSGLD, "centred", marks=pytest.mark.slow),
+        (sg.MSGNHT, "non-centred"),
+    ],
 )
 def test_a_trend_is_right(method, written):
     pytest.importorskip("jax")

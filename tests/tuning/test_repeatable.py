@@ -16,10 +16,11 @@ from helpers.subprocesses import run_python
 def test_same_seed_same_bits_with_tuning():
     model, _ = regression()
     step = sg.CoRVSGLD(model=model, backend="jax")
-    one, two, other = (run(step, draws=20, seed=seed).posterior for seed in (1, 1, 2))
+    one, two = (run(step, draws=20, seed=1).posterior for _ in range(2))
+    other = run(step, draws=20, seed=2, chains=1).posterior
     for name in ("slopes", "precision"):
         assert one[name].values.tobytes() == two[name].values.tobytes()
-        assert not np.any(one[name].values == other[name].values)
+        assert not np.any(one[name].values[:1] == other[name].values)
         # Chains are tuned each from its own start
         assert not np.any(one[name].values[0] == one[name].values[1])
 

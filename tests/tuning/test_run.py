@@ -15,9 +15,9 @@ from helpers.surfaces import groups
 from helpers.z_scores import STANDARD_ERRORS, assert_right
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("minibatch", [False, True])
-def test_a_mild_funnel_is_right(minibatch, seed):
+# A small funnel without batches is in test_adversarial.py
+@pytest.mark.parametrize("minibatch", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_mild_funnel_is_right(minibatch):
     # A chain at h = 0.2 misses its neck: the mean of z was 0.2 with the second seed
     with pm.Model():
         z = pm.Normal("z")
@@ -25,7 +25,7 @@ def test_a_mild_funnel_is_right(minibatch, seed):
         if minibatch:
             batch = pm.Minibatch(np.arange(200.0), batch_size=50)
             pm.Normal("y", pm.Normal("mean", 0, 10), 60, observed=batch, total_size=200)
-        draws = run(sg.CoRVSGLD(), draws=2000, seed=seed).posterior["z"]
+        draws = run(sg.CoRVSGLD(), draws=2000, seed=2).posterior["z"]
     assert abs(float(draws.mean())) < 0.1
     assert float(draws.std()) == pytest.approx(1, rel=0.1)
 
@@ -114,15 +114,14 @@ def test_default_run_in_single_precision():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_a_centred_hierarchy_that_the_data_determine(seed):
-    exact = groups(6.0, seed)
+def test_a_centred_hierarchy_that_the_data_determine():
+    exact = groups(6.0, 0)
     with pm.Model():
         mu = pm.Normal("mu", 0, 1000)
         tau = pm.HalfNormal("tau", 100)
         a = pm.Normal("a", mu, tau, shape=len(exact.y))
         pm.Normal("y", a, exact.s, observed=exact.y)
-        posterior = run(sg.CoRVSGLD(), seed=seed).posterior
+        posterior = run(sg.CoRVSGLD(), seed=0).posterior
     found = np.log(posterior["tau"].values)
     mean, sd = exact.log_scale()
     assert abs(found.mean() - mean) < 0.1 * sd
@@ -133,10 +132,11 @@ def test_tuning_beside_another_step():
     # The scale of mu is tuned at tau's start
     model, exact = location_and_precision(np.random.default_rng(4).normal(1.0, 2.0, size=40))
     step = sg.CoRVSGLD([model["mu"]], model=model, backend="jax")
-    with model:
+    # The other step evaluates the density at every draw
+    with model, pytensor.config.change_flags(mode="NUMBA"):
         posterior = pm.sample(
             step=[step, pm.Slice([model["tau"]])],
-            draws=1500, chains=2, cores=1, random_seed=1, **QUIET,
+            draws=1000, tune=500, chains=2, cores=1, random_seed=1, **QUIET,
         ).posterior  # fmt: skip
     assert_right(posterior, exact)
 
