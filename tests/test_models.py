@@ -330,19 +330,6 @@ def test_model_is_sampled(build, backend):
 # ---------------------------------------------------------------- what is refused
 
 
-def regression_with_dims():
-    import pymc.dims as pmd
-
-    with pm.Model(coords={"feature": ["a", "b"]}) as model:
-        pmd.Normal("weights", dims="feature")
-    return model
-
-
-def test_dims_models_are_refused_by_name():
-    with pytest.raises(NotImplementedError, match=r"'weights' is a pymc\.dims variable"):
-        sg.SGLD(step_size=0.1, model=regression_with_dims())
-
-
 @pytest.mark.parametrize("method", [sg.CoRVSGLD, sg.MSGNHT])
 @pytest.mark.parametrize(
     ("add", "message"),

@@ -20,6 +20,7 @@ from pymc_sgmcmc.diagnostics.over_draws import constrained
 from pymc_sgmcmc.diagnostics.result import checked_model
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import constant
 from pymc_sgmcmc.step.step import SGMCMCStep
 
@@ -167,7 +168,7 @@ def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
                 f"bias_report has no argument '{next(iter(options))}' where step is made already. "
                 f"Pass the class: bias_report(sg.{type(step).__name__}, step_size=...)."
             )
-        if step.model is not model:
+        if in_tensors(step.model) is not model:
             raise ValueError("step was made for another model than model. Make it for this one.")
         made = step
     elif callable(step):
@@ -192,7 +193,7 @@ def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
         raise ValueError(
             f"step_size is the schedule {schedule!r}, which has no half. Pass a number or 'auto'."
         )
-    left = [model.values_to_rvs[v].name for v in model.value_vars if v not in made.vars]
+    left = [rv.name for rv in model.free_RVs if rv.name not in made.names]
     if left:
         raise ValueError(
             f"The step method leaves out the variable '{left[0]}', and bias_report runs it alone. "
@@ -202,7 +203,7 @@ def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
 
 
 def _is_second_order(step: SGMCMCStep) -> bool:
-    model = step.model
+    model = in_tensors(step.model)
     graphs = [*model.observed_RVs, *model.rvs_to_values.values(), *model.potentials]
     exact = step.options.batch_dim is None and not find_minibatches(graphs)
     return exact and step.policy().order == 2

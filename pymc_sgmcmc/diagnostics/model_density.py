@@ -81,7 +81,7 @@ class ModelDensity:
     Raises
     ------
     NotImplementedError
-        If the model has discrete variables, or of ``pymc.dims``.
+        If the model has discrete variables.
     """
 
     def __init__(

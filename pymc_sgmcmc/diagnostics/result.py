@@ -12,6 +12,7 @@ import xarray as xr
 from pymc.model import Model, modelcontext
 
 from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.model.tensor_model import in_tensors
 
 __all__ = ["Draws", "checked_model", "draws_of", "point_of"]
 
@@ -45,11 +46,11 @@ class Draws:
 
 
 def checked_model(model: Any) -> Model:
-    """Return the model, or the one in context."""
+    """Return the model, or the one in context; of tensors, where it is of ``pymc.dims``."""
     if model is not None and not isinstance(model, Model):
         raise TypeError(f"model must be a pm.Model, or left out inside one, got {model!r:.80}.")
     try:
-        return modelcontext(model)
+        return in_tensors(modelcontext(model))
     except TypeError:
         raise TypeError(
             "model is missing: pass the pm.Model that was sampled, or call inside `with model:`."

@@ -35,6 +35,8 @@ from pymc_sgmcmc.model.minibatch import (
     find_minibatches,
 )
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
+from pymc_sgmcmc.model.tensor_model import in_tensors
+from pymc_sgmcmc.model.twin import twin
 
 __all__ = ["full_data"]
 
@@ -84,7 +86,7 @@ def full_data(model: Model | None = None) -> Model:
     >>> sg.full_data(model)["y"].shape.eval()
     array([100])
     """
-    model = a_model(modelcontext(model))
+    model = in_tensors(a_model(modelcontext(model)))
     _check(model)
     initial_values = [x for x in model.rvs_to_initial_values.values() if isinstance(x, Variable)]
     lengths = list(model.dim_lengths.values())
@@ -95,7 +97,7 @@ def full_data(model: Model | None = None) -> Model:
     for potential, factor in factors.items():
         if factor != 1:
             found[potential] = found[potential] * np.asarray(factor, dtype=potential.dtype)
-    return _model_of(model, found)
+    return twin(model, found, dims=_dims_of_observed(model))
 
 
 def _check(model: Model) -> None:
@@ -195,35 +197,6 @@ def _full_arrays(graphs: Sequence[Any]) -> dict[Variable, Variable]:
         if variable.owner is not None and isinstance(variable.owner.op, MinibatchOp)
         for output, source in zip(variable.owner.outputs, variable.owner.inputs[:-1], strict=False)
     }
-
-
-def _model_of(model: Model, found: dict[Any, Any]) -> Model:
-    """Return a model of other variables that are to each other as those of a model."""
-    full = Model(model.name, model=None, check_bounds=model.check_bounds)
-    full._coords = dict(model._coords)
-    full._dim_lengths = {dim: found[length] for dim, length in model._dim_lengths.items()}
-    for rv in model.free_RVs:
-        full.free_RVs.append(found[rv])
-        full.create_value_var(
-            found[rv],
-            transform=model.rvs_to_transforms[rv],
-            default_transform=None,
-            value_var=model.rvs_to_values[rv].clone(),
-        )
-    for rv in model.observed_RVs:
-        full.observed_RVs.append(found[rv])
-        value = found[model.rvs_to_values[rv]]
-        full.create_value_var(found[rv], transform=None, default_transform=None, value_var=value)
-    full.potentials.extend(found[potential] for potential in model.potentials)
-    full.deterministics.extend(found[deterministic] for deterministic in model.deterministics)
-    full.data_vars.extend(found[data] for data in model.data_vars)
-    for rv, start in model.rvs_to_initial_values.items():
-        full.set_initval(found[rv], found.get(start) if isinstance(start, Variable) else start)
-    dims = {**_dims_of_observed(model), **model.named_vars_to_dims}
-    for name, variable in model.named_vars.items():
-        found[variable].name = name
-        full.add_named_variable(found[variable], dims.get(name))
-    return full
 
 
 def _dims_of_observed(model: Model) -> dict[str, Any]:

@@ -70,8 +70,8 @@ class SGRLD(SGMCMCStep):
         super().__init__(vars, **options)
         self.require_kinds("simplex", "half-line")
         self._masses = [
-            _mass(self.model.values_to_rvs[value]) if kind == "simplex" else None
-            for value, kind in zip(self.vars, self.kinds, strict=True)
+            _mass(self._read_model.values_to_rvs[value]) if kind == "simplex" else None
+            for value, kind in zip(self._values, self.kinds, strict=True)
         ]
 
     def policy(self) -> Policy:

@@ -19,7 +19,6 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Variable
 from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
-from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.checks import a_model, one_of, positive_int
@@ -60,12 +59,6 @@ TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
 
 def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
     """Value variables of what the user wants to sample; by default all continuous ones."""
-    for rv in model.basic_RVs:
-        if not isinstance(rv.type, TensorType):
-            raise NotImplementedError(
-                f"The variable '{rv.name}' is a pymc.dims variable, which cannot be sampled here "
-                "yet. Write it with pymc's own distributions."
-            )
     if variables is None:
         values = list(model.continuous_value_vars)
         if not values:

@@ -43,6 +43,7 @@ from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.model.observed_shapes import check_observed_shapes
+from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
@@ -103,8 +104,7 @@ class SGMCMCStep(BlockedStep):
     ValueError, TypeError
         If an argument is outside its range or names a variable that is not sampled.
     NotImplementedError
-        If the model has what cannot be sampled: variables of ``pymc.dims``, unobserved
-        variables on a minibatch.
+        If the model has what cannot be sampled, such as unobserved variables on a minibatch.
     pymc.exceptions.SamplingError
         While sampling: if the density is not finite at the start, or if updates stay
         non-finite.
@@ -177,11 +177,14 @@ class SGMCMCStep(BlockedStep):
         self.model = modelcontext(model)
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
-        self.kinds = arguments.kinds_of_support(self.model, self.vars)
+        # What is read, and compiled: the same where the model is not of pymc.dims
+        self._read_model = model = in_tensors(self.model)
+        self._values = [model.rvs_to_values[model[name]] for name in self.names]
+        self.kinds = arguments.kinds_of_support(model, self._values)
         names = self.names
         policy = self.policy()
         automatic = isinstance(step_size, str) and step_size == "auto"
-        by_hand = arguments.why_by_hand(type(self).__name__, policy, self.model)
+        by_hand = arguments.why_by_hand(type(self).__name__, policy, model)
         if by_hand:
             thin, scale, gradient, batches = arguments.by_hand(
                 by_hand, automatic, thin, scale, gradient, batches
@@ -202,8 +205,8 @@ class SGMCMCStep(BlockedStep):
             gradient=arguments.checked_gradient(gradient, (Plain, ControlVariates, SVRG)),
             batches=positive_int_or_auto("batches", batches, usual=1) or "auto",
             batch=one_of("batch", batch, BATCH_SCHEMES),
-            **arguments.checked_batch_dim(self.model, batch_size, batch_dim),
-            **arguments.checked_transforms(transforms, self.model, names, policy.coordinates),
+            **arguments.checked_batch_dim(model, batch_size, batch_dim),
+            **arguments.checked_transforms(transforms, model, names, policy.coordinates),
             centring=False,
             temperature=positive("temperature", temperature, usual=1.0),
             backend=backend,
@@ -217,11 +220,11 @@ class SGMCMCStep(BlockedStep):
         self.blocked = blocked
         self._look_at_batches()
         if self.options.batch_dim is not None and self.options.batch_size is not None:
-            check_independent_rows(self.model, self.options.batch_dim)
-            tell_full_deterministics(self.model, self.options.batch_dim, self.options.batch_size)
-        tell_memory(self.model, self.vars)
-        prepare_checks(self.model, self.vars)
-        tell_compilation(self.model)
+            check_independent_rows(model, self.options.batch_dim)
+            tell_full_deterministics(model, self.options.batch_dim, self.options.batch_size)
+        tell_memory(model, self._values)
+        prepare_checks(model, self._values)
+        tell_compilation(model)
 
         self.rng = arguments.checked_rng(rng)
         self.tune = True
@@ -354,7 +357,7 @@ class SGMCMCStep(BlockedStep):
         """Take ``thin`` updates from ``point``."""
         engine = self._engine_at(point)
         if self._chain.psi is None and not self.options.is_complete():
-            if stands_still(self.model, engine.posterior.others, point, self._chain):
+            if stands_still(self._read_model, engine.posterior.others, point, self._chain):
                 self._chain.draw += 1
                 return dict(point), [self._nothing_measured()]
             point = common_start(engine, point, self._chain)
@@ -464,9 +467,9 @@ class SGMCMCStep(BlockedStep):
     def _look_at_batches(self) -> None:
         """Check the minibatches, and reserve memory for rows that forked processes share."""
         options = self.options
-        batched = in_batches(self.model, options.batch_dim, options.batch_size)
+        batched = in_batches(self._read_model, options.batch_dim, options.batch_size)
         minibatches = check_minibatches(batched)
-        check_observed_shapes(self.model)
+        check_observed_shapes(self._read_model)
         arguments.check_batches(options.batches, minibatches, options.batch)
         self._row_order = self._row_memory = None
         if is_large(minibatches):
@@ -479,7 +482,7 @@ class SGMCMCStep(BlockedStep):
     def _engine_at(self, point: PointType) -> Engine:
         if self._engine is None:
             self._engine = Engine(
-                self.model, self.vars, self, self.options, point, self._row_memory
+                self._read_model, self._values, self, self.options, point, self._row_memory
             )
         return self._engine
 
@@ -495,7 +498,7 @@ class SGMCMCStep(BlockedStep):
         elif state.values and any(
             # PyMC hands on the arrays of the last draw where nothing else moves them
             (now := point[value.name]) is not was and not np.array_equal(now, was)
-            for value, was in zip(self.vars, state.values, strict=True)
+            for value, was in zip(self._values, state.values, strict=True)
         ):
             whitening = self._runner.settings.whitening()
             psi = whitening.to_psi(engine.expressed(point, state.scales), whitening.arrays)

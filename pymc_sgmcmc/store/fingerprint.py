@@ -33,6 +33,7 @@ from pytensor.tensor.type import TensorType
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.model.tensor_model import in_tensors
 
 __all__ = ["differences", "fingerprint", "model_arrays"]
 
@@ -81,6 +82,7 @@ def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
         }
         for name, value in asked.items():
             found[f"{name}= of step method {k}"] = _told(value)
+    model = in_tensors(model)
     graphs = _graphs(model)
     for name, graph in graphs.items():
         others = {rv for rv in model.basic_RVs if rv is not graph[0]}
@@ -113,7 +115,7 @@ def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def model_arrays(model: Model) -> list[Any]:
     """Return all arrays that the model reads: the same objects as long as it is unchanged."""
-    return [array for arrays in _arrays(_graphs(model)).values() for array in arrays]
+    return [array for arrays in _arrays(_graphs(in_tensors(model))).values() for array in arrays]
 
 
 # ----------------------------------------------------------------------------- graphs

@@ -7,6 +7,7 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
+import pymc.dims as pmd
 
 from scipy import linalg, optimize, special, stats
 
@@ -39,6 +40,18 @@ def rates_of_groups(batch_size: int = 1_000) -> pm.Model:
         a, b = pm.Exponential("a", 1), pm.Exponential("b", 1)
         rate = pm.Gamma("rate", a, b, shape=GROUPS)
         pm.Poisson("y", rate[g], observed=seen, total_size=len(y))
+    return model
+
+
+@MANY.add
+def rates_in_dims() -> pm.Model:
+    """Return the rates of groups as a model of pymc.dims, of all rows."""
+    group, y = rows_of_rates()
+    with pm.Model(coords={"group": range(GROUPS), "row": range(len(y))}) as model:
+        g, seen = pmd.Data("g", group, dims="row"), pmd.Data("seen", y, dims="row")
+        a, b = pmd.Exponential("a", 1), pmd.Exponential("b", 1)
+        rate = pmd.Gamma("rate", a, b, dims="group")
+        pmd.Poisson("y", rate.isel(group=g), observed=seen)
     return model
 
 
@@ -266,6 +279,7 @@ def variances(band: np.ndarray) -> np.ndarray:
 
 CONJUGATE: dict[str, Callable[[], Moments]] = {
     "rates_of_groups": moments_of_rates,
+    "rates_in_dims": moments_of_rates,
     "conversions": moments_of_conversions,
     "walk_of_thousands": moments_of_walk,
     "panel_of_walks": moments_of_panel,
