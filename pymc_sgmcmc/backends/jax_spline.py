@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scipy.interpolate import PPoly
-
 __all__ = ["evaluated"]
 
 # What SciPy's splines do outside their points
@@ -29,6 +27,9 @@ def evaluated(spline: Any) -> Callable[..., Any] | None:
     if spline.ext not in (_EXTRAPOLATES, _ZEROS, _KEEPS):
         return None
     knots, _, degree = spline._eval_args
+    # Loaded late: few models have a spline
+    from scipy.interpolate import PPoly
+
     coefficients = PPoly.from_spline(spline._eval_args).c
     # The knots of both ends stand there several times
     first, last = degree, len(knots) - degree - 2

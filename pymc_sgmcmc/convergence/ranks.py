@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 __all__ = ["folded_scores", "normal_scores", "split_chains"]
 
@@ -80,6 +79,9 @@ def _scores(order: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     np.put_along_axis(scores, order, _score(np.arange(1, n + 1), n)[None], axis=1)
     tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     if tied.any():
+        # Loaded late: it takes longer than all of this package
+        from scipy.stats import rankdata
+
         of_ties = np.empty((tied.sum(), n))
         np.put_along_axis(of_ties, order[tied], _score(rankdata(ordered[tied], axis=1), n), axis=1)
         scores[tied] = of_ties
