@@ -5,6 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from pymc.exceptions import SamplingError
 from scipy import stats
 
 import pymc_sgmcmc as sg
@@ -78,6 +79,21 @@ class Asking(sg.SGMCMCStep):
 
     def statistics(self, extra):
         return dict(zip(self.own_statistics, extra["seen"], strict=True))
+
+
+class Forgetful(sg.SGLD):
+    """Promises a statistic that it does not return."""
+
+    own_statistics = ("energy",)
+
+
+def test_statistics_are_those_that_are_named():
+    with pm.Model() as model:
+        pm.Normal("x")
+        step = Forgetful(step_size=0.1, backend="jax", **UNTUNED)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    with pytest.raises(SamplingError, match=r"returns \[\], and own_statistics names \['energy'\]"):
+        step.step(model.initial_point())
 
 
 @pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])

@@ -27,7 +27,7 @@ from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import (
     Coordinate,
     at_scales,
-    coordinates_at,
+    coordinates_for,
     left_as_written,
 )
 from pymc_sgmcmc.model.hierarchy import depends_on
@@ -81,8 +81,16 @@ class CompiledModel:
         self.options = options
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
-        self._expanded = options.expands(sum(np.size(point[str(v.name)]) for v in values))
-        coordinates, phi, _ = self._coordinates_at(point)
+        expanded = options.expands(sum(np.size(point[str(v.name)]) for v in values))
+        coordinates, self._express = coordinates_for(
+            model,
+            values,
+            options.transforms,
+            point,
+            named=options.named_transforms,
+            centring=options.centring,
+            expanded=expanded,
+        )
         self.posterior = Posterior(model, coordinates, options.temperature)
         self.on_disk = has_source(self.posterior.arrays)
         self.scheme: BatchScheme = BATCH_SCHEMES[options.batch]
@@ -95,7 +103,7 @@ class CompiledModel:
         if options.centring and (names := left_as_written(coordinates)):
             listed = ", ".join(names)
             _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
-        self.dimension = sum(x.size for x in phi)
+        self.dimension = sum(x.size for x in self._express(point)[0])
         self._potential: Potential | None = None
         self._row_memory = row_memory
         self._laid_out: tuple[Any, list[Any]] | None = None
@@ -113,19 +121,7 @@ class CompiledModel:
 
     def express(self, point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
         """Return φ at a point of PyMC, and the scales that belong to it."""
-        _, phi, scales = self._coordinates_at(point)
-        return phi, scales
-
-    def _coordinates_at(self, point: Mapping[str, np.ndarray]) -> Any:
-        return coordinates_at(
-            self.model,
-            self.values,
-            self.options.transforms,
-            point,
-            named=self.options.named_transforms,
-            centring=self.options.centring,
-            expanded=self._expanded,
-        )
+        return self._express(point)
 
     def expressed(
         self, point: Mapping[str, np.ndarray], scales: Sequence[np.ndarray]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
+from pymc.exceptions import SamplingError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.kernel.blocks import Blocks
@@ -54,12 +55,18 @@ def measured(
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])
     log_density, gradient, *second = _estimates(estimator, update, psi, fresh, backend)
     away = Blocks(psi) - Blocks(state.origin)
+    own = sampler.statistics(state.extra(at))
+    if set(own) != set(sampler.own_statistics):
+        raise SamplingError(
+            f"{type(sampler).__name__}.statistics() returns {sorted(own)}, and own_statistics "
+            f"names {sorted(sampler.own_statistics)}. Let both have the same names."
+        )
     statistics = {
         "batch_logp": log_density,
         "grad_norm": pt.sqrt(gradient.map(pt.sqr).sum()),
         "config_temperature": _mean_of_line(posterior, away * gradient),
         "noise_ratio": pt.constant(0.0),
-        **sampler.statistics(state.extra(at)),
+        **own,
     }
     for other in second:
         h, known = update.steps()

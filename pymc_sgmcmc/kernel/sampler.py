@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -69,6 +69,8 @@ class Gradient:
 
 class Sampler(Protocol):
     """What the kernel needs to know of an algorithm."""
+
+    own_statistics: ClassVar[tuple[str, ...]]
 
     def policy(self) -> Policy:
         """How it is to be run."""

@@ -30,7 +30,16 @@ from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
 
-__all__ = ["Coordinate", "at_scales", "coordinates_at", "left_as_written", "rescaled"]
+__all__ = [
+    "Coordinate",
+    "at_scales",
+    "coordinates_at",
+    "coordinates_for",
+    "left_as_written",
+    "rescaled",
+]
+
+Express = Callable[[Mapping[str, np.ndarray]], tuple[list[np.ndarray], list[np.ndarray]]]
 
 # Scale of the scaled softplus over the variable's start: the map is then log-like in the bulk. A
 # half-Cauchy prior's tail is one of powers of ten, log-like too
@@ -108,6 +117,27 @@ def coordinates_at(
 ) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
     """Choose the coordinates of each value variable and express a point in them.
 
+    As :func:`coordinates_for`, which has the arguments; returned are the coordinates, φ at the
+    point, and the scales.
+    """
+    coordinates, express = coordinates_for(
+        model, values, choice, point, named=named, centring=centring, expanded=expanded
+    )
+    return coordinates, *express(point)
+
+
+def coordinates_for(
+    model: Model,
+    values: Sequence[TensorVariable],
+    choice: str,
+    point: Mapping[str, np.ndarray],
+    *,
+    named: Mapping[str, Transform | None] = MappingProxyType({}),
+    centring: bool = False,
+    expanded: bool = False,
+) -> tuple[list[Coordinate], Express]:
+    """Choose the coordinates of each value variable.
+
     Parameters
     ----------
     model : pymc.Model
@@ -117,7 +147,7 @@ def coordinates_at(
     choice : {"lipschitz", "model", "mirror", "identity"}
         The transforms; "identity" for none.
     point : dict
-        A point in PyMC's value variables.
+        A point in PyMC's value variables, of which only the shapes matter.
     named : dict, optional
         Names of variables with transforms of their own.
     centring : bool
@@ -130,12 +160,10 @@ def coordinates_at(
     Returns
     -------
     coordinates : list of Coordinate
-    position : list of ndarray
-        φ at the point.
-    scales : list of ndarray
-        The scale of each coordinate that has one: ten times the distance of θ from its bound (of
-        a half-Cauchy variable 10,000 times), the weight that leaves the model as it is written, or
-        the total that makes masses independent in the prior.
+    express : callable
+        Of a point it returns φ, and the scale of each coordinate that has one: ten times the
+        distance of θ from its bound (of a half-Cauchy variable 10,000 times), the weight that
+        leaves the model as it is written, or the total that makes masses independent in the prior.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
@@ -180,14 +208,19 @@ def coordinates_at(
         *measured,
     ]
     function = pm.compile(model.value_vars, graphs, mode=INTERPRETER, on_unused_input="ignore")
-    results = [np.asarray(x) for x in function(*[point[str(v.name)] for v in model.value_vars])]
-    position = [
-        np.array(x, dtype=value.dtype)
-        for x, value in zip(results[: len(values)], values, strict=True)
-    ]
+
+    def express(point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        results = [np.asarray(x) for x in function(*[point[str(v.name)] for v in model.value_vars])]
+        position = [
+            np.array(x, dtype=value.dtype)
+            for x, value in zip(results[: len(values)], values, strict=True)
+        ]
+        # Copies, as the function may lend its results
+        return position, [x.copy() for x in results[len(values) :]]
+
     phis = [
         pt.tensor(f"{rv.name}_phi", dtype=str(x.dtype), shape=x.shape)
-        for rv, x in zip(rvs, position, strict=True)
+        for rv, x in zip(rvs, express(point)[0], strict=True)
     ]
     coordinates = [
         Coordinate(
@@ -201,7 +234,7 @@ def coordinates_at(
         )
         for rv, value, (transform, scale), phi in zip(rvs, values, chosen, phis, strict=True)
     ]
-    return coordinates, position, results[len(values) :]
+    return coordinates, express
 
 
 def rescaled(

@@ -107,9 +107,8 @@ def _tensor_of(variable: Any) -> Any:
     if isinstance(variable, Constant):
         return pt.as_tensor(variable.data, name=variable.name)
     if isinstance(variable, SharedVariable):
-        return TensorSharedVariable(
-            kind, value=None, strict=False, container=variable.container, name=variable.name
-        )
+        shared: Any = TensorSharedVariable
+        return shared(kind, None, None, container=variable.container, name=variable.name)
     return kind(name=variable.name)
 
 

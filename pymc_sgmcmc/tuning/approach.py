@@ -32,6 +32,7 @@ from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bulk import find_bulk
@@ -122,10 +123,10 @@ def stands_still(
         return False
     if state.draw:
         return True
-    usual = model.initial_point()
+    usual = initial_point(model)
 
     def given(value: TensorVariable) -> bool:
         initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
-        return initval is not None or not np.array_equal(point[value.name], usual[value.name])
+        return initval is not None or not np.array_equal(point[value.name], usual[str(value.name)])
 
     return not any(map(given, discrete))
