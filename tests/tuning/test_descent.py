@@ -102,7 +102,7 @@ def test_no_chain_of_a_net_with_a_learned_sd_is_stuck():
         weights |= {f"b{k}": pm.Normal(f"b{k}", shape=sizes[k + 1]) for k in range(3)}
         mean, log_sd = outputs(weights, xb, pm.math.maximum)
         pm.Normal("y", mean, pm.math.exp(log_sd), observed=yb, total_size=len(y))
-        result = pm.sample(draws=200, step=sg.MSGNHT(), chains=4, **OPTIONS)
+        result = pm.sample(draws=100, step=sg.MSGNHT(), chains=3, **OPTIONS)
     for chain in result.posterior.chain.values:
         draws = result.posterior.sel(chain=chain)
         each = []
