@@ -14,9 +14,9 @@ from pytensor.xtensor import as_xtensor
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import regression
+from helpers.modes import PLAIN
 from helpers.sampling import run
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -94,7 +94,7 @@ def test_names_starts_and_density_are_those_of_the_model(build):
         np.testing.assert_allclose(point[name], value, atol=1e-12)
         point[name] = value + rng.normal(0, 0.3, np.shape(value))
     found, expected = (
-        pm.compile(m.value_vars, [m.logp(), m.dlogp()], mode=INTERPRETER)(*point.values())
+        pm.compile(m.value_vars, [m.logp(), m.dlogp()], mode=PLAIN)(*point.values())
         for m in (twin, model)
     )
     for new, old in zip(found, expected, strict=True):
@@ -209,7 +209,7 @@ def test_full_data_of_a_model_whose_rows_are_drawn():
         pm.Normal("y", x @ slopes.values, 1, observed=y, total_size=30)
     full = sg.full_data(model)
     expected = -((Y - X @ np.ones(3)) ** 2).sum() / 2 - 33 / 2 * np.log(2 * np.pi) - 1.5
-    assert full.compile_logp(mode=INTERPRETER)({"slopes": np.ones(3)}) == pytest.approx(expected)
+    assert full.compile_logp(mode=PLAIN)({"slopes": np.ones(3)}) == pytest.approx(expected)
 
 
 class NoTensors(Op):
