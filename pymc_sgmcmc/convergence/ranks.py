@@ -79,7 +79,7 @@ def _scores(order: np.ndarray, ordered: np.ndarray) -> np.ndarray:
     np.put_along_axis(scores, order, _score(np.arange(1, n + 1), n)[None], axis=1)
     tied = (ordered[:, 1:] == ordered[:, :-1]).any(axis=1)
     if tied.any():
-        # Loaded late: it takes longer than all of this package
+        # Loaded late: few chains have ties, and importing it takes long
         from scipy.stats import rankdata
 
         of_ties = np.empty((tied.sum(), n))

@@ -110,19 +110,10 @@ def coordinates_at(
     values: Sequence[TensorVariable],
     choice: str,
     point: Mapping[str, np.ndarray],
-    *,
-    named: Mapping[str, Transform | None] = MappingProxyType({}),
-    centring: bool = False,
-    expanded: bool = False,
+    **options: Any,
 ) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
-    """Choose the coordinates of each value variable and express a point in them.
-
-    As :func:`coordinates_for`, which has the arguments; returned are the coordinates, φ at the
-    point, and the scales.
-    """
-    coordinates, express = coordinates_for(
-        model, values, choice, point, named=named, centring=centring, expanded=expanded
-    )
+    """Choose coordinates as :func:`coordinates_for` does, and express the point in them."""
+    coordinates, express = coordinates_for(model, values, choice, point, **options)
     return coordinates, *express(point)
 
 

@@ -75,14 +75,14 @@ def _twin_of_tensors(model: Model) -> Model:
     found.update((x, found[x].copy()) for x in model.deterministics)
     for name, variable in model.named_vars.items():
         _refuse_what_is_left(name, found[variable])
-    return twin(
-        model,
-        found,
-        transforms={
-            rv: _transform(model.rvs_to_transforms[rv], getattr(rv.type, "dims", ()))
-            for rv in model.free_RVs
-        },
-    )
+    transforms = {
+        rv: _transform(model.rvs_to_transforms[rv], getattr(rv.type, "dims", ()))
+        for rv in model.free_RVs
+    }
+    made = twin(model, found, transforms=transforms)
+    # What is set later is seen by both
+    made._coords = model._coords
+    return made
 
 
 def _lowered(graphs: Sequence[Any]) -> list[Any]:
@@ -128,6 +128,9 @@ def _transform(transform: Any, dims: Sequence[str]) -> Transform | None:
 
     if not isinstance(transform, of_dims.DimTransform):
         return transform
+    if type(transform).__module__ != of_dims.__name__:
+        # A user's own one may be derived from one of PyMC's
+        return _Lowered(transform, dims)
     made: Any = None
     match transform:
         case of_dims.LogTransform():

@@ -149,6 +149,39 @@ def test_new_data_are_read_at_the_next_chain():
     assert any(np.array_equal(x, new) for xs in step._engine.posterior.arrays for x in xs)
 
 
+class Halved(LogTransform):
+    """A map that is not that of the class it is derived from."""
+
+    def forward(self, value, *inputs):
+        return super().forward(value) * 2
+
+    def backward(self, value, *inputs):
+        return super().backward(value / 2)
+
+    def log_jac_det(self, value, *inputs):
+        return value / 2 - np.log(2)
+
+
+def test_a_transform_of_ones_own_is_applied():
+    with pm.Model(coords=COORDS) as model:
+        pmd.HalfNormal("x", 1, dims="f", default_transform=Halved())
+    (rv,) = in_tensors(model).free_RVs
+    transform = in_tensors(model).rvs_to_transforms[rv]
+    x = transform.backward(np.array([0.0, 2.0, 4.0])).eval(mode=PLAIN)
+    np.testing.assert_allclose(x, np.exp([0.0, 1.0, 2.0]))
+
+
+def test_coords_that_are_set_anew_are_seen():
+    with pm.Model(coords=COORDS) as model:
+        x = pmd.Data("x", np.zeros(3), dims="f")
+        pmd.Normal("y", x, 1, dims="f")
+        twin = in_tensors(model)
+        pm.set_data({"x": np.ones(2)}, coords={"f": ["d", "e"]})
+    assert in_tensors(model) is twin
+    assert list(twin.coords["f"]) == ["d", "e"]
+    assert twin.dim_lengths["f"].get_value() == 2
+
+
 def test_a_variable_that_is_added_later_is_seen():
     model, _ = conjugate()
     before = in_tensors(model)
