@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from functools import wraps
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from pymc.model import Model
+from pymc.model import Model, modelcontext
 
 __all__ = [
+    "a_function",
+    "a_generator",
     "a_model",
     "not_negative",
+    "of_class",
     "one_of",
     "positive",
     "positive_int",
     "positive_int_or_auto",
     "share",
+    "with_checks",
     "within",
 ]
 
@@ -26,20 +32,72 @@ __all__ = [
 _LARGEST = 2**31 - 1
 
 
+def with_checks[**P, R](
+    **checks: Callable[[str, Any], Any],
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check arguments of a function by their names; a default needs no check."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        arguments = signature(function)
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            for name, value in arguments.bind(*args, **kwargs).arguments.items():
+                if name in checks and value is not arguments.parameters[name].default:
+                    checks[name](name, value)
+            return function(*args, **kwargs)
+
+        return checked
+
+    return decorate
+
+
 def a_model(value: Any) -> Model:
-    """Check for a model."""
-    if not isinstance(value, Model):
+    """Check for a model; None is the one in context."""
+    if value is not None and not isinstance(value, Model):
         raise TypeError(
             f"model must be a pm.Model, got {value!r:.80}. Leave it out inside of 'with model:'."
         )
-    return value
+    try:
+        return modelcontext(value)
+    except TypeError:
+        raise TypeError(
+            "model is missing: pass a pm.Model, or call inside 'with model:'."
+        ) from None
+
+
+def a_function(name: str, value: Any) -> None:
+    """Check for something that can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, got {value!r:.80}.")
+
+
+def of_class(kind: type) -> Callable[[str, Any], None]:
+    """Return a check for an object of a class."""
+
+    def check(name: str, value: Any) -> None:
+        if not isinstance(value, kind):
+            raise TypeError(f"{name} must be of the class {kind.__name__}, got {value!r:.80}.")
+
+    return check
+
+
+def a_generator(name: str, seed: Any) -> np.random.Generator:
+    """Return the generator that a seed stands for."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"{name} must be None, an integer of at least 0, a list of them or a "
+            f"numpy.random.Generator, got {seed!r:.80}."
+        ) from None
 
 
 def positive(name: str, value: Any, usual: float) -> float:
     """Check for a positive, finite number."""
     if not _is_number(value) or not math.isfinite(value) or value <= 0:
         raise ValueError(
-            f"{name} must be a positive, finite number such as {usual}, got {value!r}."
+            f"{name} must be a positive, finite number such as {usual}, got {value!r:.80}."
         )
     return float(value)
 

@@ -114,9 +114,9 @@ class polynomial:
 class cyclical:
     r"""The step size :math:`h_t = h_0 (1 + \cos \pi r) / 2`, r = (t mod P) / P.
 
-    Each cycle begins with long steps that find another mode and ends with short ones that
-    sample it [1]_. Draws are recorded in the second part of a cycle only; they count with
-    their ``weight``.
+    Each cycle begins with long steps, which may but need not leave a mode, and ends with short
+    ones that sample where it is [1]_. Draws are recorded in the second part of a cycle only; they
+    count with their ``weight``.
 
     Parameters
     ----------
@@ -244,10 +244,12 @@ def step_sizes(schedule: Schedule, t: np.ndarray) -> np.ndarray:
             "schedule."
         ) from error
     try:
-        h = np.asarray(returned, dtype=np.float64)
+        h = np.asarray(returned)
     except (TypeError, ValueError):
         h = np.empty(0)
-    if h.shape == t.shape:
+    # What a mask hides is no number, and neither is the mask
+    if h.shape == t.shape and h.dtype.kind in "fiu" and not np.ma.is_masked(returned):
+        h = h.astype(np.float64)
         wrong = ~(np.isfinite(h) & (h > 0))
         if not wrong.any():
             return h

@@ -7,8 +7,9 @@ no estimate of autocorrelation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,19 @@ import pymc as pm
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.checks import (
+    a_function,
+    a_generator,
+    not_negative,
+    of_class,
+    one_of,
+    positive,
+    positive_int,
+    with_checks,
+)
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.step.arguments import TRANSFORM_CHOICES
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = [
@@ -91,6 +103,20 @@ class Target:
     options: dict[str, Any] = field(default_factory=dict)
 
 
+_count, _positive = partial(positive_int, usual=40), partial(positive, usual=0.1)
+_checked = with_checks(
+    **dict.fromkeys(("dimension", "replicates", "rows", "batch_size", "draws"), _count),
+    **dict.fromkeys(("step_size", "relaxation", "patience", "errors"), _positive),
+    **dict.fromkeys(("variance", "build", "make_step"), a_function),
+    **{"seed": a_generator, "unknown": partial(not_negative, usual=0.0)},
+    **{"model": of_class(pm.Model), "step": of_class(SGMCMCStep), "target": of_class(Target)},
+    transforms=lambda name, value: (
+        isinstance(value, Mapping) or one_of(name, value, TRANSFORM_CHOICES)
+    ),
+)
+
+
+@_checked
 def run_chain(
     model: pm.Model, step: SGMCMCStep, *, burn: int, draws: int, seed: int
 ) -> dict[str, np.ndarray]:
@@ -131,6 +157,7 @@ def run_chain(
     return {rv.name: np.array([row[i] for row in kept]) for i, rv in enumerate(model.free_RVs)}
 
 
+@_checked
 def check(
     target: Target,
     make_step: MakeStep,
@@ -200,6 +227,7 @@ def check(
     return found
 
 
+@_checked
 def gaussian(
     dimension: int,
     variance: Variance,
@@ -229,6 +257,7 @@ def gaussian(
     return Target(f"N(0, I), d = {dimension}", model, moments)
 
 
+@_checked
 def correlated_gaussian(
     dimension: int,
     variance: Variance,
@@ -264,6 +293,7 @@ def correlated_gaussian(
     return Target(name, model, moments, relaxation=1 / precisions[0])
 
 
+@_checked
 def normal_normal(
     dimension: int,
     variance: Variance,
@@ -307,6 +337,7 @@ def normal_normal(
     )
 
 
+@_checked
 def one_dimensional(
     name: str,
     build: Callable[[int], Any],
@@ -379,6 +410,7 @@ def _distribution(
     return theta, middle, np.cumsum(density * factor)
 
 
+@_checked
 def check_sampler(
     make_step: MakeStep,
     *,
@@ -452,6 +484,7 @@ def check_sampler(
     return found
 
 
+@_checked
 def matrix(
     variance: Variance,
     unknown: float = 0.0,

@@ -34,6 +34,7 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring import Centring
+from pymc_sgmcmc.checks import a_function
 
 __all__ = [
     "ICLL",
@@ -60,14 +61,18 @@ class _Bounded(Transform):
 
     def __init__(self, lower: Any, upper: Any, bounds_fn: BoundsFn | None) -> None:
         self.lower, self.upper, self.bounds_fn = lower, upper, bounds_fn
-        if bounds_fn is None:
+        if bounds_fn is not None:
+            a_function(f"The bounds_fn of {type(self).__name__}", bounds_fn)
+        else:
             if isinstance(lower, Variable) or isinstance(upper, Variable):
                 raise ValueError(
                     f"The bounds of {type(self).__name__} must be numbers. For bounds that depend "
                     "on the distribution's parameters give `bounds_fn(*rv_inputs)`."
                 )
             for bound in (lower, upper):
-                if bound is not None and np.asarray(bound).dtype.kind not in "iuf":
+                if bound is None:
+                    continue
+                if np.asarray(bound).dtype.kind not in "iuf" or np.isnan(bound).any():
                     raise TypeError(
                         f"The bounds of {type(self).__name__} must be numbers, got {bound!r:.80}."
                     )
@@ -110,8 +115,12 @@ class _TwoSided(_Bounded):
         self, lower: Any = 0.0, upper: Any = 1.0, *, bounds_fn: BoundsFn | None = None
     ) -> None:
         super().__init__(lower, upper, bounds_fn)
-        if bounds_fn is None and not np.all(np.asarray(lower) < np.asarray(upper)):
-            raise ValueError(f"`lower` must be below `upper`, got {lower} and {upper}.")
+        try:
+            ordered = bounds_fn is not None or np.all(np.less(lower, upper))
+        except ValueError:  # of shapes that do not fit
+            ordered = False
+        if not ordered:
+            raise ValueError(f"`lower` must be below `upper` everywhere, got {lower} and {upper}.")
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map the unbounded `value` into the interval."""

@@ -63,11 +63,12 @@ class Centring(Weighted):
 
     def __init__(self, weight: Any = 0.0) -> None:
         if not isinstance(weight, Variable):
-            weight = np.asarray(weight, dtype=float)
-            if not np.all((weight >= 0) & (weight <= 1)):
+            weight = np.asarray(weight)
+            if weight.dtype.kind not in "fiu" or not np.all((weight >= 0) & (weight <= 1)):
                 raise ValueError(
                     f"`weight` must be between 0 (non-centred) and 1 (centred), got {weight}."
                 )
+            weight = weight.astype(float)
         self.weight = weight
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:

@@ -9,7 +9,7 @@ import xarray as xr
 
 from pymc.model import Model
 
-from pymc_sgmcmc.checks import one_of, positive_int
+from pymc_sgmcmc.checks import a_generator, one_of, positive_int
 from pymc_sgmcmc.diagnostics.model_density import density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, draws_of
 from pymc_sgmcmc.diagnostics.standardised import Standard
@@ -125,6 +125,7 @@ def ksd(
     True
     """
     model = checked_model(model)
+    rng = a_generator("random_seed", random_seed)
     one_of("scale", scale, ("covariance", "median"))
     if batches is not None:
         positive_int("batches", batches, usual=1)
@@ -145,7 +146,6 @@ def ksd(
             "batches estimates scores from minibatches, and the model has no pm.Minibatch. Pass "
             "batch_size= and batch_dim= as to the step method, or leave batches out."
         )
-    rng = np.random.default_rng(random_seed)
     phi = density.positions(chosen.values)
     standard = Standard.of(phi if other is None else density.positions(other.values))
     psi = standard.positions(phi)

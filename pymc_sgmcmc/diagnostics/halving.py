@@ -14,7 +14,7 @@ import xarray as xr
 from pymc.model import Model
 from scipy.special import ndtri
 
-from pymc_sgmcmc.checks import positive, positive_int
+from pymc_sgmcmc.checks import a_generator, positive, positive_int
 from pymc_sgmcmc.diagnostics.labels import element_labels
 from pymc_sgmcmc.diagnostics.over_draws import constrained
 from pymc_sgmcmc.diagnostics.result import checked_model
@@ -123,6 +123,7 @@ def bias_report(
     array([False,  True])
     """
     model = checked_model(model)
+    rng = a_generator("random_seed", random_seed)
     draws = positive_int("draws", draws, usual=1000)
     chains = positive_int("chains", chains, usual=4)
     if chains * draws < 100:
@@ -131,7 +132,7 @@ def bias_report(
             "or more in all."
         )
     tolerance = positive("tolerance", tolerance, usual=0.1)
-    if order is not None and order not in (1, 2):
+    if order is not None and not (isinstance(order, int | np.integer) and order in (1, 2)):
         raise ValueError(f"order must be 1 or 2, or left out, got {order!r}.")
     made = _made(step, model, options)
     tune = made.default_tune_steps if tune is None else positive_int("tune", tune, usual=100)
@@ -142,9 +143,9 @@ def bias_report(
     runs: list[list[dict[str, np.ndarray]]] = [[], []]
     found: list[tuple[float, int, int]] = []
     try:
-        for rng in np.random.default_rng(random_seed).spawn(chains):
+        for own in rng.spawn(chains):
             made.options = options_before
-            full, half = _one_chain(made, rng, tune, draws, found)
+            full, half = _one_chain(made, own, tune, draws, found)
             runs[0].append(full)
             runs[1].append(half)
     finally:

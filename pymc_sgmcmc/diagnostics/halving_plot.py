@@ -47,7 +47,7 @@ def plot_bias_report(
     TypeError, ValueError
         If ``report`` is no report, or an argument is outside its range.
     """
-    if "flagged" not in getattr(report, "data_vars", ()):
+    if not {"flagged", "relative"} <= set(getattr(report, "data_vars", ())):
         raise TypeError("report must be the Dataset that bias_report returns.")
     positive_int("largest", largest, usual=40)
     if backend not in (None, "matplotlib"):

@@ -12,7 +12,7 @@ import xarray as xr
 
 from pymc.model import Model
 
-from pymc_sgmcmc.checks import positive, positive_int
+from pymc_sgmcmc.checks import a_generator, positive, positive_int
 from pymc_sgmcmc.diagnostics.labels import dims_of
 from pymc_sgmcmc.diagnostics.model_density import ModelDensity, density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, draws_of, point_of
@@ -119,6 +119,7 @@ def gradient_noise(
     True
     """
     model = checked_model(model)
+    rng = a_generator("random_seed", random_seed)
     wanted = positive("largest", largest, usual=1.5)
     if positive_int("batches", batches, usual=1024) < 2 * _ROUNDS:
         raise ValueError(f"batches must be at least {2 * _ROUNDS}, got {batches}.")
@@ -135,7 +136,6 @@ def gradient_noise(
             "The model has no pm.Minibatch, so that its gradients are exact and there is no noise "
             "to measure. Pass batch_size= and batch_dim= for the noise of batches of that dim."
         )
-    rng = np.random.default_rng(random_seed)
     phi = density.positions(values)
     anchor = None if anchor_values is None else density.positions(anchor_values)[0]
     if drawn:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from pymc.model import Model, modelcontext
+from pymc.model import Model
 
-from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.checks import a_model, positive_int
 from pymc_sgmcmc.model.tensor_model import in_tensors
 
 __all__ = ["Draws", "checked_model", "draws_of", "point_of"]
@@ -47,14 +47,7 @@ class Draws:
 
 def checked_model(model: Any) -> Model:
     """Return the model, or the one in context; of tensors, where it is of ``pymc.dims``."""
-    if model is not None and not isinstance(model, Model):
-        raise TypeError(f"model must be a pm.Model, or left out inside one, got {model!r:.80}.")
-    try:
-        return in_tensors(modelcontext(model))
-    except TypeError:
-        raise TypeError(
-            "model is missing: pass the pm.Model that was sampled, or call inside `with model:`."
-        ) from None
+    return in_tensors(a_model(model))
 
 
 def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Draws:
@@ -102,9 +95,11 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
 
     Raises
     ------
-    ValueError
-        If a variable is missing or has another shape.
+    TypeError, ValueError
+        If it is no dict of numbers, or if a variable is missing or has another shape.
     """
+    if not isinstance(point, Mapping):
+        raise TypeError(f"{name} must be a dict of a value for each variable, got {point!r:.80}.")
     values = {}
     for variable, shape in _shapes(model).items():
         if variable not in point:
@@ -112,7 +107,12 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
                 f"{name} has no value for the variable '{variable}'. Give one for each of "
                 f"{', '.join(_shapes(model))}, in the variables' own space."
             )
-        array = np.asarray(point[variable], dtype=float)
+        array = np.asarray(point[variable])
+        if array.dtype.kind not in "fiub":
+            raise TypeError(
+                f"{name} must hold numbers, and has {point[variable]!r:.80} for '{variable}'."
+            )
+        array = array.astype(float)
         _check_shape(variable, array.shape, shape, where=name)
         values[variable] = array[None]
     return values
@@ -126,7 +126,7 @@ def _group_of(result: Any, group: str) -> xr.Dataset:
             "result must be the DataTree that pm.sample returns, or one of its groups, got "
             f"{type(result).__name__}."
         )
-    if group not in result.children:
+    if not isinstance(group, str) or group not in result.children:
         found = ", ".join(f"'{name}'" for name in result.children) or "none"
         raise ValueError(f"result has no group '{group}'. It has {found}.")
     return result[group].to_dataset()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from pymc_sgmcmc.checks import one_of, positive
 
 __all__ = ["Policy"]
 
@@ -73,3 +75,15 @@ class Policy:
     second_moments: bool = True
     isotropic: bool = True
     gradients_bounded: bool = True
+
+    def __post_init__(self) -> None:
+        known = "lipschitz", "mirror", "model", "identity"
+        one_of("Policy's coordinates", self.coordinates, known)
+        for field in fields(self):
+            name, value = f"Policy's {field.name}", getattr(self, field.name)
+            if field.type == "bool" and not isinstance(value, bool):
+                raise TypeError(f"{name} must be True or False, got {value!r:.80}.")
+            if field.type == "int" and not (isinstance(value, int) and value in (1, 2)):
+                raise ValueError(f"{name} must be 1 or 2, got {value!r:.80}.")
+            if field.type == "float" or (field.type == "float | None" and value is not None):
+                positive(name, value, usual=0.04)

@@ -13,7 +13,7 @@ import pytensor
 import pytensor.tensor as pt
 
 from pymc.data import MinibatchOp
-from pymc.model import Model, modelcontext
+from pymc.model import Model
 from pymc.model.fgraph import deepcopy_shared_variable
 from pymc.pytensorf import find_rng_nodes
 from pytensor.compile.sharedvalue import SharedVariable
@@ -86,7 +86,7 @@ def full_data(model: Model | None = None) -> Model:
     >>> sg.full_data(model)["y"].shape.eval()
     array([100])
     """
-    model = in_tensors(a_model(modelcontext(model)))
+    model = in_tensors(a_model(model))
     _check(model)
     initial_values = [x for x in model.rvs_to_initial_values.values() if isinstance(x, Variable)]
     lengths = list(model.dim_lengths.values())

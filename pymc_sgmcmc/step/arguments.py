@@ -321,7 +321,10 @@ def checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] |
     _check_names("scale", scale, names)
     checked = {}
     for name, value in scale.items():
-        array = np.asarray(value)
+        try:
+            array = np.asarray(np.nan if np.ma.is_masked(value) else value)
+        except ValueError:  # of rows of different lengths
+            array = np.asarray(np.nan)
         if array.dtype.kind not in "fiu" or not np.all(np.isfinite(array)) or np.any(array <= 0):
             raise ValueError(
                 f"scale['{name}'] must hold positive, finite numbers: about one posterior sd for "

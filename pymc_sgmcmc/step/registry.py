@@ -18,7 +18,17 @@ def register(*methods: type[BlockedStep]) -> None:
     ----------
     *methods : type
         Step methods, such as subclasses of :class:`~pymc_sgmcmc.SGMCMCStep`.
+
+    Raises
+    ------
+    TypeError
+        If something is no class of step methods; then none is added.
     """
+    wrong = [m for m in methods if not (isinstance(m, type) and issubclass(m, BlockedStep))]
+    if wrong:
+        raise TypeError(
+            f"register takes classes of step methods, such as sg.SGLD, got {wrong[0]!r:.80}."
+        )
     for method in methods:
         if method not in STEP_METHODS:
             STEP_METHODS.append(method)

@@ -147,7 +147,7 @@ class SGMCMCStep(BlockedStep):
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Refuse a model or a list without variables, of which PyMC names no cure."""
         variables = args[0] if args else kwargs.get("vars")
-        arguments.refuse_nothing(modelcontext(kwargs.get("model")), variables)
+        arguments.refuse_nothing(kwargs.get("model"), variables)
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(
