@@ -28,7 +28,16 @@ from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
 from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
-__all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
+__all__ = [
+    "BATCH_SCHEMES",
+    "BatchScheme",
+    "Minibatch",
+    "check_minibatches",
+    "check_total_size",
+    "find_minibatches",
+]
+
+_DRAWS = "its pm.Minibatch draws from"
 
 # Warnings name the user's line
 _PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
@@ -198,10 +207,12 @@ def axis_of_rows(rv: TensorVariable) -> int | None:
 
 
 def _check_likelihood(rv: TensorVariable, value: Variable, found: list[Minibatch]) -> None:
+    axis = axis_of_rows(rv)
     if not found:
+        if axis is not None:
+            _check_size(rv, axis, "it has all of its", evaluate(value).shape[axis])
         return
     _refuse_rows_that_stay(rv, value)
-    axis = axis_of_rows(rv)
     if axis is None:
         raise ValueError(
             f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
@@ -214,18 +225,27 @@ def _check_likelihood(rv: TensorVariable, value: Variable, found: list[Minibatch
             "calls, whose rows are not aligned. Draw all its arrays in one call: "
             "x, y = pm.Minibatch(x, y, batch_size=...)."
         )
-    total_size, rows = rv.owner.inputs[1 + axis], len(evaluate(found[0].sources[0]))
-    if isinstance(total_size, Constant) and int(total_size.data) < 1:
+    _check_size(rv, axis, _DRAWS, len(evaluate(found[0].sources[0])))
+
+
+def _check_size(rv: TensorVariable, axis: int, which: str, rows: int) -> None:
+    total_size = rv.owner.inputs[1 + axis]
+    if any(source_of(x) is not None for x in ancestors([total_size])):
+        return
+    check_total_size(f"The observed variable '{rv.name}'", int(evaluate(total_size)), rows, which)
+
+
+def check_total_size(what: str, total_size: int, rows: int, which: str = _DRAWS) -> None:
+    """Refuse a likelihood of no rows, and warn where it counts for more or fewer than there are."""
+    if total_size < 1:
         raise ValueError(
-            f"The observed variable '{rv.name}' has total_size={int(total_size.data)}. Pass the "
-            f"number of its rows, {rows}."
+            f"{what} has total_size={total_size}. Pass the number of its rows, {rows}."
         )
-    if isinstance(total_size, Constant) and int(total_size.data) != rows:
+    if total_size != rows:
         warnings.warn(
-            f"The observed variable '{rv.name}' has total_size={int(total_size.data)}, but its "
-            f"pm.Minibatch draws from {rows} rows: the likelihood counts as that of "
-            f"{int(total_size.data)} rows. If pm.set_data changes the number of rows, write "
-            "total_size=[data.shape[0]] with the pm.Data.",
+            f"{what} has total_size={total_size}, but {which} {rows} rows: the likelihood counts "
+            f"{total_size / rows:.3g} times what they say. Pass total_size={rows}, or, if "
+            "pm.set_data changes the number of rows, total_size=[data.shape[0]] with the pm.Data.",
             UserWarning,
             skip_file_prefixes=_PACKAGE,
         )

@@ -7,7 +7,8 @@ to know of it: maps of variables, minibatches, temperatures and samplers work as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.checks import a_function, a_model, of_class, positive_int
 from pymc_sgmcmc.model.graphs import substitute
-from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.model.minibatch import check_total_size, evaluate, find_minibatches
 
 __all__ = ["GradientPotential", "LikelihoodNoise", "has_own_gradient", "own_gradients"]
 
@@ -73,7 +75,15 @@ class LikelihoodNoise:
         self._count = 0
 
     def _request(self, kind: str, shape: Sequence[int]) -> TensorVariable:
-        sizes = tuple(int(n) for n in np.atleast_1d(np.asarray(shape, dtype=int)))
+        try:
+            sizes = tuple(map(index, shape if isinstance(shape, Iterable) else [shape]))
+        except TypeError:
+            sizes = (-1,)
+        if min(sizes, default=0) < 0:
+            raise TypeError(
+                f"noise.{kind} needs a shape of integers that are known, such as y.type.shape, got "
+                f"{shape!r:.80}."
+            )
         self._count += 1
         requested: Any = _Request(kind, sizes, self._count)()
         return requested
@@ -135,10 +145,15 @@ def GradientPotential(
     ------
     ValueError
         If an estimate has not the shape of its variable, if there are more or fewer of them than
-        variables, if ``total_size`` is missing or superfluous, or if a loop draws rows or random
-        numbers itself in place of being handed them.
+        variables, if ``total_size`` is missing, superfluous or no number of rows, or if a loop
+        draws rows or random numbers itself in place of being handed them.
     TypeError
-        If an estimate is not of a floating dtype.
+        If an argument is of another kind, or an estimate not of a floating dtype.
+
+    Warns
+    -----
+    UserWarning
+        If ``total_size`` is not the number of rows that the minibatch draws from.
 
     Notes
     -----
@@ -159,9 +174,23 @@ def GradientPotential(
     ...     theta = pm.Normal("theta", 0, 10)
     ...     likelihood = GradientPotential("y", estimate, [theta], [y], total_size=100)
     """
-    variables, data = list(variables), [pt.as_tensor(row) for row in rows]
+    a_model(None)
+    of_class(str)("name", name)
+    a_function("gradient", gradient)
+    if total_size is not None:
+        positive_int("total_size", total_size, usual=100)
+    for what, given, kind in (("variables", variables, TensorVariable), ("rows", rows, object)):
+        if not isinstance(given, list | tuple) or not all(isinstance(x, kind) for x in given):
+            raise TypeError(
+                f"{what} must be a list of those of the model, such as [theta] and [y], got "
+                f"{given!r:.80}."
+            )
+    data = _as_tensors("rows must hold arrays", rows)
     found = gradient(*variables, *data, LikelihoodNoise())
-    estimates = [pt.as_tensor(g) for g in (found if isinstance(found, list | tuple) else [found])]
+    estimates = _as_tensors(
+        f"The gradient of the GradientPotential '{name}' must return a tensor for each variable",
+        found if isinstance(found, list | tuple) else [found],
+    )
     if len(estimates) != len(variables):
         raise ValueError(
             f"The gradient of the GradientPotential '{name}' returned {len(estimates)} estimates "
@@ -188,11 +217,21 @@ def GradientPotential(
             "pm.Minibatch. Leave total_size out, or draw the rows by pm.Minibatch."
         )
     if total_size is not None:
-        size = find_minibatches(data)[0].batch_size
+        minibatch = find_minibatches(data)[0]
+        rows_of_all = len(evaluate(minibatch.sources[0]))
+        check_total_size(f"The GradientPotential '{name}'", total_size, rows_of_all)
+        size = minibatch.batch_size
         estimates = [g * np.asarray(total_size / size, dtype=g.dtype) for g in estimates]
     term: Any = _OwnGradient(len(variables))(*variables, *estimates)
     potential: TensorVariable = pm.Potential(name, term)
     return potential
+
+
+def _as_tensors(what: str, found: Iterable[Any]) -> list[TensorVariable]:
+    try:
+        return [pt.as_tensor(x) for x in found]
+    except (NotImplementedError, TypeError, ValueError):
+        raise TypeError(f"{what}, got {found!r:.80}.") from None
 
 
 def _check(name: str, variable: TensorVariable, estimate: TensorVariable) -> None:
