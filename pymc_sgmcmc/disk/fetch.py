@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import Source
 
-__all__ = ["fetched", "gather", "has_source", "sampled"]
+__all__ = ["fetched", "gather", "has_source", "rows_at", "sampled"]
 
 # Places of a file from which a sample of its rows is taken
 _SAMPLED_BLOCKS = 64
@@ -76,6 +76,14 @@ def gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.nd
         first, part = int(offsets[k]), out[k * size : (k + 1) * size]
         source.read(first, part[: rows - first])
         source.read(0, part[rows - first :])
+
+
+def rows_at(array: Any, first: int, size: int) -> np.ndarray:
+    """Return ``size`` rows of an array or of a source, the last ones where fewer follow."""
+    first = min(first, len(array) - size)
+    rows = array.rows if isinstance(array, Source) else lambda start, stop: array[start:stop]
+    found: np.ndarray = rows(first, first + size)
+    return found
 
 
 def sampled(group: Sequence[Any], count: int) -> list[np.ndarray]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain
 from textwrap import shorten
 from typing import Any
 
@@ -18,7 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import building, compiled
 from pymc_sgmcmc.backends.placing import aligned, place
-from pymc_sgmcmc.disk.fetch import has_source, sampled
+from pymc_sgmcmc.disk.fetch import has_source, rows_at, sampled
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
@@ -32,7 +33,7 @@ from pymc_sgmcmc.model.coordinates import (
 )
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
-from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
+from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
 from pymc_sgmcmc.model.runs import Runs
 
@@ -378,10 +379,35 @@ class CompiledModel:
         bad = [f"the log density of '{name}' is {value}" for name, value in terms.items()]
         bad += [f"the gradient for '{name}' is not finite" for name in gradients]
         what = "; ".join(bad) or "the log density of some rows is not finite"
-        cure = faults_of_data(self.model, terms or self.posterior.terms) or (
-            "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
+        names = terms or self.posterior.terms
+        cure = (
+            faults_of_data(self.model, names)
+            or self.impossible_rows(names, [*phi, *scales, *others])
+            or "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
         )
         return f"The chain cannot start: {what}. {cure}"
+
+    def impossible_rows(self, names: Collection[str], point: Sequence[np.ndarray]) -> str:
+        """Name the rows of observed variables whose log density is −inf, in no words if none is."""
+        posterior, told = self.posterior, []
+        for rv in [rv for rv in self.model.observed_RVs if rv.name in names]:
+            log_density, of = posterior.entries[rv.name]
+            function, n, size = self._of_rows([log_density]), 1, 1
+            if of is not None:
+                n, size = len(posterior.arrays[of][0]), posterior.minibatches[of].batch_size
+            bad = np.zeros((0, log_density.ndim or 1), dtype=int)
+            for first in range(0, n, size):
+                batches = [
+                    [rows_at(array, first, batch.batch_size) for array in arrays]
+                    for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+                ]
+                found = np.atleast_1d(function(point, batches)[0])
+                entries = np.argwhere(np.isneginf(found))
+                entries[:, 0] += min(first, n - size)
+                bad = np.concatenate([bad, entries])
+            if len(bad):
+                told.append(impossible(self.model, rv, bad, len(found) if of is None else n))
+        return " ".join(told)
 
     def _not_finite(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
@@ -429,28 +455,32 @@ class CompiledModel:
     def _at_worst_rows(
         self, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
     ) -> Callable[..., Any]:
-        posterior = self.posterior
-        rows: dict[Any, np.ndarray] = {}
-        for group, whole, batch in zip(
-            posterior.rows, posterior.arrays, posterior.minibatches, strict=True
-        ):
+        batches: list[list[np.ndarray]] = []
+        for whole, batch in zip(self.posterior.arrays, self.posterior.minibatches, strict=True):
             arrays = sampled(whole, max(batch.batch_size, _LOOKED_AT))
             # Rows with a number that is not finite, filled up with the first of the others
             bad = bad_rows(arrays)
             of_bad = np.flatnonzero(bad)[: batch.batch_size]
             good = np.flatnonzero(~bad[: batch.batch_size + len(of_bad)])
             first = np.concatenate([of_bad, good])[: batch.batch_size]
-            rows.update((row, array[first]) for row, array in zip(group, arrays, strict=True))
-        rng = np.random.default_rng(0)
+            batches.append([array[first] for array in arrays])
+        function = self._of_rows(outputs, further)
+        return lambda *point: function(point, batches)
+
+    def _of_rows(
+        self, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
+    ) -> Callable[..., Any]:
+        """Return a function of a point and of one batch of each minibatch."""
+        posterior, rng = self.posterior, np.random.default_rng(0)
         noise: dict[Any, np.ndarray] = {
             x: FILL[kind](rng, np.empty(x.type.shape, dtype=x.dtype))
             for x, kind in posterior.noise.items()
         }
-        data: dict[Any, np.ndarray] = {**posterior.data, **rows, **noise}
+        data: dict[Any, np.ndarray] = {**posterior.data, **noise}
         inputs = [*posterior.phi, *posterior.scales, *posterior.others, *further]
         backend = "jax" if self.backend == "jax" else "interpreter"
-        function = compiled([*inputs, *data], outputs, backend)
-        return lambda *arguments: function(*arguments, *data.values())
+        function = compiled([*inputs, *chain(*posterior.rows), *data], outputs, backend)
+        return lambda point, batches: function(*point, *chain(*batches), *data.values())
 
 
 def _reason(error: Exception) -> str:

@@ -17,7 +17,7 @@ from pymc.variational.minibatch_rv import create_minibatch_rv
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
@@ -25,10 +25,10 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import made_again, rebuilt
-from pymc_sgmcmc.model.minibatch import axis_of_rows, evaluate, find_minibatches
+from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
-__all__ = ["Rows", "depends_on", "in_batches", "resized", "rows_of", "taken"]
+__all__ = ["Rows", "depends_on", "in_batches", "resized", "rows_of", "sparse_rows", "taken"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,10 +113,12 @@ def rows_of(model: Model, dim: str) -> Rows:
     on_disk = [array for array in model.named_vars.values() if source_of(array) is not None]
     for array in [*model.data_vars, *on_disk]:
         if (axis := _axis(model, array.name, dim)) is not None:
+            if isinstance(array.type, SparseTensorType):
+                raise NotImplementedError(sparse_rows(f"pm.Data '{array.name}'", dim))
             axes[array] = axis
     terms: dict[TensorVariable, int] = {}
     for rv, value in zip(model.observed_RVs, values, strict=True):
-        leaf = _leaf(value)
+        leaf: Any = all_rows(value)
         axis = _axis(model, rv.name, dim)
         axis = axes.get(leaf) if axis is None else axis
         if axis is None:
@@ -134,15 +136,17 @@ def rows_of(model: Model, dim: str) -> Rows:
             )
         terms[rv] = axis
     _check_free(model, dim, axes)
-    if not terms:
-        raise ValueError(
-            f"No observed variable has the dim '{dim}'. Give it to the observed variable, as in "
-            f'pm.Normal(..., observed=y, dims="{dim}"), or to the pm.Data that it observes.'
-        )
     for potential in model.potentials:
         if (axis := _axis(model, potential.name, dim)) is not None:
             terms[potential] = axis
     _check_others(model, dim, axes, terms)
+    if not terms or not axes:
+        raise ValueError(
+            f"No {'array' if terms else 'observed variable'} has the dim '{dim}'. Give it to the "
+            f'observed variable, as in pm.Normal(..., observed=y, dims="{dim}"), and to the arrays '
+            f'of rows, as in pm.Data("x", x, dims="{dim}"). A pm.Potential with one entry for each '
+            f'row takes dims="{dim}" too.'
+        )
     used = set(ancestors([*terms, *values]))
     axes = {array: axis for array, axis in axes.items() if array in used}
     return Rows(dim, _count(dim, axes), axes, terms)
@@ -250,14 +254,6 @@ def _axis(model: Model, name: str, dim: str) -> int | None:
     return dims.index(dim) if dim in dims else None
 
 
-def _leaf(value: Any) -> TensorVariable:
-    """Return the array that is observed; PyMC may have cast it to the variable's dtype."""
-    while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
-        value = value.owner.inputs[0]
-    leaf: TensorVariable = value
-    return leaf
-
-
 def _check_free(model: Model, dim: str, axes: Mapping[TensorVariable, int]) -> None:
     """Refuse free variables with a value for each row."""
     length = model.dim_lengths[dim]
@@ -272,8 +268,9 @@ def _check_free(model: Model, dim: str, axes: Mapping[TensorVariable, int]) -> N
         if depends_on(rv, axes, length):
             raise NotImplementedError(
                 f"The unobserved variable '{rv.name}' depends on the rows of the dim '{dim}': it "
-                "has a value for each of them, which a batch cannot tell. Sum it out of the model, "
-                "give it a value for each group of rows, or leave batch_size and batch_dim out."
+                "has a value for each of them, which a batch cannot tell. Give it a dim of its own "
+                f'and take its entries by an index, {rv.name}[pm.Data("of_row", of_row, '
+                f'dims="{dim}")]; or sum it out of the model, or leave batch_size and batch_dim out.'
             )
 
 
@@ -293,7 +290,8 @@ def _check_others(
             raise ValueError(
                 f"The observed variable '{term.name}' depends on rows of the dim '{dim}' and has "
                 f'not the dim itself. Give it dims="{dim}", with further dims or None for its '
-                "other axes."
+                "other axes. If an index or a mask takes some of the rows, take them before the "
+                "model is made, so that all arrays have the rows that are observed."
             )
         if has_own_gradient([term]):
             raise NotImplementedError(
@@ -306,6 +304,15 @@ def _check_others(
             "the data cannot be known: write it as a vector with one entry for each row and give "
             f'it dims="{dim}", or write an observed pm.CustomDist.'
         )
+
+
+def sparse_rows(array: str, dim: str) -> str:
+    """Say that rows of a sparse array cannot be drawn, and what can."""
+    return (
+        f"{array} is sparse, and batches of the dim '{dim}' are drawn from dense "
+        f'arrays: pass pm.Data("x", x.toarray(), dims=("{dim}", ...)), or the columns and values '
+        "of each row as dense arrays; or leave batch_size and batch_dim out."
+    )
 
 
 def depends_on(term: Variable, axes: Mapping[Any, int], length: Variable) -> bool:

@@ -13,11 +13,12 @@ from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.disk.source import Source
-from pymc_sgmcmc.model.batch_dim import Rows, rows_of, taken
+from pymc_sgmcmc.model.batch_dim import Rows, rows_of, sparse_rows, taken
 from pymc_sgmcmc.model.graphs import masks_as_numbers
 from pymc_sgmcmc.model.initial_point import at_values, points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate
@@ -136,6 +137,11 @@ def _no_sum(term: str, dim: str) -> str:
 
 def _mismatch(model: Model, rows: Rows, error: Exception) -> str:
     """Name what has as many entries as there are rows and lacks the dim."""
+    for leaf in ancestors(list(rows.terms)):
+        if isinstance(leaf.type, SparseTensorType) and isinstance(leaf, Constant | SharedVariable):
+            array = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
+            if rows.count in array.shape:
+                return sparse_rows(f"An array of shape {array.shape}", rows.dim)
     suspects = dict.fromkeys(
         f"'{leaf.name}'" if leaf.name else f"an array of shape {leaf.type.shape}"
         for leaf in ancestors(list(rows.terms))

@@ -21,6 +21,7 @@ from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
@@ -32,6 +33,7 @@ __all__ = [
     "BATCH_SCHEMES",
     "BatchScheme",
     "Minibatch",
+    "all_rows",
     "check_minibatches",
     "check_total_size",
     "find_minibatches",
@@ -128,6 +130,16 @@ def replace_minibatches(
         for node in _minibatch_nodes(graphs)
         for j, output in enumerate(node.outputs[:-1])
     }
+
+
+def all_rows(value: Any) -> Variable:
+    """Return the array that is observed, of which a value may be a batch, or cast by PyMC."""
+    while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
+        value = value.owner.inputs[0]
+    batches = find_minibatches([value])
+    found = replace_minibatches([value], batches, [batch.sources for batch in batches])
+    array: Variable = found.get(value, value)
+    return array
 
 
 def check_minibatches(model: Model) -> list[Minibatch]:

@@ -14,11 +14,12 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
 
+from pymc_sgmcmc.disk.fetch import rows_at
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
-from pymc_sgmcmc.model.minibatch import evaluate
+from pymc_sgmcmc.model.minibatch import all_rows, evaluate
 
-__all__ = ["bad_rows", "faults_of_data"]
+__all__ = ["bad_rows", "faults_of_data", "impossible"]
 
 
 _ROWS = 2**16
@@ -73,6 +74,22 @@ def faults_of_data(model: Model, names: Collection[str]) -> str:
     return (
         f"The data are not finite: {found}. {cure} Where they are meant, pass initvals= to "
         "pm.sample with values that the priors and the likelihood allow."
+    )
+
+
+def impossible(model: Model, rv: Any, bad: np.ndarray, count: int) -> str:
+    """Name an observed variable's rows without density, of ``count``, by their entries ``bad``."""
+    row, *entry = bad[np.lexsort(bad.T[::-1])[0]].tolist()
+    seen = evaluate(all_rows(model.rvs_to_values[rv]))
+    value: Any = rows_at(seen if len(seen.shape) else seen.reshape(1), row, 1)[0]
+    if entry and np.ndim(value) >= len(entry):
+        value = value[tuple(entry)]
+    return (
+        f"'{rv.name}' has the log density -inf in {len(np.unique(bad[:, 0]))} of {count} rows, the "
+        f"first of them row {row} with the value {np.asarray(value).tolist()!r:.60}. Correct such "
+        "rows or leave them out if the distribution can never have these values: categories count "
+        "from 0, counts are not negative, a LogNormal has no zeros. If other values of the "
+        "parameters allow them, pass initvals= to pm.sample."
     )
 
 

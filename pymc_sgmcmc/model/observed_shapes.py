@@ -19,11 +19,34 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.graphs import rebuilt, substitute
-from pymc_sgmcmc.model.minibatch import evaluate
+from pymc_sgmcmc.model.minibatch import all_rows, evaluate
 
-__all__ = ["check_observed_shapes"]
+__all__ = ["check_coords", "check_observed_shapes"]
 
 _Shape = tuple[int | None, ...]
+
+
+def check_coords(model: Model) -> None:
+    """Refuse variables of another length than their coords: PyMC would lose all draws in the end.
+
+    Raises
+    ------
+    ValueError
+        With the variable, the dim and both lengths.
+    """
+    dims = {name: of for name, of in model.named_vars_to_dims.items() if of}
+    observed = {rv.name: all_rows(model.rvs_to_values[rv]) for rv in model.observed_RVs}
+    graphs = _with_lengths(model, [observed.get(name, model[name]) for name in dims])
+    for (name, of), graph in zip(dims.items(), graphs, strict=True):
+        for dim, length in zip(of, graph.type.shape, strict=False):
+            labels = model.coords.get(dim)
+            if labels is not None and length not in (None, len(labels)):
+                raise ValueError(
+                    f"'{name}' has {length} entries along the dim '{dim}', whose coords have "
+                    f"{len(labels)}: PyMC could not put the draws together. Give the dim coords of "
+                    f"that length, or '{name}' another dim. If an index or a mask takes some of "
+                    "the rows, take them before the model is made."
+                )
 
 
 def check_observed_shapes(model: Model) -> None:

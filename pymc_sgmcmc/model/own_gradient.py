@@ -179,12 +179,10 @@ def GradientPotential(
     a_function("gradient", gradient)
     if total_size is not None:
         positive_int("total_size", total_size, usual=100)
-    for what, given, kind in (("variables", variables, TensorVariable), ("rows", rows, object)):
+    lists = ("variables", variables, TensorVariable, "[theta]"), ("rows", rows, object, "[y]")
+    for what, given, kind, usual in lists:
         if not isinstance(given, list | tuple) or not all(isinstance(x, kind) for x in given):
-            raise TypeError(
-                f"{what} must be a list of those of the model, such as [theta] and [y], got "
-                f"{given!r:.80}."
-            )
+            raise TypeError(f"{what} must be a list such as {usual}, got {given!r:.80}.")
     data = _as_tensors("rows must hold arrays", rows)
     found = gradient(*variables, *data, LikelihoodNoise())
     estimates = _as_tensors(

@@ -18,6 +18,7 @@ from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
 from pytensor.tensor.type import TensorType
@@ -181,12 +182,35 @@ class Posterior:
         self.spreads, self.locations = found[:third], found[third : 2 * third]
         self.reweighted = found[2 * third :]
         self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
-        self.gradient = gradient_of(-self.log_density, self.phi)
+        self.gradient = self._gradient()
+
+    def _gradient(self) -> list[TensorVariable]:
+        """Return ∇U, or name the term that has none."""
+        try:
+            return gradient_of(-self.log_density, self.phi)
+        except (NotImplementedError, NullTypeGradError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            for name, term in self.terms.items():
+                try:
+                    gradient_of(term, self.phi)
+                except (NotImplementedError, NullTypeGradError):
+                    raise NotImplementedError(
+                        f"The log density of '{name}' has no gradient: {reason}. Give the operation "
+                        "one by its method pullback, or the term by sg.GradientPotential, which "
+                        "takes a gradient of yours; for JAX register the operation with "
+                        "pytensor.link.jax.dispatch.jax_funcify."
+                    ) from error
+            raise
 
     @property
     def phi(self) -> list[TensorVariable]:
         """The position, one tensor for each coordinate."""
         return [coordinate.phi for coordinate in self.coordinates]
+
+    @property
+    def entries(self) -> dict[str, tuple[TensorVariable, int | None]]:
+        """The terms of the log density with one entry for each row, and their minibatches."""
+        return {term.name: (term.log_density, term.minibatch) for term in self._summands}
 
     @property
     def terms(self) -> dict[str, TensorVariable]:

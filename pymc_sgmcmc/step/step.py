@@ -42,7 +42,7 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
-from pymc_sgmcmc.model.observed_shapes import check_observed_shapes
+from pymc_sgmcmc.model.observed_shapes import check_coords, check_observed_shapes
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
@@ -469,6 +469,7 @@ class SGMCMCStep(BlockedStep):
         options = self.options
         batched = in_batches(self._read_model, options.batch_dim, options.batch_size)
         minibatches = check_minibatches(batched)
+        check_coords(self._read_model)
         check_observed_shapes(self._read_model)
         arguments.check_batches(options.batches, minibatches, options.batch)
         self._row_order = self._row_memory = None
