@@ -11,16 +11,21 @@ from typing import Any
 from pymc_sgmcmc.backends.jax_loop import Loop, funcified
 from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.backends.row_block import RowBlock
-from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread
+from pymc_sgmcmc.backends.workarounds import (
+    jax_is_running,
+    run_jax_in_calling_thread,
+    start_jax,
+)
 
 __all__ = ["prepare", "refuse_inherited"]
 
 
 def prepare() -> None:
-    """Make JAX ready to compile transitions, without starting it."""
+    """Start JAX, ready to compile transitions."""
     from pytensor.link.jax.dispatch import jax_funcify
 
     run_jax_in_calling_thread()
+    start_jax()
     if jax_funcify.dispatch(RowBlock) is jax_funcify.dispatch(object):
         jax_funcify.register(RowBlock)(_row_block)
         jax_funcify.register(Once)(_once)

@@ -42,6 +42,7 @@ __all__ = [
     "slow_rewrites",
     "softplus_vectorised",
     "splines_known",
+    "start_jax",
     "uncollected",
     "untraced",
 ]
@@ -78,6 +79,21 @@ def run_jax_in_calling_thread() -> None:
         # find too little
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+
+
+def start_jax() -> None:
+    """Start JAX; where its platform is missing it fails later, sometimes without a word."""
+    import jax
+
+    try:
+        jax.devices()
+    except (AssertionError, RuntimeError) as error:
+        reason = (str(error).splitlines() or ["it has no such device"])[0]
+        raise RuntimeError(
+            f"JAX cannot start on the platform {jax.config.jax_platforms!r}, which JAX_PLATFORMS "
+            f"or jax.config names: {reason[:200]}. Set JAX_PLATFORMS=cpu before JAX is imported, or "
+            "pass backend='numba'."
+        ) from error
 
 
 def jax_precision() -> Callable[[], AbstractContextManager[Any]]:

@@ -299,7 +299,8 @@ class CompiledModel:
                 else "JAX cannot run this model"
             )
             raise NotImplementedError(
-                f"{what}: {reason.rstrip('.')}. Pass backend='{other}'."
+                f"{what}: {reason.rstrip('.')}. Pass backend='{other}', or register the operation "
+                f"with pytensor.link.{self.backend}.dispatch."
             ) from error
 
     # ------------------------------------------------------------------ what they read

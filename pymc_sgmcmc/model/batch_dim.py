@@ -269,8 +269,8 @@ def _check_free(model: Model, dim: str, axes: Mapping[TensorVariable, int]) -> N
             raise NotImplementedError(
                 f"The unobserved variable '{rv.name}' depends on the rows of the dim '{dim}': it "
                 "has a value for each of them, which a batch cannot tell. Give it a dim of its own "
-                f'and take its entries by an index, {rv.name}[pm.Data("of_row", of_row, '
-                f'dims="{dim}")]; or sum it out of the model, or leave batch_size and batch_dim out.'
+                f'and take its entries by an index, {rv.name}[pm.Data("of_row", of_row, dims="{dim}'
+                '")]; or sum it out of the model, or leave batch_size and batch_dim out.'
             )
 
 

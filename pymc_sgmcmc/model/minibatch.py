@@ -138,7 +138,9 @@ def all_rows(value: Any) -> Variable:
         value = value.owner.inputs[0]
     batches = find_minibatches([value])
     found = replace_minibatches([value], batches, [batch.sources for batch in batches])
-    array: Variable = found.get(value, value)
+    # Of batches along another axis than the first the rows are moved there
+    moved = value.owner.inputs[0] if value.owner else value
+    array: Variable = found.get(value, found.get(moved, value))
     return array
 
 

@@ -195,9 +195,9 @@ class Posterior:
                     gradient_of(term, self.phi)
                 except (NotImplementedError, NullTypeGradError):
                     raise NotImplementedError(
-                        f"The log density of '{name}' has no gradient: {reason}. Give the operation "
-                        "one by its method pullback, or the term by sg.GradientPotential, which "
-                        "takes a gradient of yours; for JAX register the operation with "
+                        f"The log density of '{name}' has no gradient: {reason}. Give its "
+                        "operation a method pullback, or write the term as a sg.GradientPotential, "
+                        "with a gradient of yours. For JAX register the operation with "
                         "pytensor.link.jax.dispatch.jax_funcify."
                     ) from error
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from collections.abc import Callable, Mapping
@@ -40,6 +41,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.improper import refuse_uninformed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.model.observed_shapes import check_coords, check_observed_shapes
@@ -57,6 +59,8 @@ from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
+
+_log = logging.getLogger("pymc.sgmcmc")
 
 # A chain whose every update is rejected for so many draws will not recover
 _LARGEST_STUCK = 10
@@ -381,6 +385,11 @@ class SGMCMCStep(BlockedStep):
         state.values = [np.array(value) for value in draw.values]
         state.draw += 1
         self._count(runner, draw)
+        if draw.statistics["batch_logp"] == -np.inf and not self._told_impossible:
+            self._told_impossible = True
+            place = [*runner.phi(), *state.scales, *others]
+            if told := engine.impossible_rows(engine.posterior.entries, place):
+                _log.warning("The draws take no account of some rows: %s", told)
         stats: dict[str, Any] = {
             **draw.statistics,
             "thin": runner.settings.thin,
@@ -463,6 +472,7 @@ class SGMCMCStep(BlockedStep):
 
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws, self._row_order)
+        self._told_impossible = False
 
     def _look_at_batches(self) -> None:
         """Check the minibatches, and reserve memory for rows that forked processes share."""
@@ -508,6 +518,7 @@ class SGMCMCStep(BlockedStep):
 
     def _started(self, engine: Engine, point: PointType, others: list[np.ndarray]) -> Runner:
         """Start a chain: tuned where the user left anything to tuning."""
+        refuse_uninformed(self._read_model)
         place, state = Place(others, *engine.express(point)), self._chain
         if self.options.is_complete():
             return start_by_hand(engine, self.options, state, place, point)

@@ -32,7 +32,7 @@ def told_cost(
         several = "es" if batches > 1 else ""
         told = (
             f"The chain will take {updates:,} updates of {batches} batch{several}: "
-            f"{passes:,.3g} passes over the data."
+            f"{float(f'{passes:.3g}'):,.15g} passes over the data."
         )
     else:
         told = f"The chain will take {updates:,} updates."

@@ -25,6 +25,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
+from pymc_sgmcmc.model.improper import improper
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
@@ -135,7 +136,10 @@ class Tuning:
             with threadpool_limits(limits=1, user_api="blas"):
                 return self._run(thorough)
         except TuningError as error:
-            raise SamplingError(f"Tuning failed: {error}.") from error
+            told = improper(self._engine.model)
+            raise SamplingError(
+                f"Tuning failed: {error}.{told and f' Besides, {told}.'}"
+            ) from error
         except np.linalg.LinAlgError as error:
             why = f"the step '{self._step}' broke down ({str(error).rstrip('.')}). {NEARER}"
             raise SamplingError(f"Tuning failed: {why}.") from error
@@ -231,6 +235,8 @@ class Tuning:
     def _told(self, runner: Runner, plan: Plan, evaluated: int, *, thorough: bool) -> Runner:
         """Tell what was found, and let the chain begin."""
         self._state.updates = self._state.next_refresh = 0
+        if runner.settings.warnings and (told := improper(self._engine.model)):
+            runner.settings.warnings.append(told)
         self._gradients += runner.gradients
         gradients = self._density.views[0].evaluations - evaluated + self._gradients
         self._log(plan, runner.settings, gradients, thorough=thorough)
