@@ -14,10 +14,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import pytensor
 
+from pymc import initial_point
+from pymc.model import Model
+from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 
@@ -31,6 +35,7 @@ __all__ = [
     "bessel_known",
     "compilations_kept",
     "constants_copied",
+    "initvals_checked",
     "interpreted",
     "jax_is_running",
     "jax_precision",
@@ -91,8 +96,8 @@ def start_jax() -> None:
         reason = (str(error).splitlines() or ["it has no such device"])[0]
         raise RuntimeError(
             f"JAX cannot start on the platform {jax.config.jax_platforms!r}, which JAX_PLATFORMS "
-            f"or jax.config names: {reason[:200]}. Set JAX_PLATFORMS=cpu before JAX is imported, or "
-            "pass backend='numba'."
+            f"or jax.config names: {reason[:200]}. Set JAX_PLATFORMS=cpu before JAX is imported, "
+            "or pass backend='numba'."
         ) from error
 
 
@@ -305,6 +310,35 @@ def untraced() -> AbstractContextManager[Any]:
     That takes a sixth of the time in which graphs are built, and the lines are this package's.
     """
     return pytensor.config.change_flags(traceback__limit=0)
+
+
+# ----------------------------------------------------------------------------- PyMC
+
+_CHECKED: WeakSet[Model] = WeakSet()
+_converted = initial_point.convert_str_to_rv_dict
+
+
+def initvals_checked(model: Model) -> None:
+    """Have PyMC refuse ``initvals`` of what is no free variable of this model, by their names.
+
+    It raises a bare KeyError, or takes no notice, before it calls any hook of a step method.
+    """
+    _CHECKED.add(model)
+    initial_point.convert_str_to_rv_dict = _convert
+
+
+def _convert(model: Model, start: Any) -> Any:
+    free = {rv.name: rv for rv in model.free_RVs}
+    for key in start if model in _CHECKED else ():
+        name = get_untransformed_name(key) if is_transformed_name(str(key)) else key
+        if isinstance(name, str):
+            name = free.get(name, free.get(model.name_for(name)))
+        if name not in free.values():
+            raise ValueError(
+                f"initvals names '{key}', which is no free variable of the model. Choose from "
+                f"{', '.join(map(repr, free))}."
+            )
+    return _converted(model, start)
 
 
 # ----------------------------------------------------------------------------- Python

@@ -179,7 +179,7 @@ def GradientPotential(
     a_function("gradient", gradient)
     if total_size is not None:
         positive_int("total_size", total_size, usual=100)
-    lists = ("variables", variables, TensorVariable, "[theta]"), ("rows", rows, object, "[y]")
+    lists = ("variables", variables, Variable, "[theta]"), ("rows", rows, object, "[y]")
     for what, given, kind, usual in lists:
         if not isinstance(given, list | tuple) or not all(isinstance(x, kind) for x in given):
             raise TypeError(f"{what} must be a list such as {usual}, got {given!r:.80}.")

@@ -27,6 +27,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_sgmcmc.backends import jax_backend
+from pymc_sgmcmc.backends.workarounds import initvals_checked
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.monitor import final_warning
 from pymc_sgmcmc.chain.runner import Draw, Runner
@@ -179,6 +180,7 @@ class SGMCMCStep(BlockedStep):
     ) -> None:
         arguments.refuse_unknown(type(self), unknown)
         self.model = modelcontext(model)
+        initvals_checked(self.model)
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # What is read, and compiled: the same where the model is not of pymc.dims

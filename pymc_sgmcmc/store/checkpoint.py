@@ -268,10 +268,11 @@ class Checkpoint(CompoundStep):
             self._records = Records(self._flat, begun.layout, store.saved.warnings)
         if store.saved.draws:
             _log.info(
-                "Chain %s: %d of its %d draws are in the store.",
+                "Chain %s: %d of its %d draws are in the store, after %d of burn-in.",
                 self._number,
-                min(store.saved.draws, self._last),
-                self._last,
+                min(max(store.saved.draws - tune, 0), draws),
+                draws,
+                min(store.saved.draws, tune),
             )
             self._stored = store.records()
         if store.saved.draws < self._last:

@@ -31,8 +31,8 @@ _FARTHEST = 1e3
 _ABSURD = 1e6
 _SLACK = 0.05
 
-# Share of many coordinates that may be slow or off, and the effective draws of a slow one
-_FEW, _SLOW = 0.05, 50
+# Share of many coordinates that may be slow or off, and the share of draws effective in a slow one
+_FEW, _SLOW = 0.05, 0.1
 
 # Share of updates whose gradient is scaled down, of a chain that has left the Gaussian: nearly all
 # are, of nets, and most are far larger than the bound. Where they are not, the bound is too low for
@@ -187,8 +187,8 @@ def settle(
             passed = ess * thin / before >= enough
             break
     warnings = [] if trial.is_wild() else _looks(trial if moves else raw, widest, policy)
-    if not passed:
-        warnings.append(_why_not(trial, policy))
+    if not passed and (why := _why_not(trial, policy)):
+        warnings.append(why)
     return Found(h, thin, warnings)
 
 
@@ -311,7 +311,8 @@ def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
     found = []
     for name in dict.fromkeys(trial.variables.tolist()):
         own = ess[trial.variables == name]
-        found.append((name, float(np.mean(own < _SLOW)), float(np.quantile(own, _FEW))))
+        slow = own < _SLOW * len(trial.psi)
+        found.append((name, float(np.mean(slow)), float(np.quantile(own, _FEW))))
     return found
 
 
@@ -352,8 +353,10 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
             f"{len(trial.psi)} of a trial at the quantile of {_FEW:.0%})"
             for name, share, quantile in _slow_variables(trial)
-            if quantile < _enough(*trial.psi.shape)
+            if quantile < _SLOW * len(trial.psi)
         ]
+        if not slow and not (policy.second_moments and _off_temperature(trial)):
+            return ""
     if trial.variables is not None and slow:
         return (
             f"some variables mix slowly: {', '.join(slow)}. Marginals of these coordinates are not "
