@@ -37,6 +37,14 @@ def several_terms():
     return model
 
 
+def potential_alone():
+    """A likelihood that is a potential, and nothing that is observed."""
+    with pm.Model() as model:
+        x = pm.Data("x", X, dims=("obs", None))
+        pm.Potential("loss", -pt.abs(x @ pm.Normal("b", shape=3) - 1), dims="obs")
+    return model
+
+
 def rows_on_other_axes():
     """The dim on the second axis: of data, of an observed matrix and of a potential."""
     with pm.Model(coords={"item": range(3)}) as model:
@@ -81,6 +89,7 @@ def kinds_of_likelihoods():
 MODELS = [
     regression,
     several_terms,
+    potential_alone,
     rows_on_other_axes,
     rows_of_vectors,
     kinds_of_likelihoods,

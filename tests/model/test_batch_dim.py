@@ -5,8 +5,10 @@ import logging
 import numpy as np
 import pymc as pm
 import pytensor
+import pytensor.sparse
 import pytensor.tensor as pt
 import pytest
+import scipy.sparse
 
 import pymc_sgmcmc as sg
 
@@ -243,8 +245,42 @@ def another_dim():
     pm.Data("x", Y, dims="obs")
 
 
+def potential_of_bare_arrays():
+    pm.Potential("p", -((Y - pm.Normal("a")) ** 2), dims="obs")
+
+
+def picked(dims=None):
+    y = pm.Data("y_data", Y, dims="obs")
+    pm.Normal("y", pm.Normal("a"), observed=y[np.flatnonzero(G)], dims=dims)
+
+
+def picked_with_the_dim():
+    picked("obs")
+
+
+def sparse(dims=None, shared=True):
+    x = scipy.sparse.csr_matrix(X)
+    x = pm.Data("x", x, dims=dims) if shared else pytensor.sparse.as_sparse_variable(x)
+    b = pm.Normal("b", shape=(3, 1))
+    pm.Normal("y", pytensor.sparse.structured_dot(x, b)[:, 0], observed=Y, dims="obs")
+
+
+def sparse_with_the_dim():
+    sparse(("obs", None))
+
+
+def sparse_constant():
+    sparse(shared=False)
+
+
 REFUSED = [
-    (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*Sum it out"),
+    (potential_of_bare_arrays, ValueError, r"No array has the dim 'obs'.*pm.Data\("),
+    (picked, ValueError, r"'y' depends on rows of the dim 'obs'.*an index or a mask takes some"),
+    (picked_with_the_dim, ValueError, r"'y' has 45 entries along the dim 'obs', whose coords .* 60"),
+    (sparse, ValueError, r"An array of shape \(60, 3\) is sparse.*x\.toarray\(\)"),
+    (sparse_constant, ValueError, r"An array of shape \(60, 3\) is sparse.*x\.toarray\(\)"),
+    (sparse_with_the_dim, NotImplementedError, r"'x' is sparse.*x\.toarray\(\), dims=\(\"obs\""),
+    (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*z\[pm.Data\("),
     (missing, NotImplementedError, r"'y' has missing values.*Leave these rows out"),
     (bare_array, ValueError, r"depends on an array of shape \(60, 3\).*Wrap arrays of rows"),
     (bare_index, ValueError, r"depends on an array of shape \(60,\).*Wrap arrays of rows"),

@@ -232,6 +232,18 @@ class OfMany(FakeChain):
         return replace(super().run(step_size, thin, draws), variables=np.array(["a", "a", "b"]))
 
 
+def test_many_coordinates_are_told_to_be_slow_where_a_tenth_of_the_draws_is_not_effective():
+    policy = Policy(0.2, second_moments=False)
+    # At the largest thin about 110 and about 10 of 500 draws are effective
+    enough, slow = (
+        settled(OfMany(time=time), policy=policy, thin=2560) for time in (1150.0, 13_000.0)
+    )
+    assert enough.warnings == []
+    [text] = [text for text in slow.warnings if "mix slowly" in text]
+    assert "a (100% of its coordinates" in text
+    assert "b (100% of its coordinates" in text
+
+
 def test_heat_tells_a_net_from_a_factorisation():
     def hot():
         return OfMany(variance=lambda h: 1 + 3 * h)

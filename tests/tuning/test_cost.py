@@ -40,6 +40,8 @@ def test_what_is_told():
     twice = told_cost(1100, 20, 2, anchored=True, blocks=1000, dimension=500_000)
     assert twice.startswith("The chain will take 22,000 updates of 2 batches: 88 passes")
     assert "compute_convergence_checks=False" in twice
+    many = told_cost(10_000, 20, 3, anchored=True, blocks=118, dimension=3)
+    assert many.endswith("updates of 3 batches: 10,200 passes over the data.")
 
 
 @pytest.mark.parametrize(
