@@ -163,6 +163,65 @@ def gaps(kind, column=0, value=np.nan):
     return model
 
 
+def of_150_labels(kind):
+    """A variable of 200 entries whose dim has coords of 150."""
+    y = np.zeros(200)
+    with pm.Model(coords={"obs": range(150)}) as model:
+        x = pm.Normal("x", shape=200, dims="obs") if kind == "free" else pm.Normal("x")
+        if kind == "deterministic":
+            pm.Deterministic("y", x + y, dims="obs")
+        if kind == "pm.Data":
+            y = pm.Data("y_data", y, dims="obs")
+        if kind == "minibatch":
+            y = pm.Minibatch(y, batch_size=20)
+        total_size = 200 if kind == "minibatch" else None
+        dims = None if kind in ("free", "deterministic") else "obs"
+        name = "z" if kind == "deterministic" else "y"
+        pm.Normal(name, x, observed=y, total_size=total_size, dims=dims)
+    return model
+
+
+class NoGradient(Cube):
+    """x³, without a gradient."""
+
+    def pullback(self, inputs, outputs, cotangents):
+        raise NotImplementedError("pullback not implemented for NoGradient")
+
+
+def without_gradient():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Normal("y", x, observed=1.0)
+        pm.Normal("z", NoGradient()(x), observed=1.0)
+    return model
+
+
+def improper(*, informed):
+    with pm.Model() as model:
+        a, b = pm.Flat("a"), pm.Flat("b")
+        pm.Normal("y", a + informed * b if informed else a, observed=Y)
+    return model
+
+
+def without_density(kind, *, batched):
+    """Rows with values that their distribution cannot have, two of 200."""
+    rng = np.random.default_rng(4)
+    y = {"labels": rng.integers(0, 3, 200), "counts": rng.poisson(3, 200)}
+    y = y.get(kind, rng.lognormal(size=200)).astype("float64" if kind == "zeros" else "int32")
+    y[[150, 180]] = {"labels": 3, "counts": -1, "zeros": 0}[kind]
+    with pm.Model() as model:
+        x = pm.Normal("x", shape=3 if kind == "labels" else ())
+        seen = pm.Minibatch(y, batch_size=20) if batched else y
+        how = {"observed": seen, "total_size": 200 if batched else None}
+        if kind == "labels":
+            pm.Categorical("y", logit_p=x, **how)
+        elif kind == "counts":
+            pm.Poisson("y", pt.exp(x), **how)
+        else:
+            pm.LogNormal("y", x, **how)
+    return model
+
+
 def falls(t):
     return 0.1 - 0.05 * t
 
@@ -172,6 +231,8 @@ SCHEDULE = r"^The step_size schedule must"
 POSITIVE = r"a positive, finite number such as \d"
 SAMPLED = r"Name only what it samples: x, s\."
 CHOOSE = r"Choose from 'x', 's', 'k'\."
+
+TUNED = {"gradient": "auto", "step_size": "auto"}
 
 # (what is wrong, what is done, the exception, the name in its message, the cure in its message)
 BAD_INPUTS = [
@@ -194,6 +255,14 @@ BAD_INPUTS = [
     ("schedule NaN", built(step_size=lambda t: np.nan * t), ValueError, SCHEDULE, "polynomial"),
     ("schedule scalar", built(step_size=lambda t: 0.1), ValueError, SCHEDULE, "polynomial"),
     ("schedule a word", built(step_size=lambda t: "small"), ValueError, SCHEDULE, "polynomial"),
+    (
+        "schedule with a mask",
+        built(step_size=lambda t: np.ma.array(np.ones(len(t)), mask=t > 0)),
+        ValueError,
+        SCHEDULE,
+        "polynomial",
+    ),
+    ("schedule a mask", built(step_size=lambda t: t < 10), ValueError, SCHEDULE, "polynomial"),
     ("schedule falls below 0", sampled(step_size=falls), ValueError, SCHEDULE, "polynomial"),
     ("constant", lambda: sg.constant(0), ValueError, STEP_SIZE, POSITIVE),
     ("polynomial's a", lambda: sg.polynomial(-1), ValueError, "polynomial's a", POSITIVE),
@@ -364,6 +433,20 @@ BAD_INPUTS = [
         r"scale\['x'\]",
         "positive, finite numbers: about one posterior sd",
     ),
+    *(
+        (
+            f"scale {kind}",
+            built(scale={"x": value}),
+            ValueError,
+            r"scale\['x'\]",
+            "positive, finite numbers: about one posterior sd",
+        )
+        for kind, value in [
+            ("with a mask", np.ma.array([1.0, 2.0], mask=[False, True])),
+            ("a mask", [True, False]),
+            ("of rows of different lengths", [[1.0, 2.0], [1.0]]),
+        ]
+    ),
     ("scale of an unknown name", built(scale={"z": 1.0}), ValueError, "scale names 'z'", SAMPLED),
     ("scale no dict", built(scale=0.1), TypeError, "^scale", r"such as \{'x': 0\.1\}"),
     (
@@ -406,6 +489,22 @@ BAD_INPUTS = [
         ValueError,
         "no free variables",
         r"Give it one without observed=",
+    ),
+    *(
+        (
+            f"coords of another length: {kind}",
+            built(model=lambda kind=kind: of_150_labels(kind)),
+            ValueError,
+            f"'{name}' has 200 entries along the dim 'obs', whose coords have 150",
+            "Give the dim coords of that length",
+        )
+        for kind, name in [
+            ("free", "x"),
+            ("deterministic", "y"),
+            ("array", "y"),
+            ("pm.Data", "y_data"),
+            ("minibatch", "y"),
+        ]
     ),
     # Minibatches
     (
@@ -465,6 +564,46 @@ BAD_INPUTS = [
         "Leave batches out",
     ),
     # The start
+    (
+        "initvals of an unknown name",
+        sampled(initvals={"mu": 1.0}),
+        ValueError,
+        "initvals names 'mu', which is no free variable",
+        "Choose from 'x', 's'",
+    ),
+    (
+        "initvals of an observed variable",
+        sampled(initvals={"y": 1.0}),
+        ValueError,
+        "initvals names 'y', which is no free variable",
+        "Choose from 'x', 's'",
+    ),
+    (
+        "improper prior without data",
+        sampled(model=lambda: improper(informed=0)),
+        SamplingError,
+        "'b' has an improper prior, and nothing that is observed depends on it",
+        "Give it a proper prior",
+    ),
+    (
+        "operation without a gradient",
+        sampled(model=without_gradient),
+        NotImplementedError,
+        "log density of 'z' has no gradient: pullback not implemented for NoGradient",
+        r"a method pullback.*sg\.GradientPotential.*jax_funcify",
+    ),
+    *(
+        (
+            f"{kind} without density{' in batches' * batched}",
+            sampled(model=lambda k=kind, b=batched: without_density(k, batched=b), **TUNED),
+            SamplingError,
+            f"'y' has the log density -inf in 2 of 200 rows.*row 150 with the value {value}",
+            "Correct such rows or leave them out",
+        )
+        for kind, value in [("labels", 3), ("counts", -1), ("zeros", r"0\.0")]
+        for batched in (False, True)
+        if batched or kind == "zeros"
+    ),
     (
         "start NaN",
         sampled(initvals={"x": np.array(np.nan)}),
@@ -542,7 +681,6 @@ def test_mirrored_langevin_takes_unbounded_variables():
 ARRAY = r"an array of shape \(200, 2\) on which 'y' depends has NaN in 2 of 200 rows"
 
 
-TUNED = {"gradient": "auto", "step_size": "auto"}
 # Then hardly any batch has one of the rows
 BY_HAND = {"step_size": 1e-3}
 
@@ -613,3 +751,58 @@ def test_more_batches_than_the_data_have_once_they_are_set_anew():
     model.set_data("data", np.zeros(50))
     with pytest.raises(ValueError, match=r"batches=6, but the data have only 5 batches"):
         step.setup_chain(np.random.default_rng(0), 0, 1)
+
+
+def test_rows_without_density_are_named_where_nothing_is_tuned(caplog):
+    with caplog.at_level("WARNING", "pymc.sgmcmc"):
+        sampled(model=lambda: without_density("zeros", batched=True), step_size=1e-3)()
+    [text] = [record.getMessage() for record in caplog.records if record.name == "pymc.sgmcmc"]
+    assert "'y' has the log density -inf in 2 of 200 rows, the first of them row 150" in text
+
+
+def test_improper_priors_are_named_where_tuning_fails_or_warns(caplog):
+    told = ""
+    try:
+        sampled(model=lambda: improper(informed=1), **TUNED)()
+    except SamplingError as error:
+        told = str(error)
+    assert "the improper prior of a, b, pm.Flat or pm.HalfFlat, leaves no" in told + caplog.text
+
+
+def potential_of(total_size):
+    with pm.Model() as model:
+        y = pm.Minibatch(Y, batch_size=10)
+        x = pm.Normal("x")
+        sg.GradientPotential(
+            "g", lambda x, y, noise: (y - x).sum(), [x], [y], total_size=total_size
+        )
+    return model
+
+
+def with_total_size(total_size, *, batched=True, data=False):
+    with pm.Model() as model:
+        y = pm.Data("data", Y) if data else Y
+        if data:
+            total_size = [total_size * y.shape[0]]
+        y = pm.Minibatch(y, batch_size=10) if batched else y
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=total_size)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("build", "match"),
+    [
+        (
+            lambda: with_total_size(300),
+            "'y' has total_size=300, but its pm.Minibatch draws from 30",
+        ),
+        (lambda: with_total_size(3), "the likelihood counts 0.1 times what they say"),
+        (lambda: with_total_size(10, data=True), "'y' has total_size=300, .* draws from 30 rows"),
+        (lambda: with_total_size(300, batched=False), "total_size=300, but it has all of its 30"),
+        (lambda: potential_of(300), "GradientPotential 'g' has total_size=300, .* from 30 rows"),
+    ],
+)
+def test_a_total_size_that_is_off_is_told_with_the_number_of_rows(build, match):
+    with pytest.warns(UserWarning, match=match) as told:
+        sg.SGLD(model=build(), step_size=0.1, backend="jax", **UNTUNED)
+    assert any("Pass total_size=30, or" in str(warning.message) for warning in told)

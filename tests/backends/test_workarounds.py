@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pymc
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
@@ -31,6 +32,7 @@ from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
     bessel_known,
     constants_copied,
+    initvals_checked,
     interpreted,
     jax_precision,
     long_integers_allowed,
@@ -40,6 +42,7 @@ from pymc_sgmcmc.backends.workarounds import (
     slow_rewrites,
     softplus_vectorised,
     splines_known,
+    start_jax,
     uncollected,
     untraced,
 )
@@ -425,3 +428,36 @@ def test_a_recursion_that_is_written_out_is_not_multiplied_out():
     # It has this name still
     tried, _ = times_distributed([few], ())
     assert tried > 0
+
+
+def test_initvals_of_other_names_are_refused_for_models_that_are_sampled_here():
+    with pm.Model() as other:
+        pm.HalfNormal("s")
+    with pm.Model() as model:
+        s = pm.HalfNormal("s")
+        d = pm.Deterministic("d", s + 1)
+    initvals_checked(model)
+
+    def started(model, start):
+        return pymc.initial_point.convert_str_to_rv_dict(model, start)
+
+    # PyMC alone
+    with pytest.raises(KeyError):
+        started(other, {"t": 1.0})
+    for wrong in ("t", "d", d, other["s"]):
+        with pytest.raises(ValueError, match=r"^initvals names '[tds]', which.*Choose from 's'\.$"):
+            started(model, {wrong: 1.0})
+    for right in ({"s": 1.0}, {"s_log__": 0.0}, {s: 1.0}, {}):
+        assert set(started(model, right)) <= {s}
+
+
+@pytest.mark.parametrize("error", [AssertionError(), RuntimeError("No device.\nOther words.")])
+def test_a_platform_that_jax_lacks_is_named(monkeypatch, error):
+    def missing():
+        raise error
+
+    import jax
+
+    monkeypatch.setattr(jax, "devices", missing)
+    with pytest.raises(RuntimeError, match=r"^JAX cannot start on .*Set JAX_PLATFORMS=cpu.*numba'"):
+        start_jax()

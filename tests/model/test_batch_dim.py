@@ -276,7 +276,11 @@ def sparse_constant():
 REFUSED = [
     (potential_of_bare_arrays, ValueError, r"No array has the dim 'obs'.*pm.Data\("),
     (picked, ValueError, r"'y' depends on rows of the dim 'obs'.*an index or a mask takes some"),
-    (picked_with_the_dim, ValueError, r"'y' has 45 entries along the dim 'obs', whose coords .* 60"),
+    (
+        picked_with_the_dim,
+        ValueError,
+        r"'y' has 45 entries along the dim 'obs', whose coords .* 60",
+    ),
     (sparse, ValueError, r"An array of shape \(60, 3\) is sparse.*x\.toarray\(\)"),
     (sparse_constant, ValueError, r"An array of shape \(60, 3\) is sparse.*x\.toarray\(\)"),
     (sparse_with_the_dim, NotImplementedError, r"'x' is sparse.*x\.toarray\(\), dims=\(\"obs\""),
