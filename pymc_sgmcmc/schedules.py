@@ -179,19 +179,9 @@ def records(schedule: Schedule | None, t: int, thin: int) -> bool:
 
 
 def thin_of(schedule: Schedule | None, thin: int | None) -> int:
-    """Return the updates for each draw that a schedule needs, as many as wished if it needs none.
+    """Return the updates of a draw: as wished, or as near to 20 as the schedule allows.
 
-    Parameters
-    ----------
-    schedule : callable or None
-        The user's.
-    thin : int or None
-        The user's wish; None for as near to 20 as the schedule allows.
-
-    Raises
-    ------
-    ValueError
-        If no draw of the wished length would be recorded.
+    A wish that would leave no draws is refused.
     """
     if not isinstance(schedule, cyclical):
         return thin or _USUAL_THIN
@@ -209,13 +199,7 @@ def thin_of(schedule: Schedule | None, thin: int | None) -> int:
 
 
 def as_schedule(step_size: float | str | Schedule) -> Schedule:
-    """Return a schedule for what the user passed as ``step_size``.
-
-    Raises
-    ------
-    ValueError
-        If it is neither a positive, finite number nor a schedule.
-    """
+    """Return a schedule for what the user passed as ``step_size``; refuse what is none."""
     if callable(step_size):
         return step_size
     if isinstance(step_size, str):
@@ -227,13 +211,7 @@ def as_schedule(step_size: float | str | Schedule) -> Schedule:
 
 
 def step_sizes(schedule: Schedule, t: np.ndarray) -> np.ndarray:
-    """Return the step sizes of the updates ``t``.
-
-    Raises
-    ------
-    ValueError
-        If the schedule raises, or does not return one positive, finite number for each.
-    """
+    """Return the step sizes of the updates ``t``; refuse a schedule that does not give them."""
     try:
         returned: Any = schedule(t)
     except Exception as error:

@@ -108,11 +108,12 @@ _checked = with_checks(
     **dict.fromkeys(("dimension", "replicates", "rows", "batch_size", "draws"), _count),
     **dict.fromkeys(("step_size", "relaxation", "patience", "errors"), _positive),
     **dict.fromkeys(("variance", "build", "make_step"), a_function),
-    **{"seed": a_generator, "unknown": partial(not_negative, usual=0.0)},
-    **{"model": of_class(pm.Model), "step": of_class(SGMCMCStep), "target": of_class(Target)},
-    transforms=lambda name, value: (
-        isinstance(value, Mapping) or one_of(name, value, TRANSFORM_CHOICES)
-    ),
+    seed=a_generator,
+    unknown=partial(not_negative, usual=0.0),
+    model=of_class(pm.Model),
+    step=of_class(SGMCMCStep),
+    target=of_class(Target),
+    transforms=lambda name, x: isinstance(x, Mapping) or one_of(name, x, TRANSFORM_CHOICES),
 )
 
 

@@ -116,7 +116,7 @@ class _TwoSided(_Bounded):
     ) -> None:
         super().__init__(lower, upper, bounds_fn)
         try:
-            ordered = bounds_fn is not None or np.all(np.less(lower, upper))
+            ordered: Any = bounds_fn is not None or np.all(np.less(lower, upper))
         except ValueError:  # of shapes that do not fit
             ordered = False
         if not ordered:

@@ -23,25 +23,10 @@ _WORDS = 2
 def drawn_on_device(
     kinds: Sequence[str], rng: np.random.Generator, draws: int, shape: tuple[int, ...], dtype: str
 ) -> list[Any]:
-    """Return random numbers as arrays of JAX.
+    """Return random numbers as arrays of JAX, one of shape (draws, *shape) for each kind.
 
-    Parameters
-    ----------
-    kinds : sequence of {"normal", "uniform", "exponential"}
-        Their laws. Normal numbers have float32's precision, whatever their dtype.
-    rng : numpy.random.Generator
-        Moved by one key for each kind of each draw.
-    draws : int
-        Draws. The numbers of each do not depend on how many there are.
-    shape : tuple of int
-        Of the numbers of a draw.
-    dtype : str
-        Their dtype.
-
-    Returns
-    -------
-    list of jax.Array
-        One for each kind, shape (draws, *shape).
+    Normal numbers have float32's precision. The generator is moved by one key for each kind of each
+    draw, so that the numbers of a draw do not depend on how many there are.
     """
     keys = rng.integers(2**32, size=(draws, len(kinds), _WORDS), dtype=np.uint32)
     with jax_precision()():

@@ -17,13 +17,7 @@ INTRODUCED = "introduce_lazy_ifelse"
 
 
 def take_apart(fgraph: Any) -> None:
-    """Move into each conditional's branches what nothing else reads.
-
-    Parameters
-    ----------
-    fgraph : FunctionGraph
-        A graph that has been rewritten, changed in place.
-    """
+    """Move into each conditional's branches what nothing else reads, in place."""
     # From the outputs inwards: a conditional inside a branch goes with it
     for node in reversed(fgraph.toposort()):
         if node not in fgraph.apply_nodes or not isinstance(node.op, IfElse):

@@ -94,15 +94,8 @@ def loop(
 ) -> list[Any]:
     """Return the states after the last step, then what is computed of each.
 
-    Parameters
-    ----------
-    graphs : sequence of Variable
-        What a step computes of the placeholders: first the next states, in their order.
-    steps, states, fixed : mapping
-        From a placeholder to what holds its values for all steps, its value before the first one,
-        and what is the same in all.
-    length : int
-        Number of steps.
+    ``graphs`` are the next states and what is computed beside them, of placeholders. These are
+    mapped to their values for all ``steps``, before the first one, and to what is ``fixed``.
     """
     n = len(states)
     types = [

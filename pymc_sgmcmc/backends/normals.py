@@ -43,17 +43,10 @@ _C2, _C4, _C6, _C8 = (_F((-1) ** (k // 2) / math.factorial(k)) for k in (2, 4, 6
 
 
 def fill_normal(rng: np.random.Generator, out: np.ndarray) -> None:
-    """Fill a vector with independent standard normal numbers of float32's precision.
+    """Fill a vector of floats with independent standard normal numbers of float32's precision.
 
     The radius takes 32 random bits, so that no tail is cut before 6.7 standard deviations. A
     sampler's noise needs no more digits than that, whatever the precision of the position.
-
-    Parameters
-    ----------
-    rng : numpy.random.Generator
-        Its bit generator gives 32 bits a number.
-    out : ndarray, shape (n,), float32 or float64, contiguous
-        Is filled.
     """
     for start in range(0, out.size, _CHUNK):
         part = out[start : start + _CHUNK]

@@ -62,20 +62,7 @@ class Feed:
         return self._draw(state.batch_rng, updates, state.batches_left)
 
     def next(self, updates: int, count: int) -> tuple[list[np.ndarray], list[Any]]:
-        """Return what the next call takes: for each draw its batches, and the tables.
-
-        Parameters
-        ----------
-        updates : int
-            Of one draw.
-        count : int
-            Draws of the call.
-
-        Raises
-        ------
-        DiskError
-            If rows on disk cannot be read.
-        """
+        """Return, for each of ``count`` draws of a call, its batches, and the tables."""
         state = self._state
         if not self._engine.on_disk:
             return self._stacked(state.batch_rng, updates, count, state.batches_left), self._tables

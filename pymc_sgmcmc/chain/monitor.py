@@ -102,14 +102,7 @@ class Monitor(Comparable):
         return parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(self.parts)
 
     def warnings(self, *, absorbed: bool = False) -> list[str]:
-        """Return what is off and what to do, in sentences.
-
-        Parameters
-        ----------
-        absorbed : bool
-            Whether the method's own variables take up gradient noise, so that a noise ratio is
-            no widening.
-        """
+        """Return what is off, in sentences; noise that is ``absorbed`` widens nothing."""
         found: list[str] = []
         if self.parts < _LEAST_PARTS or self.counts[: self.parts].min() < 5:
             return found
@@ -154,16 +147,8 @@ def final_warning(
 ) -> SamplerWarning | None:
     """Return what a chain says at its end, None where nothing is off.
 
-    Parameters
-    ----------
-    of_tuning : list of str
-        What tuning found.
-    monitor : Monitor or None
-        None where the stationary law has no temperature.
-    rejected, tamed, updates : int
-        Updates that were not finite, those whose gradient was scaled down, and all of them.
-    absorbed : bool
-        As for :meth:`Monitor.warnings`.
+    It had so many updates, of which some were not finite, and the gradient of some was scaled down.
+    Without a ``monitor`` its stationary law has no temperature.
     """
     texts = [f"While tuning, {text}." for text in of_tuning]
     if rejected:

@@ -13,19 +13,9 @@ _TOGETHER = 2**24
 
 
 def in_parts(statistic: Callable[[np.ndarray], np.ndarray], draws: np.ndarray) -> np.ndarray:
-    """Return a statistic of each parameter, with memory that does not grow with their number.
+    """Return a statistic of draws, shape (d, chains, n), NaN where a draw is, in bounded memory.
 
-    Parameters
-    ----------
-    statistic : callable
-        From draws without NaN, shape (k, chains, n), to shape (k,).
-    draws : ndarray
-        Shape (d, chains, n).
-
-    Returns
-    -------
-    ndarray
-        Shape (d,); NaN where a draw is.
+    ``statistic`` takes draws without NaN, shape (k, chains, n), and returns shape (k,).
     """
     found = np.full(len(draws), np.nan)
     step = max(1, _TOGETHER // max(1, draws[:1].size * draws.dtype.itemsize))

@@ -10,18 +10,7 @@ __all__ = ["folded_scores", "normal_scores", "split_chains"]
 
 
 def split_chains(draws: np.ndarray) -> np.ndarray:
-    """Return the first and the last half of each chain as chains.
-
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n).
-
-    Returns
-    -------
-    ndarray
-        Shape (d, 2 · chains, n // 2).
-    """
+    """Return the halves of chains, shape (d, chains, n), as chains, (d, 2 · chains, n // 2)."""
     half = draws.shape[2] // 2
     return np.concatenate([draws[:, :, :half], draws[:, :, -half:]], axis=1)
 
@@ -29,15 +18,7 @@ def split_chains(draws: np.ndarray) -> np.ndarray:
 def normal_scores(draws: np.ndarray) -> np.ndarray:
     r"""Return :math:`\Phi^{-1}((r - 3/8) / (n + 1/4))`, r the rank among all n of a parameter.
 
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n), without NaN. Equal draws share the mean of their ranks.
-
-    Returns
-    -------
-    ndarray
-        The same shape.
+    Draws have the shape (d, chains, n) and no NaN. Equal ones share the mean of their ranks.
     """
     rows = draws.reshape(len(draws), -1)
     order = np.argsort(rows, axis=1)
@@ -45,18 +26,7 @@ def normal_scores(draws: np.ndarray) -> np.ndarray:
 
 
 def folded_scores(draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return normal scores of draws, and those of their distances from the median.
-
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n), without NaN.
-
-    Returns
-    -------
-    scores, folded : ndarray
-        The same shape.
-    """
+    """Return normal scores of draws, (d, chains, n), and of their distances from the median."""
     rows = draws.reshape(len(draws), -1)
     n = rows.shape[1]
     order = np.argsort(rows, axis=1)

@@ -10,35 +10,16 @@ __all__ = ["error_of_mean", "error_of_sd"]
 
 
 def error_of_mean(draws: np.ndarray) -> np.ndarray:
-    """Return the standard error of each parameter's mean.
+    """Return the standard error of the mean, shape (d,), of draws of shape (d, chains, n).
 
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n).
-
-    Returns
-    -------
-    ndarray
-        Shape (d,), in units of the parameter; NaN where a draw is, and with fewer than 4 draws.
+    It is NaN where a draw is, and with fewer than 4 draws.
     """
     sd = np.std(draws, axis=(1, 2), ddof=1)
     return sd / np.sqrt(effective_draws(draws, scored=False))
 
 
 def error_of_sd(draws: np.ndarray) -> np.ndarray:
-    """Return the standard error of each parameter's sd, by that of the mean of squares.
-
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n).
-
-    Returns
-    -------
-    ndarray
-        Shape (d,), in units of the parameter; NaN where a draw is, and with fewer than 4 draws.
-    """
+    """Return the standard error of the sd, by that of the mean of squares; as of the mean."""
     squares = (draws - draws.mean(axis=(1, 2), keepdims=True)) ** 2
     variance = squares.mean(axis=(1, 2))
     spread = (squares**2).mean(axis=(1, 2)) - variance**2

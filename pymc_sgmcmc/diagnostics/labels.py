@@ -14,17 +14,9 @@ __all__ = ["dims_of", "element_labels"]
 def dims_of(
     model: Model, name: str, shape: tuple[int, ...]
 ) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the dimensions of a variable and their coordinates.
+    """Return the dimensions of an array that belongs to a variable, and their coordinates.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    name : str
-        Name of the variable.
-    shape : tuple of int
-        Shape of an array that belongs to the variable. Where it is not the variable's own, the
-        dimensions are named after unconstrained coordinates.
+    Where its shape is not the variable's own, they are named after unconstrained coordinates.
     """
     own = model[name].type.shape
     dims = model.named_vars_to_dims.get(name)

@@ -58,30 +58,14 @@ def density_of(
 class ModelDensity:
     r"""U(φ) = −log p(data, f(φ)) − log|det f′(φ)| of all the data, and of batches.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    backend : {"auto", "jax", "numba"}
-        Where gradients are computed.
-    temperature : float
-        T.
-    batch_size, batch_dim : optional
-        As of the step methods, for a model without ``pm.Minibatch``.
+    The arguments are those of the step methods; discrete variables are refused.
 
     Attributes
     ----------
     dimension : int
         Elements of φ, d.
-    batch_size : int
-        Rows of a batch, summed over minibatches; 0 for a model without any.
-    rows : int
-        Rows of the data, likewise.
-
-    Raises
-    ------
-    NotImplementedError
-        If the model has discrete variables.
+    batch_size, rows : int
+        Rows of a batch and of the data, summed over minibatches; 0 for a model without any.
     """
 
     def __init__(
@@ -180,23 +164,7 @@ class ModelDensity:
                 )
 
     def positions(self, draws: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return φ of values in the variables' own space.
-
-        Parameters
-        ----------
-        draws : dict
-            For each variable's name its values, shape ``(n, *shape)``.
-
-        Returns
-        -------
-        ndarray
-            Shape (n, d).
-
-        Raises
-        ------
-        ValueError
-            If a value is not inside its variable's support.
-        """
+        """Return φ, shape (n, d), of draws in the variables' own space; refuse others."""
         with np.errstate(all="ignore"):
             parts = unconstrained(self.model, draws)
         flat = [parts[name].reshape(len(parts[name]), -1) for name in self._value_names]
@@ -215,13 +183,7 @@ class ModelDensity:
         return self._potential.full(positions)[0]
 
     def gradients(self, positions: np.ndarray) -> np.ndarray:
-        """Return ∇U of the full data at positions of shape (n, d).
-
-        Raises
-        ------
-        ValueError
-            If one is not finite.
-        """
+        """Return ∇U of the full data at positions, shapes (n, d); refuse what is not finite."""
         return self._finite(self._potential.full(positions)[1])
 
     def batch_gradients(

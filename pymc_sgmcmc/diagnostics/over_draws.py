@@ -19,20 +19,7 @@ __all__ = ["constrained", "unconstrained"]
 
 
 def unconstrained(model: Model, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Map values of the free variables to PyMC's value variables.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    draws : dict
-        For each free variable's name its values, shape ``(n, *shape)``.
-
-    Returns
-    -------
-    dict
-        For each value variable's name its values, shape ``(n, *shape)``.
-    """
+    """Map draws of the free variables, shape (n, ...), to PyMC's value variables."""
     symbols = {rv: rv.type() for rv in model.free_RVs}
     outputs = []
     for rv in model.free_RVs:

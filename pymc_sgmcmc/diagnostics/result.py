@@ -51,24 +51,7 @@ def checked_model(model: Any) -> Model:
 
 
 def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Draws:
-    """Read the draws of all free variables.
-
-    Parameters
-    ----------
-    result : xarray.DataTree or xarray.Dataset
-        What ``pm.sample`` returned, or one of its groups.
-    model : pymc.Model
-        The model.
-    group : str
-        Name of the group.
-    limit : int or None
-        Most draws of a chain.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the result has no such group, or if its draws do not fit the model.
-    """
+    """Read up to ``limit`` draws a chain of the free variables; refuse what does not fit."""
     posterior = _group_of(result, group)
     sizes = posterior.sizes
     if not {"chain", "draw"} <= set(sizes) or sizes["chain"] * sizes["draw"] < 2:
@@ -91,13 +74,7 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
 
 
 def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.ndarray]:
-    """Read one point in the variables' own space, as a draw with a leading dimension of 1.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If it is no dict of numbers, or if a variable is missing or has another shape.
-    """
+    """Read a point in the variables' own space as a draw, shape (1, ...); refuse what is none."""
     if not isinstance(point, Mapping):
         raise TypeError(f"{name} must be a dict of a value for each variable, got {point!r:.80}.")
     values = {}
@@ -118,7 +95,7 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
     return values
 
 
-def _group_of(result: Any, group: str) -> xr.Dataset:
+def _group_of(result: Any, group: Any) -> xr.Dataset:
     if isinstance(result, xr.Dataset):
         return result
     if not isinstance(result, xr.DataTree):

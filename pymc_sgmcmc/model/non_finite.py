@@ -38,20 +38,7 @@ def bad_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def faults_of_data(model: Model, names: Collection[str]) -> str:
-    """Say which arrays of some variables hold NaN or an infinity, and what to do.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    names : collection of str
-        Variables and potentials whose log density is not finite.
-
-    Returns
-    -------
-    str
-        Sentences, empty if all arrays are finite.
-    """
+    """Say which arrays of the named variables hold NaN or an infinity, and what to do."""
     told: dict[str, bool] = {}
     seen: list[Any] = []
     for label, array in _arrays(model, names):

@@ -27,13 +27,7 @@ _Shape = tuple[int | None, ...]
 
 
 def check_coords(model: Model) -> None:
-    """Refuse variables of another length than their coords: PyMC would lose all draws in the end.
-
-    Raises
-    ------
-    ValueError
-        With the variable, the dim and both lengths.
-    """
+    """Refuse variables of another length than their coords: PyMC would lose all draws."""
     dims = {name: of for name, of in model.named_vars_to_dims.items() if of}
     observed = {rv.name: all_rows(model.rvs_to_values[rv]) for rv in model.observed_RVs}
     graphs = _with_lengths(model, [observed.get(name, model[name]) for name in dims])
@@ -54,11 +48,6 @@ def check_observed_shapes(model: Model) -> None:
 
     N numbers in a column beside N means in a row make N x N differences. PyTensor then names no
     variable, and a density of the user's own is silently that of all pairs.
-
-    Raises
-    ------
-    ValueError
-        If an axis of the parameters has another length than that of what is observed.
     """
     for rv in model.observed_RVs:
         inner = rv.owner.inputs[0] if isinstance(rv.owner.op, MinibatchRandomVariable) else rv

@@ -74,7 +74,7 @@ class LikelihoodNoise:
     def __init__(self) -> None:
         self._count = 0
 
-    def _request(self, kind: str, shape: Sequence[int]) -> TensorVariable:
+    def _request(self, kind: str, shape: Any) -> TensorVariable:
         try:
             sizes = tuple(map(index, shape if isinstance(shape, Iterable) else [shape]))
         except TypeError:
@@ -258,14 +258,7 @@ def has_own_gradient(graphs: Sequence[Variable]) -> bool:
 def own_gradients(
     graphs: Sequence[TensorVariable],
 ) -> tuple[list[TensorVariable], dict[TensorVariable, str]]:
-    """Replace placeholders by the terms they stand for, and random numbers by inputs.
-
-    Returns
-    -------
-    graphs : list of TensorVariable
-    noise : dict
-        Each input with its kind, "normal", "uniform" or "exponential".
-    """
+    """Replace placeholders by their terms, and random numbers by inputs, with their kinds."""
     noise: dict[TensorVariable, str] = {}
     replacements: dict[Variable, Variable] = {}
     for i, node in enumerate(_nodes(graphs, _Request)):

@@ -208,13 +208,7 @@ def why_by_hand(method: str, policy: Policy, model: Model) -> str | None:
 def by_hand(
     why: str, automatic_step: bool, thin: Any, scale: Any, gradient: Any, batches: Any
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the values that "auto" has where nothing is tuned.
-
-    Raises
-    ------
-    ValueError
-        If the step size is left to tuning, or if an estimator needs an anchor.
-    """
+    """Return the values that "auto" has where nothing is tuned; refuse what would have to be."""
     if automatic_step:
         raise ValueError(
             f"{why}: the step size cannot be tuned. Pass step_size, such as 0.001, and compare "

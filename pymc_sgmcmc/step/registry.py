@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep
 
 __all__ = ["register"]
 
 
-def register(*methods: type[BlockedStep]) -> None:
+def register(*methods: Any) -> None:
     """Add step methods to PyMC's list, in place and once.
 
     Their competence is never above ``COMPATIBLE``, so that ``pm.sample()`` picks the same
@@ -24,11 +26,9 @@ def register(*methods: type[BlockedStep]) -> None:
     TypeError
         If something is no class of step methods; then none is added.
     """
-    wrong = [m for m in methods if not (isinstance(m, type) and issubclass(m, BlockedStep))]
-    if wrong:
-        raise TypeError(
-            f"register takes classes of step methods, such as sg.SGLD, got {wrong[0]!r:.80}."
-        )
+    for method in methods:
+        if not (isinstance(method, type) and issubclass(method, BlockedStep)):
+            raise TypeError(f"register takes classes such as sg.SGLD, got {method!r:.80}.")
     for method in methods:
         if method not in STEP_METHODS:
             STEP_METHODS.append(method)

@@ -138,6 +138,8 @@ class SGMCMCStep(BlockedStep):
     # What is compiled, and what moves the chain in this process
     _engine: Engine | None
     _runner: Runner | None
+    # Whether rows without density were named
+    _told_impossible: bool
     # Of rows in memory that are many: the order that all chains share, and where they find them
     _row_order: int | None
     _row_memory: RowMemory | None
