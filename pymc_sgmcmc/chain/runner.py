@@ -205,16 +205,9 @@ class Runner:
     def advance(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> Draw:
-        """Make ``updates`` updates and measure at the end.
+        """Make so many updates, a multiple of those in a compiled draw, and measure at the end.
 
-        Parameters
-        ----------
-        step_size : float or callable
-            h, or a schedule of the numbers of the chain's updates.
-        updates : int
-            A multiple of the updates in a compiled draw.
-        others : list of ndarray
-            Values of the variables that are not sampled.
+        The step size may be a schedule; ``others`` are values of variables that are not sampled.
         """
         if self.settings.refresh is not None:
             self._refresh_anchor(others)

@@ -85,17 +85,7 @@ class ChainState(Comparable):
     def new(
         cls, rng: np.random.Generator, tune: int, draws: int, row_order: int | None = None
     ) -> ChainState:
-        """Return the state of a chain that has not begun.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The chain's; two others are made from it.
-        tune, draws : int
-            Draws of burn-in, and those to keep.
-        row_order : int, optional
-            One that chains share; by default the chain has its own.
-        """
+        """Return the state of a chain that has not begun, with generators made from the chain's."""
         seeds = rng.integers(0, 2**63, size=9).tolist()
         # A fifth faster than NumPy's default at drawing normals, which are most of the cost
         noise_rng, batch_rng = (

@@ -15,25 +15,10 @@ __all__ = ["gradient_at_anchor"]
 def gradient_at_anchor(
     potential: Potential, whitening: Whitening, phi: Sequence[np.ndarray], *, blocks: bool
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return ∇U of the full data at an anchor, and the estimates of it from single blocks.
+    """Return ∇U(ψ̄) of the full data at an anchor φ̄, and the estimates with respect to φ.
 
-    Parameters
-    ----------
-    potential : Potential
-        The potential at the values that the other variables have at the anchor.
-    whitening : Whitening
-        The map from ψ to φ.
-    phi : list of ndarray
-        The anchor φ̄.
-    blocks : bool
-        Whether to return the blocks' estimates. They and ∇U are then of the likelihood alone.
-
-    Returns
-    -------
-    gradient : list of ndarray
-        ∇U(ψ̄), with respect to ψ.
-    blocks : list of ndarray
-        An estimate from each block with respect to φ, stacked; empty without ``blocks``.
+    With ``blocks`` both are of the likelihood alone, and the estimates of each block are stacked;
+    without there are none.
     """
     point, known = potential.join(phi), []
     if blocks:

@@ -396,7 +396,7 @@ class CompiledModel:
             function, n, size = self._of_rows([log_density]), 1, 1
             if of is not None:
                 n, size = len(posterior.arrays[of][0]), posterior.minibatches[of].batch_size
-            bad = np.zeros((0, log_density.ndim or 1), dtype=int)
+            bad = []
             for first in range(0, n, size):
                 batches = [
                     [rows_at(array, first, batch.batch_size) for array in arrays]
@@ -405,9 +405,10 @@ class CompiledModel:
                 found = np.atleast_1d(function(point, batches)[0])
                 entries = np.argwhere(np.isneginf(found))
                 entries[:, 0] += min(first, n - size)
-                bad = np.concatenate([bad, entries])
-            if len(bad):
-                told.append(impossible(self.model, rv, bad, len(found) if of is None else n))
+                bad.append(entries)
+            if any(map(len, bad)):
+                count = len(found) if of is None else n
+                told.append(impossible(self.model, rv, np.concatenate(bad), count))
         return " ".join(told)
 
     def _not_finite(

@@ -170,18 +170,8 @@ class Engine(CompiledModel):
         """Draw what a call takes for its batches.
 
         For each minibatch the rows, then the random numbers of the likelihood itself; first the
-        batches for what is measured, then those of the updates, one set after another.
-
-        Parameters
-        ----------
-        rng : numpy.random.Generator
-            The chain's.
-        transition : Transition
-            Which takes them.
-        updates : int
-            Of one draw.
-        left : list of ndarray
-            For each minibatch what the batch scheme has planned; it is brought up to date.
+        batches for what is measured, then those of a draw's ``updates``, one set after another.
+        What the batch scheme has planned, ``left``, is brought up to date.
         """
         layout, scheme, sets = transition.layout, self.scheme, transition.row_sets
         averaged, fresh = layout.averaged, transition.fresh

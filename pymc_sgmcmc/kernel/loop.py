@@ -30,22 +30,9 @@ def looped(
 ) -> list[TensorVariable]:
     """Return the states after the last step, then what is computed beside them of each.
 
-    Parameters
-    ----------
-    graphs : sequence of TensorVariable
-        What a step computes of the placeholders: first the next states, in their order. All
-        others are returned along a new first dimension.
-    steps : mapping
-        From a placeholder to what holds its values for all steps.
-    states : mapping
-        From a placeholder to its value before the first step.
-    fixed : mapping
-        From a placeholder to what is the same in all steps. What ``graphs`` do not read is left
-        out: PyTensor would make a loop of it all, and then another one without it.
-    backend : {"numba", "jax"}
-        Which loop it is.
-    length : int, optional
-        Number of steps, where nothing else says it.
+    ``graphs`` are the next states and all else that a step computes, of placeholders. These are
+    mapped to their values for all ``steps``, before the first one, and to what is ``fixed``; of
+    that what no graph reads is left out, or PyTensor would make another loop without it.
     """
     # A backend's own search for it does not look into the branches of a step
     same = {x: x.type() for x in _same_in_all(graphs, {*steps, *states})}

@@ -33,23 +33,9 @@ def measured(
 ) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
     """Return graphs of PyMC's values at a state, and of a gradient and statistics there.
 
-    Parameters
-    ----------
-    sampler : Sampler
-        The algorithm.
-    estimator : Estimator
-        Estimates ∇U.
-    update : Update
-        The update whose state this is.
-    state : State
-        The symbols of that state.
-    at : list of TensorVariable
-        The state.
-    fresh : list of TensorVariable
-        Two fresh batches, along the first dimension. Half the squared difference of two
-        estimates at one place is the variance of the noise, whatever the sampler.
-    backend : {"numba", "jax"}
-        The backend.
+    ``state`` has the symbols of the state, ``at`` what stands for them. ``fresh`` are two batches,
+    along the first dimension: half the squared difference of two estimates at one place is the
+    variance of the noise, whatever the sampler.
     """
     posterior, psi = estimator.posterior, at[: len(state.psi)]
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])

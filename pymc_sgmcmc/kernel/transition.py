@@ -39,17 +39,7 @@ _FRESH = 2
 
 
 def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
-    """Largest divisor of ``thin`` for which what a call is given stays of moderate size.
-
-    Parameters
-    ----------
-    thin : int
-        Updates of a draw.
-    dimension : int
-        Numbers of a position.
-    read : int
-        Numbers that an update reads from disk.
-    """
+    """Return the largest divisor of ``thin`` for which a call is given moderately much."""
     most = max(1, min(_LARGEST_NOISE // max(dimension, 1), _LARGEST_READ // max(read, 1)))
     return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
 
@@ -227,28 +217,12 @@ class Transition:
         noise: list[np.ndarray],
         fixed: list[Any],
     ) -> tuple[list[Any], dict[str, list[Any]], Draws]:
-        """Make the draws.
+        """Make the draws; return the state after the last one, in the backend's arrays, and them.
 
-        Parameters
-        ----------
-        position, extra
-            The state.
-        step_sizes : ndarray
-            Shape (draws, updates).
-        batches, fresh : list of ndarray
-            What is drawn for K batches, shapes (draws, updates, ...), set after set, and
-            (draws, fresh, ...).
-        noise : list of ndarray
-            Of ``noise.draw``.
-        fixed : list
-            The origin, then relative step sizes, noise variances and the bound on gradients
-            where there are any, then what the estimator takes.
-
-        Returns
-        -------
-        position, extra
-            The state after the last draw, in arrays of the backend.
-        draws : Draws
+        The step sizes have the shape (draws, updates). Of K batches ``batches`` have the shapes
+        (draws, updates, ...), set after set, and ``fresh`` (draws, fresh, ...). ``fixed`` are the
+        origin, then relative step sizes, noise variances and the bound on gradients where there
+        are any, then what the estimator takes.
         """
         further = [part for parts in extra.values() for part in parts]
         outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)

@@ -33,21 +33,8 @@ _READ: WeakKeyDictionary[Model, tuple[tuple[Variable, ...], Model]] = WeakKeyDic
 def in_tensors(model: Model) -> Model:
     """Return the model, or its twin of tensors if it has variables of ``pymc.dims``.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-
-    Returns
-    -------
-    pymc.Model
-        With the same names, values, transforms, coords and density. The twin reads the arrays of
-        the model's own ``Data``: what :func:`pymc.set_data` sets is seen by both.
-
-    Raises
-    ------
-    NotImplementedError
-        If PyTensor cannot write a variable with tensors.
+    The twin has the same names, values, transforms, coords and density, and reads the arrays of the
+    model's own ``Data``: what :func:`pymc.set_data` sets is seen by both.
     """
     variables = (*model.named_vars.values(), *model.rvs_to_values.values())
     if not any(_has_dims(variable) for variable in variables):

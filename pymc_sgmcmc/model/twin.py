@@ -21,17 +21,9 @@ def twin(
 ) -> Model:
     """Return a model with the names, dims, coords and initial values of another one.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    found : dict
-        What stands in the twin for each named variable, observed value and length of a dim, and
-        for each initial value that is a variable.
-    transforms : dict, optional
-        Free variables to their transforms; by default the model's own, with its value variables.
-    dims : dict, optional
-        Names to dims of variables that have none in the model.
+    ``found`` has what stands for each named variable, observed value, length of a dim, and
+    initial value that is a variable. Transforms, with value variables, and dims are those of the
+    model where none are given.
     """
     made = Model(model.name, model=None, check_bounds=model.check_bounds)
     made._coords = dict(model._coords)
