@@ -381,9 +381,11 @@ class CompiledModel:
         bad += [f"the gradient for '{name}' is not finite" for name in gradients]
         what = "; ".join(bad) or "the log density of some rows is not finite"
         names = terms or self.posterior.terms
+        # Where a prior has no density either, the start is at fault
+        of_data = {rv.name for rv in self.model.observed_RVs}.issuperset(terms)
         cure = (
             faults_of_data(self.model, names)
-            or self.impossible_rows(names, [*phi, *scales, *others])
+            or (of_data and self.impossible_rows(names, [*phi, *scales, *others]))
             or "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
         )
         return f"The chain cannot start: {what}. {cure}"
