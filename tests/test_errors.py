@@ -806,3 +806,12 @@ def test_a_total_size_that_is_off_is_told_with_the_number_of_rows(build, match):
     with pytest.warns(UserWarning, match=match) as told:
         sg.SGLD(model=build(), step_size=0.1, backend="jax", **UNTUNED)
     assert any("Pass total_size=30, or" in str(warning.message) for warning in told)
+
+
+def test_what_a_store_holds_is_told_without_the_burn_in(tmp_path, caplog):
+    for draws in (20, 30):
+        with location_and_scale(), caplog.at_level("INFO", "pymc.sgmcmc"):
+            step = sg.checkpoint(sg.SGLD(step_size=0.01, backend="jax", **UNTUNED), tmp_path)
+            options = {"chains": 1, "cores": 1, "progressbar": False, "random_seed": 1}
+            pm.sample(step=step, draws=draws, tune=10, compute_convergence_checks=False, **options)
+    assert "20 of its 30 draws are in the store, after 10 of burn-in." in caplog.text
