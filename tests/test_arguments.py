@@ -61,7 +61,7 @@ def policies():
 
 def registrations():
     for wrong in (3, None, "SGLD", int, [sg.SGLD]):
-        yield partial(sg.register, sg.SGLD, wrong), "^register takes classes of step methods"
+        yield partial(sg.register, sg.SGLD, wrong), "^register takes classes such as sg.SGLD, got"
 
 
 def potentials():
@@ -72,6 +72,8 @@ def potentials():
     for found in (None, "word", [None], {"x": 1.0}):
         gradient = lambda *arguments, found=found: found  # noqa: E731
         yield partial(potential, gradient=gradient), "'g' must return a tensor for each variable"
+    for gradient in (lambda: 0.0, lambda x, y: 0.0):
+        yield partial(potential, gradient=gradient), "'g' is called with 1 variables, 1 arrays"
     for variables in (None, "x", 3, ["x"], [None]):
         yield partial(potential, variables=variables), rf"^variables {LIST} \[theta\]"
     for rows in (None, "word", 3, np.zeros(3)):

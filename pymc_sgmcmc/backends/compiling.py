@@ -58,7 +58,16 @@ def compiled(
 ) -> Callable[..., Any]:
     """Return a compiled function that trusts its inputs and lends its outputs.
 
-    One for JAX computes in the precision that was set when it was compiled. Inputs may be unused.
+    One for JAX computes in the precision that was set when it was compiled.
+
+    Parameters
+    ----------
+    inputs, outputs : sequence of Variable
+        The graph; inputs may be unused.
+    backend : {"jax", "numba", "interpreter"}
+        The backend.
+    compile_kwargs : dict, optional
+        For :func:`pymc.compile`.
     """
     if backend == "jax":
         prepare()

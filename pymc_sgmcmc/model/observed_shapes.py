@@ -28,9 +28,10 @@ _Shape = tuple[int | None, ...]
 
 def check_coords(model: Model) -> None:
     """Refuse variables of another length than their coords: PyMC would lose all draws."""
-    dims = {name: of for name, of in model.named_vars_to_dims.items() if of}
+    kept = {name: x for name, x in model.named_vars.items() if x not in model.potentials}
+    dims = {name: of for name, of in model.named_vars_to_dims.items() if of and name in kept}
     observed = {rv.name: all_rows(model.rvs_to_values[rv]) for rv in model.observed_RVs}
-    graphs = _with_lengths(model, [observed.get(name, model[name]) for name in dims])
+    graphs = _with_lengths(model, [observed.get(name, kept[name]) for name in dims])
     for (name, of), graph in zip(dims.items(), graphs, strict=True):
         for dim, length in zip(of, graph.type.shape, strict=False):
             labels = model.coords.get(dim)

@@ -8,6 +8,7 @@ to know of it: maps of variables, minibatches, temperatures and samplers work as
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from operator import index
 from typing import Any
 
@@ -184,6 +185,13 @@ def GradientPotential(
         if not isinstance(given, list | tuple) or not all(isinstance(x, kind) for x in given):
             raise TypeError(f"{what} must be a list such as {usual}, got {given!r:.80}.")
     data = _as_tensors("rows must hold arrays", rows)
+    try:
+        signature(gradient).bind(*variables, *data, LikelihoodNoise())
+    except TypeError as error:
+        raise TypeError(
+            f"The gradient of the GradientPotential '{name}' is called with {len(variables)} "
+            f"variables, {len(data)} arrays of rows and the noise, and takes others: {error}."
+        ) from None
     found = gradient(*variables, *data, LikelihoodNoise())
     estimates = _as_tensors(
         f"The gradient of the GradientPotential '{name}' must return a tensor for each variable",
