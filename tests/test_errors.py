@@ -597,7 +597,7 @@ BAD_INPUTS = [
             f"{kind} without density{' in batches' * batched}",
             sampled(model=lambda k=kind, b=batched: without_density(k, batched=b), **TUNED),
             SamplingError,
-            f"'y' has the log density -inf in 2 of 200 rows.*row 150 with the value {value}",
+            f"'y' is -inf or NaN in 2 of 200 rows, .* row 150 with the value {value}",
             "Correct such rows or leave them out",
         )
         for kind, value in [("labels", 3), ("counts", -1), ("zeros", r"0\.0")]
@@ -757,7 +757,7 @@ def test_rows_without_density_are_named_where_nothing_is_tuned(caplog):
     with caplog.at_level("WARNING", "pymc.sgmcmc"):
         sampled(model=lambda: without_density("zeros", batched=True), step_size=1e-3)()
     [text] = [record.getMessage() for record in caplog.records if record.name == "pymc.sgmcmc"]
-    assert "'y' has the log density -inf in 2 of 200 rows, the first of them row 150" in text
+    assert "'y' is -inf or NaN in 2 of 200 rows, the first of them row 150" in text
 
 
 def test_improper_priors_are_named_where_tuning_fails_or_warns(caplog):

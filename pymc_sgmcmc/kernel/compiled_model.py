@@ -391,7 +391,7 @@ class CompiledModel:
         return f"The chain cannot start: {what}. {cure}"
 
     def impossible_rows(self, names: Collection[str], point: Sequence[np.ndarray]) -> str:
-        """Name the rows of observed variables whose log density is −inf, in no words if none is."""
+        """Name the rows of observed variables without a log density, in no words if none is."""
         posterior, told = self.posterior, []
         for rv in [rv for rv in self.model.observed_RVs if rv.name in names]:
             log_density, of = posterior.entries[rv.name]
@@ -405,7 +405,7 @@ class CompiledModel:
                     for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
                 ]
                 found = np.atleast_1d(function(point, batches)[0])
-                entries = np.argwhere(np.isneginf(found))
+                entries = np.argwhere(~(found > -np.inf))
                 entries[:, 0] += min(first, n - size)
                 bad.append(entries)
             if any(map(len, bad)):

@@ -71,12 +71,14 @@ def impossible(model: Model, rv: Any, bad: np.ndarray, count: int) -> str:
     value: Any = rows_at(seen if len(seen.shape) else seen.reshape(1), row, 1)[0]
     if entry and np.ndim(value) >= len(entry):
         value = value[tuple(entry)]
+    rows = len(np.unique(bad[:, 0]))
     return (
-        f"'{rv.name}' has the log density -inf in {len(np.unique(bad[:, 0]))} of {count} rows, the "
-        f"first of them row {row} with the value {np.asarray(value).tolist()!r:.60}. Correct such "
-        "rows or leave them out if the distribution can never have these values: categories count "
-        "from 0, counts are not negative, a LogNormal has no zeros. If other values of the "
-        "parameters allow them, pass initvals= to pm.sample."
+        f"The log density of '{rv.name}' is -inf or NaN in {rows} of {count} rows, "
+        f"{'the first of them ' * (rows > 1)}row {row} with the value "
+        f"{np.asarray(value).tolist()!r:.60}. Correct such rows or leave them out if the "
+        "distribution can never have these values: categories count from 0, counts are not "
+        "negative, a LogNormal has no zeros. If other values of the parameters allow them, pass "
+        "initvals= to pm.sample."
     )
 
 
