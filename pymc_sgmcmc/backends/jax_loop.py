@@ -28,10 +28,6 @@ __all__ = ["Loop", "funcified", "loop"]
 # Numbers of the largest array of a step, of all steps that a GPU makes side by side
 _SIDE_BY_SIDE = 2**26
 
-# Steps of which a GPU's loop makes one, so that the end of a step and the begin of the next one
-# read the state once
-_IN_A_ROW = 4
-
 # To read again what these made takes longer than to make it again
 _CHEAP = Alloc, MakeVector, Reshape, Shape_i
 
@@ -152,11 +148,7 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
             return found[: op.states], found[op.states :]
 
         carry, each = jax.lax.scan(
-            step,
-            list(inputs[first:second]),
-            list(inputs[:first]),
-            length=op.length,
-            unroll=1 if on_processor("jax") else min(_IN_A_ROW, op.length),
+            step, list(inputs[first:second]), list(inputs[:first]), length=op.length
         )
         outputs = (*carry, *each)
         # As PyTensor has it
