@@ -137,12 +137,8 @@ class Update:
         large = {part: held for part, held in once if held is not part}
         if large:
             new = [substitute([x], {p: y for p, y in large.items() if p is not x})[0] for x in new]
-        # The sum of arrays is finite only if all their elements are. One pass reads all of a shape
-        alike: dict[Any, list[TensorVariable]] = {}
-        for part in new:
-            alike.setdefault(part.type, []).append(part)
-        sums = [pt.sum(reduce(pt.add, parts)) for parts in alike.values()]
-        finite = pt.isfinite(reduce(pt.add, sums))
+        # The sum of a block is finite only if all its elements are
+        finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
         return [*kept, taming.acted(), ~finite]
 
