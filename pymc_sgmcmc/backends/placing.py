@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["ALIGNMENT", "aligned", "is_in_place", "on_processor", "place"]
+__all__ = ["ALIGNMENT", "aligned", "every", "is_in_place", "on_processor", "place"]
 
 # Bytes; arrays that begin elsewhere are copied by JAX at every call
 ALIGNMENT = 64
@@ -38,6 +39,23 @@ def on_processor(backend: str) -> bool:
     chosen = jax.config.jax_default_device  # a device, or a platform's name
     platform = jax.default_backend() if chosen is None else getattr(chosen, "platform", chosen)
     return bool(platform == "cpu")
+
+
+def every(array: Any, stride: int) -> Any:
+    """Return each ``stride``-th element, chosen where the array is."""
+    if isinstance(array, np.ndarray):
+        return array.reshape(-1)[::stride]
+    return _strided()(array, stride)
+
+
+@cache
+def _strided() -> Callable[[Any, int], Any]:
+    import jax
+
+    chosen: Callable[[Any, int], Any] = jax.jit(
+        lambda array, stride: array.reshape(-1)[::stride], static_argnums=1
+    )
+    return chosen
 
 
 def is_in_place(placed: Any, array: np.ndarray) -> bool:

@@ -13,9 +13,10 @@ import numpy as np
 from pymc.stats.convergence import SamplerWarning, WarningType
 from scipy.special import stdtrit
 
+from pymc_sgmcmc.backends.placing import every
 from pymc_sgmcmc.kernel.comparable import Comparable
 
-__all__ = ["Monitor", "final_warning"]
+__all__ = ["Monitor", "final_warning", "watched"]
 
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
@@ -172,6 +173,6 @@ def final_warning(
 
 def watched(parts: Sequence[Any]) -> np.ndarray:
     """Return up to 1024 elements, evenly spread over the blocks."""
-    flats = [np.asarray(part, dtype=float).reshape(-1) for part in parts]
-    stride = max(1, -(-sum(flat.size for flat in flats) // _MOST_WATCHED))
-    return flats[0][::stride] if len(flats) == 1 else np.concatenate([x[::stride] for x in flats])
+    stride = max(1, -(-sum(part.size for part in parts) // _MOST_WATCHED))
+    flats = [np.asarray(every(part, stride), dtype=float) for part in parts]
+    return flats[0] if len(flats) == 1 else np.concatenate(flats)

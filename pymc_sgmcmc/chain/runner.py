@@ -80,8 +80,9 @@ class Runner:
     """Moves a chain: its state placed for the backend, and the compiled function.
 
     Where a call of the compiled function costs more than its updates, one call makes several
-    draws, which :meth:`advance` hands out one after the other. ``settle`` forgets those to
-    come: what follows is the same, whatever was made with it.
+    draws, which :meth:`advance` hands out one after the other. On a GPU the next call runs while a
+    draw is handed out. ``settle`` forgets those to come: what follows is the same, whatever was
+    made with it.
 
     Parameters
     ----------
@@ -107,6 +108,7 @@ class Runner:
         self.gradients = 0
         self._transition = engine.transition(settings, state.psi, settings.each or settings.thin)
         self._ahead: _Ahead | None = None
+        self._coming: _Ahead | None = None
         self._constant: tuple[tuple[float, int, int], Any] | None = None
         self.restart(state.psi, state.extra)
         self._feed = Feed(engine, self._transition, state)
@@ -135,7 +137,8 @@ class Runner:
 
     def settle(self) -> None:
         """Forget draws that were made ahead: the generators are those after the last draw."""
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead = self._coming or self._ahead, None
+        self._coming = None
         if ahead is None or ahead.taken == ahead.count:
             return
         state = self.state
@@ -182,11 +185,6 @@ class Runner:
         assert self.state.psi is not None
         return whitening.to_phi([np.asarray(x) for x in self.state.psi], whitening.arrays)
 
-    def away(self) -> list[np.ndarray]:
-        """Return ψ about the origin."""
-        assert self.state.psi is not None
-        return [np.asarray(x) - o for x, o in zip(self.state.psi, self.state.origin, strict=True)]
-
     def _refresh_anchor(self, others: Sequence[np.ndarray]) -> None:
         """Take the chain's position as the anchor where it is time to."""
         engine, state, settings = self.engine, self.state, self.settings
@@ -231,17 +229,23 @@ class Runner:
             self.settle()
             ahead = None
         if ahead is None or ahead.taken == ahead.count:
-            ahead = self._ahead = self._make_ahead(step_size, updates, others)
+            coming, self._coming = self._coming, None
+            ahead = self._ahead = coming or self._make_ahead(step_size, updates, others)
         k, found = ahead.taken, ahead.draws
         ahead.taken += 1
         self.state.updates += updates
+        if self._transition.is_asynchronous and not (
+            others or self.settings.refresh or self.engine.on_disk
+        ):
+            # A GPU makes the next draw while this one is read
+            self._coming = self._make_ahead(step_size, updates, others)
         self.state.psi = [x[k] for x in found.psi]
         self.state.extra = {name: [x[k] for x in parts] for name, parts in found.extra.items()}
-        measured = found.statistics[k]
+        measured = np.asarray(found.statistics[k]).tolist()
         statistics = dict(zip(self._transition.statistic_names, measured, strict=True))
         statistics["step_size"] = ahead.last_steps[k]
         return Draw(
-            values=[x[k] for x in found.values],
+            values=[np.asarray(x[k]) for x in found.values],
             gradient=[x[k] for x in found.gradient],
             statistics=statistics,
             rejected=int(measured[-1]),

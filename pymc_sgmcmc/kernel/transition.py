@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
-from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.backends.placing import on_processor, place
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.layout import Layout
 from pymc_sgmcmc.kernel.loop import looped, unchanged
@@ -50,24 +51,25 @@ class Draws:
 
     Attributes
     ----------
-    psi : list of ndarray
-        Positions. The first dimension counts the draws, here and in all that follows.
+    psi : list of sequence of array
+        Positions. The first dimension counts the draws, here and in all that follows. Where the
+        call may still run, on a GPU, these are arrays of JAX, which wait where they are read.
     extra : dict of list of ndarray
         The algorithm's further state.
     values : list of ndarray
         PyMC's value variables.
     gradient : list of ndarray
         Estimates of ∇U, independent of how the positions were reached.
-    statistics : list of list of float
+    statistics : sequence of array
         The statistics named in ``statistic_names``; the last two are the numbers of tamed and of
         rejected updates.
     """
 
-    psi: Sequence[np.ndarray]
-    extra: Mapping[str, Sequence[np.ndarray]]
-    values: Sequence[np.ndarray]
-    gradient: Sequence[np.ndarray]
-    statistics: list[list[float]]
+    psi: Sequence[Sequence[Any]]
+    extra: Mapping[str, Sequence[Sequence[Any]]]
+    values: Sequence[Sequence[Any]]
+    gradient: Sequence[Sequence[Any]]
+    statistics: Sequence[Any]
 
 
 class Transition:
@@ -156,7 +158,7 @@ class Transition:
         n_state = len(self._state.symbols)
         if layout.draws == 1:
             found = substitute(of_draw, dict(zip(each, [x[0] for x in given], strict=True)))
-            outputs = [*found[:n_state], *(x[None] for x in found[n_state:])]
+            outputs = list(found)
         else:
             outputs = looped(
                 [*of_draw[:n_state], *of_draw],
@@ -227,10 +229,13 @@ class Transition:
         further = [part for parts in extra.values() for part in parts]
         outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)
         a, b, c, d, e = self._ends
-        state, arrays = outputs[:a], [np.asarray(x) for x in outputs[a:]]
-        if self.layout.draws == 1:
+        state, measured = outputs[:a], outputs[a:]
+        arrays: list[Any]
+        if self.layout.draws > 1:
+            arrays = [np.asarray(x) for x in measured]
+        else:
             # A second output of the same array would be copied
-            arrays[:0] = [np.asarray(x)[None] for x in state]
+            arrays = [[x if self.is_asynchronous else np.asarray(x)] for x in (*state, *measured)]
         n_psi = b - a
         return (
             state[:n_psi],
@@ -240,9 +245,14 @@ class Transition:
                 extra=self._state.split(arrays[b - a : c - a]),
                 values=arrays[c - a : d - a],
                 gradient=arrays[d - a : e - a],
-                statistics=arrays[-1].tolist(),
+                statistics=arrays[-1],
             ),
         )
+
+    @cached_property
+    def is_asynchronous(self) -> bool:
+        """Whether a call of one draw returns before it is made, as on a GPU."""
+        return self.layout.draws == 1 and not on_processor(self.layout.backend)
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
         """Put arrays where the backend reads them without a copy at every call."""

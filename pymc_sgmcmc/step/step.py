@@ -29,7 +29,7 @@ from rich.table import Column
 from pymc_sgmcmc.backends import jax_backend
 from pymc_sgmcmc.backends.workarounds import initvals_checked
 from pymc_sgmcmc.chain.memory import Place
-from pymc_sgmcmc.chain.monitor import final_warning
+from pymc_sgmcmc.chain.monitor import final_warning, watched
 from pymc_sgmcmc.chain.runner import Draw, Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.checks import one_of, positive, positive_int_or_auto
@@ -554,9 +554,9 @@ class SGMCMCStep(BlockedStep):
             state.rejected += draw.rejected
             state.tamed += draw.tamed
             on_line = runner.engine.posterior.on_line
-            state.monitor.add(
-                on_line(runner.away()), on_line(draw.gradient), draw.statistics["noise_ratio"]
-            )
+            assert state.psi is not None
+            away = watched(on_line(state.psi)) - watched(on_line(state.origin))
+            state.monitor.add([away], on_line(draw.gradient), draw.statistics["noise_ratio"])
         state.stuck = state.stuck + 1 if draw.rejected == runner.settings.thin else 0
         if state.stuck == _LARGEST_STUCK:
             h = draw.statistics["step_size"]

@@ -9,7 +9,8 @@ each in a fresh process; ``--platforms cuda`` or ``--models net`` only some of i
 - ``README``: its example, untuned, four chains, from the call to the result.
 - ``images 0.1``, ``ratings``: the runs of ``large.py``, with MSGNHT.
 
-Columns: microseconds of an update, the best of several calls of 100 updates, or seconds of a run.
+Columns: microseconds of an update, the best of several rounds of ten calls, those of BlackJAX's
+SGLD and SGNHT in ``lax.scan``, products in full precision, or seconds of a run.
 ``--write FILE`` also writes a Markdown table.
 """
 
@@ -31,12 +32,12 @@ import numpy as np
 from large import measure
 from table import Table, digits
 
-from kernel import bare_transition, logistic_model, readme_model
+from kernel import bare_transition, best, blackjax_updates, logistic_model, readme_model
 
 UPDATES = ["logistic 500", "logistic 50000", "net", "large net", "factorisation"]
 RUNS = ["README", "images 0.1", "ratings"]
 PLATFORMS = "cpu", "cuda"
-THIN, SECONDS = 100, 2.0
+THIN, SECONDS, CALLS = 100, 2.0, 10
 
 
 def net(hidden: int) -> Any:
@@ -90,13 +91,71 @@ def update(name: str) -> float:
     step.step(model.initial_point())
     runner = step._runner
     runner.settle()
-    draws, times = runner.engine.draws_per_call(runner.settings, THIN), []
+    # Of several calls: on a GPU the next one runs while one is read
+    draws, times = CALLS * runner.engine.draws_per_call(runner.settings, THIN), []
     bare_transition(step, draws)
     while len(times) < 3 or sum(times) < SECONDS:
         start = time.perf_counter()
         bare_transition(step, draws)
         times.append(time.perf_counter() - start)
     return min(times) / draws / THIN * 1e6
+
+
+def peer(name: str) -> float | None:
+    """Return microseconds of an update of BlackJAX, None where it is not measured."""
+    import jax
+
+    if name.startswith("logistic"):
+        jax.config.update("jax_enable_x64", True)
+        run, count = blackjax_updates(int(name.split()[1]), "float64")
+    elif "net" in name:
+        jax.config.update("jax_default_matmul_precision", "highest")
+        run, count = blackjax_net({"net": 100, "large net": 1_000}[name]), THIN
+    else:
+        return None
+    return min(best(run, count) for _ in range(3))
+
+
+def blackjax_net(hidden: int) -> Callable[[], None]:
+    """Return 100 updates of BlackJAX's SGNHT of the net."""
+    import blackjax
+    import jax
+    import jax.numpy as jnp
+
+    rng, rows = np.random.default_rng(0), 60_000
+    x = jnp.asarray(rng.normal(size=(rows, 784)).astype("float32"))
+    y = jnp.asarray(rng.integers(0, 10, rows).astype("int32"))
+
+    def log_prior(weights: Any) -> Any:
+        return -50 * sum(jnp.sum(w**2) for w in weights)
+
+    def log_likelihood(weights: Any, row: Any) -> Any:
+        return jax.nn.log_softmax(jnp.tanh(row[0] @ weights[0]) @ weights[1])[row[1]]
+
+    gradient = blackjax.sgmcmc.gradients.grad_estimator(log_prior, log_likelihood, rows)
+    sgnht = blackjax.sgnht(gradient)
+    weights = tuple(
+        jnp.asarray(rng.normal(0, 0.01, shape).astype("float32"))
+        for shape in ((784, hidden), (hidden, 10))
+    )
+
+    @jax.jit
+    def chain(key: Any, state: Any) -> Any:
+        def update(carry: Any, _: Any) -> Any:
+            key, state = carry
+            key, key_rows, key_noise = jax.random.split(key, 3)
+            chosen = jax.random.randint(key_rows, (500,), 0, rows)
+            return (key, sgnht.step(key_noise, state, (x[chosen], y[chosen]), 1e-6)), None
+
+        return jax.lax.scan(update, (key, state), None, length=THIN)[0]
+
+    state = jax.random.key(0), sgnht.init(weights, jax.random.key(1))
+
+    def run() -> None:
+        nonlocal state
+        state = jax.block_until_ready(chain(*state))
+
+    return run
 
 
 def run(name: str) -> float:
@@ -133,27 +192,44 @@ def main() -> None:
     parser.add_argument("--platforms", nargs="*", default=list(PLATFORMS), choices=PLATFORMS)
     parser.add_argument("--write", type=Path)
     parser.add_argument("--one")
+    parser.add_argument("--peer")
     arguments = parser.parse_args()
+    if arguments.peer:
+        print(json.dumps(peer(arguments.peer)))
+        return
     if arguments.one:
         found = update(arguments.one) if arguments.one in UPDATES else run(arguments.one)
         print(json.dumps(found))
         return
-    columns = "model", "on", "µs of an update", "seconds of a run"
+    columns = "model", "on", "µs of an update", "of BlackJAX", "seconds of a run"
     table = Table(columns, UPDATES + RUNS, arguments.write)
     devices = {platform: device(platform) for platform in arguments.platforms}
     for model in arguments.models:
         for platform, kind in devices.items():
             if kind is None:
                 continue
-            command = [sys.executable, __file__, "--one", model]
-            env = {**os.environ, "JAX_PLATFORMS": platform}
-            done = subprocess.run(command, env=env, check=False, capture_output=True, text=True)
-            if done.returncode:
-                print(model, kind, "failed:", done.stderr.splitlines()[-1], flush=True)
+            found = measured("--one", model, platform, kind)
+            if found is None:
                 continue
-            found = digits(json.loads(done.stdout.splitlines()[-1]))
-            print(f"{model}  {kind}  {found}", flush=True)
-            table.add([model, kind, *([found, ""] if model in UPDATES else ["", found])])
+            beside = measured("--peer", model, platform, kind) if model in UPDATES else None
+            row = [digits(found), "" if beside is None else digits(beside), ""]
+            print(f"{model}  {kind}  {row[0]}  {row[1]}", flush=True)
+            table.add([model, kind, *(row if model in UPDATES else ["", "", row[0]])])
+
+
+def measured(what: str, model: str, platform: str, kind: str) -> Any:
+    """Return what a fresh process measures, None where it fails."""
+    done = subprocess.run(
+        [sys.executable, __file__, what, model],
+        env={**os.environ, "JAX_PLATFORMS": platform},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        print(model, kind, "failed:", done.stderr.splitlines()[-1], flush=True)
+        return None
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

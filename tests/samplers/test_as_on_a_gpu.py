@@ -11,13 +11,14 @@ from helpers.conjugate import regression
 from helpers.sampling import run
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.backends import compiling, jax_loop
-from pymc_sgmcmc.kernel import noise
+from pymc_sgmcmc.kernel import noise, transition
+from pymc_sgmcmc.kernel.engine import Engine
 
 
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
     pytest.importorskip("jax")
-    for module in (compiling, jax_loop, noise):
+    for module in (compiling, jax_loop, noise, transition):
         monkeypatch.setattr(module, "on_processor", lambda backend: False)
 
 
@@ -28,7 +29,11 @@ def test_an_untuned_run_is_right():
     assert_right(found.posterior, exact)
 
 
-def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten():
+@pytest.mark.parametrize("one_at_a_time", [False, True])
+def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_time, monkeypatch):
+    if one_at_a_time:
+        # As of many parameters: a call makes one draw while the last one is read
+        monkeypatch.setattr(Engine, "draws_per_call", lambda *_: 1)
     model, exact = regression()
     step = sg.MSGNHT(model=model, backend="jax")
     assert_right(run(step).posterior, exact)
@@ -39,7 +44,8 @@ def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten():
         for _ in range(30):
             point, _ = step.step(point)
             if forgets:
-                assert step._runner._ahead.count > 1
+                runner = step._runner
+                assert runner._coming if one_at_a_time else runner._ahead.count > 1
                 step._runner.settle()
             draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
     np.testing.assert_array_equal(draws[:30], draws[30:])
