@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
@@ -28,7 +29,7 @@ from pymc_sgmcmc.model.graphs import made_again, rebuilt
 from pymc_sgmcmc.model.minibatch import axis_of_rows, evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
-__all__ = ["Rows", "depends_on", "in_batches", "resized", "rows_of", "taken"]
+__all__ = ["Rows", "depends_on", "in_batches", "mismatch", "resized", "rows_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,10 @@ def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
     sources = [pt.moveaxis(array, axis, 0) if axis else array for array, axis in rows.axes.items()]
     batches: Any = pm.Minibatch(*sources, batch_size=batch_size)
     batches = batches if len(sources) > 1 else [batches]
-    terms, values = taken(model, rows, batches, pt.constant(batch_size, dtype="int64"))
+    try:
+        terms, values = _taken(model, rows, batches, pt.constant(batch_size, dtype="int64"))
+    except (AssertionError, ValueError, IndexError, TypeError) as error:
+        raise ValueError(mismatch(model, rows, error)) from error
     return _view(model, rows, terms, values)
 
 
@@ -148,7 +152,7 @@ def rows_of(model: Model, dim: str) -> Rows:
     return Rows(dim, _count(dim, axes), axes, terms)
 
 
-def taken(
+def _taken(
     model: Model,
     rows: Rows,
     batches: Iterable[Any],
@@ -358,6 +362,35 @@ def _count(dim: str, axes: Mapping[TensorVariable, int]) -> int:
             "pm.set_data, to the same number of rows."
         )
     return int(next(iter(lengths.values())))
+
+
+def mismatch(model: Model, rows: Rows, error: Exception) -> str:
+    """Name what has as many entries as there are rows and lacks the dim."""
+    suspects = dict.fromkeys(
+        f"'{leaf.name}'" if leaf.name else f"an array of shape {leaf.type.shape}"
+        for leaf in ancestors(list(rows.terms))
+        if leaf not in rows.axes and _has_rows(model, leaf, rows.count)
+    )
+    if suspects:
+        listed = ", ".join(suspects)
+        return (
+            f"The model cannot be taken in batches of the dim '{rows.dim}': it depends on "
+            f"{listed}, with as many entries as there are rows ({rows.count}) and without the "
+            f'dim. Wrap arrays of rows as pm.Data("x", x, dims="{rows.dim}"), with further dims '
+            "or None for other axes."
+        )
+    first = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    return (
+        f"The model cannot be taken in batches of the dim '{rows.dim}'; with a few of its rows "
+        f"PyTensor says: {first} Give each array of rows the dim, by pm.Data(..., "
+        f'dims="{rows.dim}"), and write no shape as a number.'
+    )
+
+
+def _has_rows(model: Model, leaf: Variable, count: int) -> bool:
+    if isinstance(leaf, Constant | SharedVariable):
+        return count in np.shape(evaluate(leaf)) if hasattr(leaf.type, "shape") else False
+    return leaf in model.free_RVs and count in leaf.type.shape
 
 
 def _unknown(model: Model, dim: str) -> str:

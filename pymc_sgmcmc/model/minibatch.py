@@ -28,7 +28,14 @@ from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
 from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
-__all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
+__all__ = [
+    "BATCH_SCHEMES",
+    "BatchScheme",
+    "Minibatch",
+    "check_minibatches",
+    "find_minibatches",
+    "full_arrays",
+]
 
 # Warnings name the user's line
 _PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
@@ -107,6 +114,15 @@ def find_minibatches(graphs: Iterable[Variable]) -> list[Minibatch]:
         batch_size = node.outputs[0].type.shape[0]
         found.setdefault(stream, Minibatch(stream, tuple(sources), int(batch_size)))
     return list(found.values())
+
+
+def full_arrays(graphs: Iterable[Variable]) -> dict[Variable, Variable]:
+    """Map each batch under ``graphs`` to the array that it is drawn from."""
+    return {
+        output: source
+        for node in _minibatch_nodes(graphs)
+        for output, source in zip(node.outputs, node.inputs[:-1], strict=False)
+    }
 
 
 def replace_minibatches(
