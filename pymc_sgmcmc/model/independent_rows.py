@@ -20,22 +20,13 @@ from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
 __all__ = ["check_independent_rows", "some_rows"]
 
-# Different rows in each of two batches
-_SIZES = 2, 3
-
 
 @building()
 def check_independent_rows(model: Model, dim: str | None = None) -> None:
     """Refuse a model whose log density is no sum over the rows of its batches.
 
-    The log densities of two batches have the same sum however their rows are dealt to them.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        With ``pm.Minibatch``, unless there is a dim.
-    dim : str, optional
-        Of the rows of which batches are taken.
+    The log densities of two batches have the same sum however their rows are dealt to them. The
+    batches are those of the model's ``pm.Minibatch``, or of the rows of a dim.
 
     Raises
     ------
@@ -45,7 +36,7 @@ def check_independent_rows(model: Model, dim: str | None = None) -> None:
     """
     batched = model
     if dim is not None:
-        batched = in_batches(model, dim, min(rows_of(model, dim).count, sum(_SIZES)))
+        batched = in_batches(model, dim, min(rows_of(model, dim).count, 6))
     terms = [
         term
         for term in [*batched.observed_RVs, *batched.potentials]
@@ -64,8 +55,8 @@ def check_independent_rows(model: Model, dim: str | None = None) -> None:
         function = compiled(inputs, substitute(graphs, rows), "interpreter")
         for point in points_near_start(model, rng):
             with np.errstate(all="ignore"):
-                found = [[_sums(term) for term in function(*point, *four)] for four in dealt]
-            sums, sizes = np.moveaxis(np.array(found), 2, 0)
+                found = [[_sums(x) for x in function(*point, *four)] for four in dealt]
+            sums, sizes = np.moveaxis(np.array(found, dtype=float), 2, 0)
             if np.isfinite(sums).all():
                 break
     except NotImplementedError:
@@ -90,18 +81,16 @@ def _dealt(batches: Mapping[Any, Variable], rng: np.random.Generator) -> list[li
         array, size = evaluate(source), batch.type.shape[0]
         stream = batch.owner.inputs[-1]
         if stream not in numbers:
-            few = np.split(
-                rng.choice(len(array), sum(_SIZES), len(array) < sum(_SIZES)), _SIZES[:1]
-            )
-            both = np.concatenate([np.resize(x, size) for x in few])
-            numbers[stream] = np.concatenate([both, rng.permutation(both)]).reshape(4, size)
+            few = rng.choice(len(array), (2, 3), replace=len(array) < 6)
+            both = np.stack([np.resize(x, size) for x in few])
+            numbers[stream] = np.concatenate([both, rng.permutation(both.ravel()).reshape(2, size)])
         for four, part in zip(found, numbers[stream], strict=True):
             four.append(some_rows(array, part))
     return found
 
 
-def _sums(term: np.ndarray) -> tuple[float, float]:
-    return float(np.sum(term, dtype=float)), float(np.sum(np.abs(term), dtype=float))
+def _sums(x: np.ndarray) -> list[float]:
+    return [np.sum(x, dtype=float), np.sum(np.abs(x), dtype=float)]
 
 
 def some_rows(value: Any, part: np.ndarray) -> np.ndarray:
@@ -113,12 +102,13 @@ def some_rows(value: Any, part: np.ndarray) -> np.ndarray:
 
 
 def _no_sum(term: str, dim: str | None) -> str:
-    of, cure = f"of the dim '{dim}'", "batch_size and batch_dim"
+    of, cure = f"the dim '{dim}'", "batch_size and batch_dim"
     if dim is None:
-        of, cure = "of a pm.Minibatch", "pm.Minibatch"
+        of, cure = "a pm.Minibatch", "pm.Minibatch"
     return (
-        f"The log density of '{term}' is not a sum over the rows {of}: rows depend on each other, "
-        "as in a time series, through a mean over rows that the model takes, or by their place in "
-        f"the batch. Compute such means before the model is made; or leave {cure} out, for rows "
-        "that depend on each other cannot be drawn alone."
+        f"The log density of '{term}' is not a sum over the rows of {of}: rows depend on each "
+        "other, as in a time series or through a mean over the batch, or on their place in it. "
+        "Compute such means before the model is made, and draw all arrays of rows in one batch, "
+        f"x, y = pm.Minibatch(x, y, batch_size=...); or leave {cure} out, for rows that depend on "
+        "each other cannot be drawn alone."
     )

@@ -28,14 +28,7 @@ from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
 from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
-__all__ = [
-    "BATCH_SCHEMES",
-    "BatchScheme",
-    "Minibatch",
-    "check_minibatches",
-    "find_minibatches",
-    "full_arrays",
-]
+__all__ = ["BATCH_SCHEMES", "BatchScheme", "Minibatch", "check_minibatches", "find_minibatches"]
 
 # Warnings name the user's line
 _PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
@@ -151,8 +144,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
         If an unobserved variable depends on a minibatch.
     ValueError
         If an observed variable has no ``total_size``, if a variable or a potential draws its
-        rows from two ``pm.Minibatch`` calls or compares them with data that are no part of the
-        batch, or if a batch is empty or larger than the data.
+        rows from two ``pm.Minibatch`` calls, or if a batch is empty or larger than the data.
     """
     for rv in model.free_RVs:
         if find_minibatches([rv]):
@@ -163,7 +155,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
             )
     values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
     for rv, value in zip(model.observed_RVs, values, strict=True):
-        _check_likelihood(rv, value, find_minibatches([rv, value]))
+        _check_likelihood(rv, find_minibatches([rv, value]))
     minibatches = find_minibatches([*model.observed_RVs, *values, *model.potentials])
     for minibatch in minibatches:
         _check_rows(minibatch)
@@ -213,10 +205,9 @@ def axis_of_rows(rv: TensorVariable) -> int | None:
     return next((k for k, size in enumerate(sizes) if not NoneConst.equals(size)), None)
 
 
-def _check_likelihood(rv: TensorVariable, value: Variable, found: list[Minibatch]) -> None:
+def _check_likelihood(rv: TensorVariable, found: list[Minibatch]) -> None:
     if not found:
         return
-    _refuse_rows_that_stay(rv, value)
     axis = axis_of_rows(rv)
     if axis is None:
         raise ValueError(
@@ -244,19 +235,6 @@ def _check_likelihood(rv: TensorVariable, value: Variable, found: list[Minibatch
             "total_size=[data.shape[0]] with the pm.Data.",
             UserWarning,
             skip_file_prefixes=_PACKAGE,
-        )
-
-
-def _refuse_rows_that_stay(rv: TensorVariable, value: Variable) -> None:
-    """Refuse data that are no part of the batch with whose rows they are compared."""
-    if find_minibatches([value]) or any(source_of(x) is not None for x in ancestors([value])):
-        return
-    seen = evaluate(value)
-    if seen.ndim and not np.all(seen == seen[:1]):
-        raise ValueError(
-            f"The observed variable '{rv.name}' is compared with rows of a pm.Minibatch, of which "
-            "its own data are no part: they stay the same while the rows change. Draw all its "
-            "arrays in one call: x, y = pm.Minibatch(x, y, batch_size=...)."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 from collections.abc import Callable, Mapping
@@ -58,6 +59,8 @@ from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
+
+_log = logging.getLogger("pymc.sgmcmc")
 
 # A chain whose every update is rejected for so many draws will not recover
 _LARGEST_STUCK = 10
@@ -472,6 +475,11 @@ class SGMCMCStep(BlockedStep):
         check_observed_shapes(self._read_model)
         check_indices(self._read_model)
         check_independent_rows(self._read_model, options.batch_dim)
+        if minibatches and self.model.observed_RVs and options.batch_dim is None:
+            _log.info(
+                "Draws are of all rows, but PyMC's log_likelihood of a model with pm.Minibatch is "
+                "of one batch. Pass model=sg.full_data(model) to pm.compute_log_likelihood."
+            )
         arguments.check_batches(options.batches, minibatches, options.batch)
         self._row_order = self._row_memory = None
         if is_large(minibatches):
