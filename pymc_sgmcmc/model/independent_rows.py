@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.compiling import building, compiled
 from pymc_sgmcmc.disk.source import Source
-from pymc_sgmcmc.model.batch_dim import in_batches, mismatch, rows_of
+from pymc_sgmcmc.model.batch_dim import in_batches, mismatch, named, rows_of
 from pymc_sgmcmc.model.graphs import masks_as_numbers, substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches, full_arrays
@@ -70,7 +70,8 @@ def check_independent_rows(model: Model, dim: str | None = None) -> None:
     precision = np.finfo(graphs[0].dtype).eps ** 0.5
     for term, wrong in zip(terms, off > precision * (1 + sizes.sum(axis=0)), strict=True):
         if wrong:
-            raise ValueError(_no_sum(str(term.name), dim))
+            undeclared = rows_of(model, dim).undeclared if dim is not None else []
+            raise ValueError(_no_sum(str(term.name), dim, undeclared))
 
 
 def _dealt(batches: Mapping[Any, Variable], rng: np.random.Generator) -> list[list[np.ndarray]]:
@@ -101,7 +102,7 @@ def some_rows(value: Any, part: np.ndarray) -> np.ndarray:
     return np.take(value, part, axis=0)
 
 
-def _no_sum(term: str, dim: str | None) -> str:
+def _no_sum(term: str, dim: str | None, undeclared: Sequence[Any]) -> str:
     of, cure = f"the dim '{dim}'", "batch_size and batch_dim"
     if dim is None:
         of, cure = "a pm.Minibatch", "pm.Minibatch"
@@ -111,4 +112,10 @@ def _no_sum(term: str, dim: str | None) -> str:
         "Compute such means before the model is made, and draw all arrays of rows in one batch, "
         f"x, y = pm.Minibatch(x, y, batch_size=...); or leave {cure} out, for rows that depend on "
         "each other cannot be drawn alone."
+        + (
+            f" By its length alone {named(undeclared)} is taken for rows: if it holds none, pass "
+            "it as pm.Data with another dim."
+            if undeclared
+            else ""
+        )
     )

@@ -164,12 +164,14 @@ def missing():
         pm.Normal("y", pm.Normal("a"), observed=np.where(G == 0, np.nan, Y), dims="obs")
 
 
-def bare_array():
-    pm.Normal("y", X @ pm.Normal("b", shape=3), observed=Y, dims="obs")
+def table_as_long_as_the_rows():
+    """Of one entry for each of as many groups: no rows, without a dim that says so."""
+    table = pm.Data("table", Y)
+    pm.Normal("y", pm.Normal("b") * table[np.arange(N)[::-1] // 2], observed=Y, dims="obs")
 
 
-def bare_index():
-    pm.Normal("y", pm.Normal("b", shape=4)[G], observed=pm.Data("y_data", Y, dims="obs"))
+def sum_of_rows():
+    pm.Normal("y", pm.Normal("b") / pt.sum(pm.Data("w", Y**2)), observed=Y, dims="obs")
 
 
 def bare_observed():
@@ -246,8 +248,8 @@ def another_dim():
 REFUSED = [
     (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*Sum it out"),
     (missing, NotImplementedError, r"'y' has missing values.*Leave these rows out"),
-    (bare_array, ValueError, r"depends on an array of shape \(60, 3\).*Wrap arrays of rows"),
-    (bare_index, ValueError, r"depends on an array of shape \(60,\).*Wrap arrays of rows"),
+    (table_as_long_as_the_rows, ValueError, r"depends on .*'table'.* another dim to what holds"),
+    (sum_of_rows, ValueError, r"not a sum over the rows.* By its length alone 'w' is taken"),
     (bare_observed, ValueError, r"'y' depends on rows of the dim 'obs' and has not the dim"),
     (potential, NotImplementedError, r"The potential 'p' depends on rows.*give it dims=\"obs\""),
     (own_gradient, NotImplementedError, r"The GradientPotential 'g'.*Draw them by pm.Minibatch"),
