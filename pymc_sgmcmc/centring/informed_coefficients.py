@@ -74,7 +74,7 @@ class Coefficients:
         cls, rv: Any, offset: Any, unit: Any, scale: Any, shape: tuple[int, ...], count: int
     ) -> Coefficients:
         """Return a variable of some shape as one of a block of so many elements."""
-        weight = pt.tensor(f"{rv.name}_weight", dtype=rv.dtype, shape=(ROWS + count, *shape))
+        weight = pt.TensorType(rv.dtype, (ROWS + count, *shape))(f"{rv.name}_weight")
         return cls(rv, int(np.prod(shape)), offset, unit, scale, weight)
 
 

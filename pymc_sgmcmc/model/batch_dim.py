@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
@@ -28,7 +29,7 @@ from pymc_sgmcmc.model.graphs import made_again, rebuilt
 from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 
-__all__ = ["Rows", "depends_on", "in_batches", "resized", "rows_of", "sparse_rows", "taken"]
+__all__ = ["Rows", "depends_on", "in_batches", "mismatch", "resized", "rows_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +47,15 @@ class Rows:
         rows on disk of the model, with the axis.
     terms : dict
         Each term that is a sum over rows, an observed variable or a potential, with the axis.
+    undeclared : list
+        Those of the arrays whose length alone says that they are along the dim.
     """
 
     dim: str
     count: int
     axes: Mapping[TensorVariable, int]
     terms: Mapping[TensorVariable, int]
+    undeclared: Sequence[TensorVariable]
 
 
 def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
@@ -85,7 +89,10 @@ def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
     sources = [pt.moveaxis(array, axis, 0) if axis else array for array, axis in rows.axes.items()]
     batches: Any = pm.Minibatch(*sources, batch_size=batch_size)
     batches = batches if len(sources) > 1 else [batches]
-    terms, values = taken(model, rows, batches, pt.constant(batch_size, dtype="int64"))
+    try:
+        terms, values = _taken(model, rows, batches, pt.constant(batch_size, dtype="int64"))
+    except (AssertionError, ValueError, IndexError, TypeError) as error:
+        raise ValueError(mismatch(model, rows, error)) from error
     return _view(model, rows, terms, values)
 
 
@@ -139,6 +146,9 @@ def rows_of(model: Model, dim: str) -> Rows:
     for potential in model.potentials:
         if (axis := _axis(model, potential.name, dim)) is not None:
             terms[potential] = axis
+    count = _count(dim, axes) if axes else int(evaluate(model.dim_lengths[dim]))
+    undeclared = _undeclared(model, terms, axes, count)
+    axes.update(undeclared)
     _check_others(model, dim, axes, terms)
     if not terms or not axes:
         raise ValueError(
@@ -149,10 +159,37 @@ def rows_of(model: Model, dim: str) -> Rows:
         )
     used = set(ancestors([*terms, *values]))
     axes = {array: axis for array, axis in axes.items() if array in used}
-    return Rows(dim, _count(dim, axes), axes, terms)
+    return Rows(dim, _count(dim, axes), axes, terms, list(undeclared))
 
 
-def taken(
+def _undeclared(
+    model: Model,
+    terms: Iterable[TensorVariable],
+    axes: Mapping[TensorVariable, int],
+    count: int,
+) -> dict[TensorVariable, int]:
+    """Return the arrays of terms that have as many entries as there are rows, on one axis alone.
+
+    Those whose axis has another dim are none, and those on which free variables depend.
+    """
+    graphs = [*terms, *(model.rvs_to_values[rv] for rv in terms if rv in model.observed_RVs)]
+    others = set(ancestors(model.free_RVs)) | set(axes)
+    found: dict[TensorVariable, int] = {}
+    array: Any
+    for array in ancestors(graphs, blockers=model.free_RVs):
+        is_leaf = isinstance(array, Constant | SharedVariable) or source_of(array) is not None
+        if not is_leaf or array in others or not isinstance(array.type, TensorType):
+            continue
+        named = model.named_vars.get(array.name) is array
+        dims = (named and model.named_vars_to_dims.get(array.name)) or [None] * array.type.ndim
+        lengths = evaluate(array).shape
+        at = [k for k, n in enumerate(lengths) if n == count and dims[k] is None]
+        if len(at) == 1 and lengths.count(count) == 1:
+            found[array] = at[0]
+    return found
+
+
+def _taken(
     model: Model,
     rows: Rows,
     batches: Iterable[Any],
@@ -365,6 +402,45 @@ def _count(dim: str, axes: Mapping[TensorVariable, int]) -> int:
             "pm.set_data, to the same number of rows."
         )
     return int(next(iter(lengths.values())))
+
+
+def mismatch(model: Model, rows: Rows, error: Exception) -> str:
+    """Name what has as many entries as there are rows and lacks the dim."""
+    for leaf in ancestors(list(rows.terms)):
+        if isinstance(leaf.type, SparseTensorType) and isinstance(leaf, Constant | SharedVariable):
+            array = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
+            if rows.count in array.shape:
+                return sparse_rows(f"An array of shape {array.shape}", rows.dim)
+    suspects = [
+        leaf
+        for leaf in ancestors(list(rows.terms))
+        if leaf in rows.undeclared or (leaf not in rows.axes and _has_rows(model, leaf, rows.count))
+    ]
+    if suspects:
+        return (
+            f"The model cannot be taken in batches of the dim '{rows.dim}': it depends on "
+            f"{named(suspects)}, with as many entries as there are rows ({rows.count}) and without "
+            f'the dim. Wrap arrays of rows as pm.Data("x", x, dims="{rows.dim}"), with further '
+            "dims or None for other axes, and give another dim to what holds no rows."
+        )
+    first = (str(error).splitlines() or [type(error).__name__])[0][:300]
+    return (
+        f"The model cannot be taken in batches of the dim '{rows.dim}'; with a few of its rows "
+        f"PyTensor says: {first} Give each array of rows the dim, by pm.Data(..., "
+        f'dims="{rows.dim}"), and write no shape as a number.'
+    )
+
+
+def named(arrays: Iterable[Any]) -> str:
+    """Return the names of arrays, or their shapes."""
+    told = (f"'{x.name}'" if x.name else f"an array of shape {x.type.shape}" for x in arrays)
+    return ", ".join(dict.fromkeys(told))
+
+
+def _has_rows(model: Model, leaf: Variable, count: int) -> bool:
+    if isinstance(leaf, Constant | SharedVariable):
+        return count in np.shape(evaluate(leaf)) if hasattr(leaf.type, "shape") else False
+    return leaf in model.free_RVs and count in leaf.type.shape
 
 
 def _unknown(model: Model, dim: str) -> str:

@@ -210,7 +210,7 @@ def coordinates_for(
         return position, [x.copy() for x in results[len(values) :]]
 
     phis = [
-        pt.tensor(f"{rv.name}_phi", dtype=str(x.dtype), shape=x.shape)
+        pt.TensorType(str(x.dtype), x.shape)(f"{rv.name}_phi")
         for rv, x in zip(rvs, express(point)[0], strict=True)
     ]
     coordinates = [
@@ -344,15 +344,15 @@ def _choose(
         return centring, centring.weight
     if centring is not None:
         shape = (*centring.numbers, *np.shape(array))
-        weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=shape)
+        weight = pt.TensorType(value.dtype, shape)(f"{rv.name}_weight")
         return centring.with_weight(weight), weight
     if expanded and type(own) is SimplexTransform and isinstance(rv.owner.op, DirichletRV):
-        total = pt.tensor(f"{rv.name}_total", dtype=value.dtype, shape=(*np.shape(array)[:-1], 1))
+        total = pt.TensorType(value.dtype, (*np.shape(array)[:-1], 1))(f"{rv.name}_total")
         return ExpandedSimplex(total), total
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[choice], None
-    scale = pt.tensor(f"{rv.name}_scale", dtype=value.dtype, shape=np.shape(array))
+    scale = pt.TensorType(value.dtype, np.shape(array))(f"{rv.name}_scale")
     transform = lipschitz(own, rv, scale=scale)
     if isinstance(transform, Softplus) and transform is not own:
         return transform, scale

@@ -12,7 +12,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pymc.data import MinibatchOp
+from pymc.logprob.basic import transformed_conditional_logp
 from pymc.model import Model
 from pymc.model.fgraph import deepcopy_shared_variable
 from pymc.pytensorf import find_rng_nodes
@@ -24,8 +24,8 @@ from pytensor.graph.traversal import ancestors
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.checks import a_model
 from pymc_sgmcmc.model.batch_dim import resized
-from pymc_sgmcmc.model.graphs import rebuilt
-from pymc_sgmcmc.model.independent_rows import log_densities, some_rows
+from pymc_sgmcmc.model.graphs import masks_as_numbers, rebuilt
+from pymc_sgmcmc.model.independent_rows import check_independent_rows, some_rows
 from pymc_sgmcmc.model.initial_point import points_near_start
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
@@ -33,6 +33,7 @@ from pymc_sgmcmc.model.minibatch import (
     check_minibatches,
     evaluate,
     find_minibatches,
+    full_arrays,
 )
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.tensor_model import in_tensors
@@ -117,6 +118,7 @@ def _check(model: Model) -> None:
         raise ValueError(
             "The model has no pm.Minibatch: it is its own full-data model. Pass it as it is."
         )
+    check_independent_rows(model)
     for rv in model.observed_RVs:
         if not (minibatch := _minibatch_of(model, rv)):
             continue
@@ -159,7 +161,7 @@ def _with_all_rows(model: Model, graphs: Sequence[Variable]) -> list[Any]:
             new, length = _unscaled(term)
             lengths[length] = minibatch.sources[0].shape[0]
             now = rebuilt(now, {term: new})
-    return rebuilt(now, {**_full_arrays(now), **lengths})
+    return rebuilt(now, {**full_arrays(now), **lengths})
 
 
 def _unscaled(rv: Any) -> tuple[Any, Variable]:
@@ -189,23 +191,13 @@ def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
     return copies
 
 
-def _full_arrays(graphs: Sequence[Any]) -> dict[Variable, Variable]:
-    """Map each batch to the array that it is drawn from."""
-    return {
-        output: source
-        for variable in ancestors(list(graphs))
-        if variable.owner is not None and isinstance(variable.owner.op, MinibatchOp)
-        for output, source in zip(variable.owner.outputs, variable.owner.inputs[:-1], strict=False)
-    }
-
-
 def _dims_of_observed(model: Model) -> dict[str, Any]:
     """Return for observed variables the dims of the data whose rows they observe."""
     of_data = {data: model.named_vars_to_dims.get(data.name) for data in model.data_vars}
     found = {}
     for rv in model.observed_RVs:
         value = model.rvs_to_values[rv]
-        source = _full_arrays([value]).get(value)
+        source = full_arrays([value]).get(value)
         if source is not None and of_data.get(source) is not None:
             found[str(rv.name)] = of_data[source]
     return found
@@ -213,7 +205,7 @@ def _dims_of_observed(model: Model) -> dict[str, Any]:
 
 def _factors(model: Model) -> dict[Any, float]:
     """Return by what potentials of all rows have to be multiplied, and refuse what is no sum."""
-    factors: dict[Any, float] = {}
+    factors = dict.fromkeys(model.potentials, 1.0)
     for term in [*model.observed_RVs, *model.potentials]:
         minibatch = _minibatch_of(model, term)
         if minibatch is None:
@@ -222,43 +214,40 @@ def _factors(model: Model) -> dict[Any, float]:
         if np.isclose(five, two + three, rtol=1e-6):
             # A potential is multiplied by N / B, in numbers
             factors[term] = minibatch.batch_size / _rows(minibatch)
-        elif np.isclose(_SIZES[2] * five, _SIZES[0] * two + _SIZES[1] * three, rtol=1e-6):
-            factors[term] = 1.0  # by N / (length of the batch), which is 1 for all rows
-        if term in model.observed_RVs and factors.get(term) in (None, 1.0):
+        # Or by N / (length of the batch), which is 1 for all rows
+        elif not np.isclose(_SIZES[2] * five, _SIZES[0] * two + _SIZES[1] * three, rtol=1e-6):
             raise ValueError(
-                f"The log density of '{term.name}' is not a sum over the rows of a pm.Minibatch: "
-                "rows depend on each other, or on a mean over the batch. Compute such means before "
-                "the model is made."
-            )
-        if term not in factors:
-            raise ValueError(
-                f"The potential '{term.name}' is no sum over the rows of a pm.Minibatch, so that "
+                f"The term '{term.name}' is no sum over the rows of a pm.Minibatch, so that "
                 "its value for the full data is unknown. Write it as a vector with one entry for "
                 "each row, each multiplied by rows of the data / rows of the batch, or as an "
                 "observed pm.CustomDist with total_size=."
             )
-    return {potential: factors.get(potential, 1.0) for potential in model.potentials}
+    return {potential: factors[potential] for potential in model.potentials}
 
 
 def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float]:
     """Return the log density of two rows, of three others, and of these five."""
-    value = model.rvs_to_values.get(term)
-    graphs = [term] if value is None else [term, value]
-    batches = _full_arrays(graphs)
+    graphs = [x for x in (term, model.rvs_to_values.get(term)) if x is not None]
+    batches = full_arrays(graphs)
     rows: dict[Any, Any] = {
         output: pt.tensor(dtype=source.type.dtype, shape=(None, *source.type.shape[1:]))
         for output, source in batches.items()
     }
     try:
-        if value is None:
-            terms, values = {term: rebuilt([term], rows, keep=model.free_RVs)[0]}, {}
+        if term in model.observed_RVs:
+            graphs[0], length = _unscaled(term)
+            rows_and_length = {**rows, length: next(iter(rows.values())).shape[0]}
+            new, value = rebuilt(graphs, rows_and_length, keep=model.free_RVs)
+            *_, of_rows = transformed_conditional_logp(
+                [*model.free_RVs, new],
+                rvs_to_values={**model.rvs_to_values, new: value},
+                rvs_to_transforms=model.rvs_to_transforms,
+            )
         else:
-            new, length = _unscaled(term)
-            lengths = {length: next(iter(rows.values())).shape[0]}
-            found = rebuilt([new, value], {**rows, **lengths}, keep=model.free_RVs)
-            terms, values = {term: found[0]}, {term: found[1]}
-        density = pt.sum(log_densities(model, terms, values)[0])
-        function = compiled([*model.value_vars, *rows.values()], [density], "interpreter")
+            [of_rows] = model.replace_rvs_by_values(rebuilt(graphs, rows, keep=model.free_RVs))
+        of_rows = masks_as_numbers([of_rows])[0]
+        inputs: list[Any] = [*model.value_vars, *rows.values()]
+        function = compiled(inputs, [pt.sum(of_rows)], "interpreter")
         rng = np.random.default_rng(0)
         count = _rows(minibatch)
         chosen = rng.choice(count, _SIZES[2], replace=count < _SIZES[2])
@@ -267,8 +256,7 @@ def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float
         sums: list[float] = []
         for point in points_near_start(model, rng):
             sums = [
-                float(function(*point, *(some_rows(a, part, 0) for a in arrays))[0])
-                for part in sets
+                float(function(*point, *(some_rows(a, part) for a in arrays))[0]) for part in sets
             ]
             if np.isfinite(sums).all():
                 break

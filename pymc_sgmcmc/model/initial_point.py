@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
-from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.workarounds import interpreted
 
-__all__ = ["at_values", "initial_point", "points_near_start"]
+__all__ = ["initial_point", "points_near_start"]
 
 # Distances from the initial point, in unconstrained coordinates. At the initial point itself
 # slopes are often zero, which hides what depends on what
@@ -36,13 +34,3 @@ def points_near_start(model: Model, rng: np.random.Generator) -> Iterator[list[n
             (x + away * rng.normal(size=x.shape)).astype(x.dtype) if x.dtype.kind == "f" else x
             for x in at
         ]
-
-
-def at_values(model: Model, graphs: Sequence[Any]) -> list[TensorVariable]:
-    """Return graphs of the free variables as functions of the value variables."""
-    found: list[TensorVariable] = replace_rvs_by_values(
-        list(graphs),
-        rvs_to_values={rv: model.rvs_to_values[rv] for rv in model.free_RVs},
-        rvs_to_transforms={rv: model.rvs_to_transforms[rv] for rv in model.free_RVs},
-    )
-    return found

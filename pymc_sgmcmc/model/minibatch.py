@@ -120,6 +120,15 @@ def find_minibatches(graphs: Iterable[Variable]) -> list[Minibatch]:
     return list(found.values())
 
 
+def full_arrays(graphs: Iterable[Variable]) -> dict[Variable, Variable]:
+    """Map each batch under ``graphs`` to the array that it is drawn from."""
+    return {
+        output: source
+        for node in _minibatch_nodes(graphs)
+        for output, source in zip(node.outputs, node.inputs[:-1], strict=False)
+    }
+
+
 def replace_minibatches(
     graphs: Sequence[Variable], minibatches: Sequence[Minibatch], rows: Sequence[Sequence[Any]]
 ) -> dict[Variable, Variable]:
@@ -158,8 +167,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
         If an unobserved variable depends on a minibatch.
     ValueError
         If an observed variable has no ``total_size``, if a variable or a potential draws its
-        rows from two ``pm.Minibatch`` calls or compares them with data that are no part of the
-        batch, or if a batch is empty or larger than the data.
+        rows from two ``pm.Minibatch`` calls, or if a batch is empty or larger than the data.
     """
     for rv in model.free_RVs:
         if find_minibatches([rv]):
@@ -226,7 +234,6 @@ def _check_likelihood(rv: TensorVariable, value: Variable, found: list[Minibatch
         if axis is not None:
             _check_size(rv, axis, "it has all of its", evaluate(value).shape[axis])
         return
-    _refuse_rows_that_stay(rv, value)
     if axis is None:
         raise ValueError(
             f"The observed variable '{rv.name}' uses a pm.Minibatch without the size of the "
@@ -262,19 +269,6 @@ def check_total_size(what: str, total_size: int, rows: int, which: str = _DRAWS)
             "pm.set_data changes the number of rows, total_size=[data.shape[0]] with the pm.Data.",
             UserWarning,
             skip_file_prefixes=_PACKAGE,
-        )
-
-
-def _refuse_rows_that_stay(rv: TensorVariable, value: Variable) -> None:
-    """Refuse data that are no part of the batch with whose rows they are compared."""
-    if find_minibatches([value]) or any(source_of(x) is not None for x in ancestors([value])):
-        return
-    seen = evaluate(value)
-    if seen.ndim and not np.all(seen == seen[:1]):
-        raise ValueError(
-            f"The observed variable '{rv.name}' is compared with rows of a pm.Minibatch, of which "
-            "its own data are no part: they stay the same while the rows change. Draw all its "
-            "arrays in one call: x, y = pm.Minibatch(x, y, batch_size=...)."
         )
 
 

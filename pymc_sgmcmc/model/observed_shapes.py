@@ -14,16 +14,18 @@ from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.model import Model
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.compile.sharedvalue import SharedVariable
-from pytensor.graph.traversal import graph_inputs
+from pytensor.graph.traversal import apply_ancestors, graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.graphs import rebuilt, substitute
 from pymc_sgmcmc.model.minibatch import all_rows, evaluate
 
-__all__ = ["check_coords", "check_observed_shapes"]
+__all__ = ["check_coords", "check_observed_shapes", "own_density"]
 
 _Shape = tuple[int | None, ...]
+
+_OWN = CustomDistRV, CustomSymbolicDistRV
 
 
 def check_coords(model: Model) -> None:
@@ -53,8 +55,10 @@ def check_observed_shapes(model: Model) -> None:
     for rv in model.observed_RVs:
         inner = rv.owner.inputs[0] if isinstance(rv.owner.op, MinibatchRandomVariable) else rv
         value = model.rvs_to_values[rv]
-        own = isinstance(inner.owner.op, CustomDistRV | CustomSymbolicDistRV)
-        compared = _density(model, rv) if own else list(_compared(model, inner))
+        own = isinstance(inner.owner.op, _OWN)
+        compared = (
+            [(x, 0) for x in own_density(model, rv)] if own else list(_compared(model, inner))
+        )
         graphs = _with_lengths(model, [value, *(graph for graph, _ in compared)])
         observed = graphs[0].type.shape[: value.ndim - inner.owner.op.ndim_supp]
         for graph, (_, core) in zip(graphs[1:], compared, strict=True):
@@ -90,12 +94,17 @@ def _in_pairs(shape: _Shape, observed: _Shape) -> bool:
     return any(other == 1 and length in observed and length != 1 for length, other in pairs)
 
 
-def _density(model: Model, rv: TensorVariable) -> list[tuple[TensorVariable, int]]:
+def own_density(model: Model, rv: TensorVariable) -> list[Any]:
+    """Return the log density that the user's function writes, which is not in the model's graph."""
+    blockers = [other for other in model.basic_RVs if other is not rv]
+    if not any(isinstance(node.op, _OWN) for node in apply_ancestors([rv], blockers)):
+        return []
     # PyMC warns of random variables in a density
-    others = {other: other.type() for other in model.basic_RVs if other is not rv}
+    others: dict[Any, Any] = {other: other.type() for other in blockers}
     with suppress(NotImplementedError, TypeError, ValueError):  # what sampling will say
         [alone] = substitute([rv], others)
-        return [(pm.logp(alone, model.rvs_to_values[rv], warn_rvs=False), 0)]
+        density = pm.logp(alone, model.rvs_to_values[rv], warn_rvs=False)
+        return list(substitute([density], {symbol: other for other, symbol in others.items()}))
     return []
 
 

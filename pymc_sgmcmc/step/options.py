@@ -32,7 +32,8 @@ _OPTIONS = """\
     batch_dim : str, optional
         The dim of the rows: of each ``pm.Data`` and observed variable that has it, an update reads
         ``batch_size`` rows, the same of all, and the likelihood counts as that of the full data.
-        The model itself is left as it is.
+        So of arrays without dims that have as many entries on one axis. The model itself is left
+        as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for

@@ -44,6 +44,7 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.improper import refuse_uninformed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.model.indices import check_indices
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
 from pymc_sgmcmc.model.observed_shapes import check_coords, check_observed_shapes
 from pymc_sgmcmc.model.tensor_model import in_tensors
@@ -228,7 +229,6 @@ class SGMCMCStep(BlockedStep):
         self.blocked = blocked
         self._look_at_batches()
         if self.options.batch_dim is not None and self.options.batch_size is not None:
-            check_independent_rows(model, self.options.batch_dim)
             tell_full_deterministics(model, self.options.batch_dim, self.options.batch_size)
         tell_memory(model, self._values)
         prepare_checks(model, self._values)
@@ -485,6 +485,13 @@ class SGMCMCStep(BlockedStep):
         minibatches = check_minibatches(batched)
         check_coords(self._read_model)
         check_observed_shapes(self._read_model)
+        check_indices(self._read_model)
+        check_independent_rows(self._read_model, options.batch_dim)
+        if minibatches and self.model.observed_RVs and options.batch_dim is None:
+            _log.info(
+                "Draws are of all rows, but PyMC's log_likelihood of a model with pm.Minibatch is "
+                "of one batch. Pass model=sg.full_data(model) to pm.compute_log_likelihood."
+            )
         arguments.check_batches(options.batches, minibatches, options.batch)
         self._row_order = self._row_memory = None
         if is_large(minibatches):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 
 from helpers.minibatched_models import data
@@ -86,6 +87,18 @@ def kinds_of_likelihoods():
     return model
 
 
+def arrays_without_dims():
+    """A design, its transpose, an index, a mask, weights and bounds that no dim tells of."""
+    with pm.Model(coords={"obs": range(N)}) as model:
+        b, effects, sd = pm.Normal("b", shape=3), pm.Normal("effects", shape=4), pm.HalfNormal("sd")
+        mean = pm.Data("x", X) @ b + effects[G] + pytensor.shared(Y, "offset")
+        mean = mean + pt.switch(Y > 0, b[0], 0.3) + (b[:, None] * X.T).sum(axis=0)
+        pm.Normal("y", mean, sd * np.exp(X[:, 0]), observed=Y, dims="obs")
+        pm.Censored("c", pm.Normal.dist(b[0]), lower=Y, upper=None, observed=Y + 1, dims="obs")
+        pm.Potential("loss", -pt.abs(mean) * (COUNTS + 0.5), dims="obs")
+    return model
+
+
 MODELS = [
     regression,
     several_terms,
@@ -93,4 +106,5 @@ MODELS = [
     rows_on_other_axes,
     rows_of_vectors,
     kinds_of_likelihoods,
+    arrays_without_dims,
 ]

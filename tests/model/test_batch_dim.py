@@ -166,12 +166,14 @@ def missing():
         pm.Normal("y", pm.Normal("a"), observed=np.where(G == 0, np.nan, Y), dims="obs")
 
 
-def bare_array():
-    pm.Normal("y", X @ pm.Normal("b", shape=3), observed=Y, dims="obs")
+def table_as_long_as_the_rows():
+    """Of one entry for each of as many groups: no rows, without a dim that says so."""
+    table = pm.Data("table", Y)
+    pm.Normal("y", pm.Normal("b") * table[np.arange(N)[::-1] // 2], observed=Y, dims="obs")
 
 
-def bare_index():
-    pm.Normal("y", pm.Normal("b", shape=4)[G], observed=pm.Data("y_data", Y, dims="obs"))
+def sum_of_rows():
+    pm.Normal("y", pm.Normal("b") / pt.sum(pm.Data("w", Y**2)), observed=Y, dims="obs")
 
 
 def bare_observed():
@@ -245,8 +247,8 @@ def another_dim():
     pm.Data("x", Y, dims="obs")
 
 
-def potential_of_bare_arrays():
-    pm.Potential("p", -((Y - pm.Normal("a")) ** 2), dims="obs")
+def potential_of_no_arrays():
+    pm.Potential("p", pt.ones(len(Y)) * pm.Normal("a"), dims="obs")
 
 
 def picked(dims=None):
@@ -274,7 +276,7 @@ def sparse_constant():
 
 
 REFUSED = [
-    (potential_of_bare_arrays, ValueError, r"No array has the dim 'obs'.*pm.Data\("),
+    (potential_of_no_arrays, ValueError, r"No array has the dim 'obs'.*pm.Data\("),
     (picked, ValueError, r"'y' depends on rows of the dim 'obs'.*an index or a mask takes some"),
     (
         picked_with_the_dim,
@@ -286,8 +288,8 @@ REFUSED = [
     (sparse_with_the_dim, NotImplementedError, r"'x' is sparse.*x\.toarray\(\), dims=\(\"obs\""),
     (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*z\[pm.Data\("),
     (missing, NotImplementedError, r"'y' has missing values.*Leave these rows out"),
-    (bare_array, ValueError, r"depends on an array of shape \(60, 3\).*Wrap arrays of rows"),
-    (bare_index, ValueError, r"depends on an array of shape \(60,\).*Wrap arrays of rows"),
+    (table_as_long_as_the_rows, ValueError, r"depends on .*'table'.* another dim to what holds"),
+    (sum_of_rows, ValueError, r"not a sum over the rows.* By its length alone 'w' is taken"),
     (bare_observed, ValueError, r"'y' depends on rows of the dim 'obs' and has not the dim"),
     (potential, NotImplementedError, r"The potential 'p' depends on rows.*give it dims=\"obs\""),
     (own_gradient, NotImplementedError, r"The GradientPotential 'g'.*Draw them by pm.Minibatch"),

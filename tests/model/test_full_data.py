@@ -168,6 +168,10 @@ def no_minibatch(y):
 
 
 def no_sum(y):
+    pm.Potential("p", -60 / 7 * pt.sum((y - pm.Normal("a")) ** 2) - 1)
+
+
+def square_of_a_sum(y):
     pm.Potential("p", -(pt.sum(y - pm.Normal("a")) ** 2))
 
 
@@ -186,7 +190,7 @@ def dim_of_a_batch(y):
 
 
 def numbers(y):
-    pm.Normal("y", pm.Normal("a") * np.arange(7), observed=y, total_size=60)
+    pm.Normal("y", (pm.Normal("a") * y).reshape((7, 1)).sum(axis=1), observed=y, total_size=60)
 
 
 def centred(y):
@@ -198,7 +202,8 @@ def centred(y):
     ("build", "error", "match"),
     [
         (no_minibatch, ValueError, "no pm.Minibatch: it is its own full-data model"),
-        (no_sum, ValueError, "The potential 'p' is no sum over the rows"),
+        (no_sum, ValueError, "The term 'p' is no sum over the rows"),
+        (square_of_a_sum, ValueError, "'p' is not a sum over the rows of a pm.Minibatch"),
         (no_value, NotImplementedError, "GradientPotential, of which no density is known"),
         (another_size, ValueError, r"'y' counts for total_size=50 rows.* draws from 60"),
         (dim_of_a_batch, ValueError, r"'y' has the dim 'batch', .* the length of a batch"),

@@ -1,0 +1,173 @@
+"""Rows of a pm.Minibatch that depend on each other, or on their place, are refused."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.minibatched_models import MODELS, with_batches
+from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.testing import UNTUNED
+
+N, B = 60, 8
+RNG = np.random.default_rng(0)
+X, Y, G = RNG.normal(size=(N, 3)), RNG.normal(size=N), np.arange(N) % 4
+
+
+def batch(*arrays, batch_size=B):
+    floats = [x.astype(pytensor.config.floatX) if x.dtype.kind == "f" else x for x in arrays]
+    return pm.Minibatch(*floats, batch_size=batch_size)
+
+
+def normalised_by_its_mean():
+    x, y = batch(X[:, 0], Y)
+    pm.Normal("y", pm.Normal("a") * (x - x.mean()), observed=y, total_size=N)
+
+
+def batch_normalisation():
+    """Of the hidden layer of a net."""
+    x, y = batch(X, Y)
+    hidden = x @ pm.Normal("w", shape=(3, 4))
+    hidden = (hidden - hidden.mean(axis=0)) / hidden.std(axis=0)
+    pm.Normal("y", hidden @ pm.Normal("v", shape=4), observed=y, total_size=N)
+
+
+def latent_as_long_as_the_batch():
+    y = batch(Y)
+    pm.Normal("y", pm.Normal("a", shape=B), observed=y, total_size=N)
+
+
+def scale_of_each_place():
+    y = batch(Y)
+    pm.Normal("y", pm.Normal("a"), np.linspace(1, 2, B), observed=y, total_size=N)
+
+
+def trend_over_the_batch():
+    y = batch(Y)
+    pm.Normal("y", pm.Normal("a") * pt.arange(y.shape[0]), observed=y, total_size=N)
+
+
+def neighbours_differ():
+    x, y = batch(X[:, 0], Y)
+    pm.Normal("y", pm.Normal("a") * pt.concatenate([x[:1], x[1:] - x[:-1]]), observed=y,
+              total_size=N)  # fmt: skip
+
+
+def process():
+    """A covariance between the rows of the batch."""
+    x, y = batch(X, Y)
+    mean = pm.Normal("a") + pt.zeros(B)
+    pm.MvNormal("y", mean, pm.gp.cov.ExpQuad(3, 1.0)(x) + pt.eye(B), observed=y, total_size=N)
+
+
+def potential_of_the_mean():
+    y = batch(Y)
+    pm.Potential("y", -N * (pm.Normal("a") - y.mean()) ** 2)
+
+
+def second_of_two_terms():
+    """Those that are sums are not named."""
+    x, y, z = batch(X, Y, G.astype(np.int32))
+    a = pm.Normal("a", shape=3)
+    pm.Normal("other", x @ a, observed=y, total_size=N)
+    pm.Poisson("y", pt.exp(a[0] * pt.cumsum(x[:, 0])), observed=z, total_size=N)
+
+
+REFUSED = [
+    normalised_by_its_mean, batch_normalisation, latent_as_long_as_the_batch,
+    scale_of_each_place, trend_over_the_batch, neighbours_differ, process, potential_of_the_mean,
+    second_of_two_terms,
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The potential:UserWarning")
+@pytest.mark.parametrize("build", REFUSED)
+def test_rows_that_depend_on_each_other_are_refused(build):
+    with pm.Model() as model:
+        build()
+    match = r"log density of 'y' is not a sum over the rows of a pm\.Minibatch: .* leave pm\.Mini"
+    with pytest.raises(ValueError, match=match):
+        sg.SGLD(model=model, step_size=1e-3, **UNTUNED)
+
+
+def potentials():
+    """A number, a vector, and a mean times the number of rows."""
+    x, y = batch(X, Y)
+    loss = (x @ pm.Normal("a", shape=3) - y) ** 2
+    pm.Potential("number", -N / B * loss.sum())
+    pm.Potential("vector", -N / B * loss)
+    pm.Potential("mean", -N * loss.mean())
+
+
+def basis_of_a_process():
+    x, y = batch(X[:, :1], Y)
+    process = pm.gp.HSGP(m=[5], c=1.5, cov_func=pm.gp.cov.ExpQuad(1, 1.0))
+    basis, weights = process.prior_linearized(x)
+    pm.Normal("y", basis @ (pm.Normal("b", shape=5) * weights), observed=y, total_size=N)
+
+
+def net_with_lengths_as_numbers():
+    x, y = batch(X, Y)
+    hidden = pt.concatenate([pt.ones((B, 1)), x], axis=1).reshape((B, 2, 2)).sum(axis=2)
+    pm.Normal("y", pt.tanh(hidden @ pm.Normal("w", shape=2)), observed=y, total_size=N)
+
+
+def rows_of_time_series():
+    """Each row a series, whose times depend on each other."""
+    y = batch(X)
+    pm.AR("y", pm.Normal("a"), init_dist=pm.Normal.dist(), observed=y, total_size=[N, None])
+
+
+def few_rows():
+    x, y = batch(X[:2], Y[:2], batch_size=1)
+    pm.Normal("y", x @ pm.Normal("a", shape=3), observed=y, total_size=2)
+
+
+def own_gradient():
+    x = batch(X)
+    sg.GradientPotential(
+        "g", lambda a, x, noise: pt.sum(x, axis=0) - a, [pm.Normal("a", shape=3)], [x],
+        total_size=N,
+    )  # fmt: skip
+
+
+def zero_probability():
+    """Never finite: nothing can be said."""
+    pm.Uniform("y", 5, 6 + pm.HalfNormal("a"), observed=batch(Y), total_size=N)
+
+
+TAKEN = [
+    potentials, basis_of_a_process, net_with_lengths_as_numbers, rows_of_time_series, few_rows,
+    own_gradient, zero_probability,
+]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:The potential:UserWarning")
+@pytest.mark.parametrize(
+    ("build", "floatX"),
+    [(build, "float64") for build in [*MODELS, *TAKEN]] + [(build, "float32") for build in TAKEN],
+)
+def test_sums_over_rows_are_taken(build, floatX):
+    with pytensor.config.change_flags(floatX=floatX):
+        if build in MODELS:
+            model = with_batches(build)
+        else:
+            with pm.Model() as model:
+                build()
+        check_independent_rows(model)
+
+
+def test_the_log_likelihood_of_a_batch_is_told(caplog):
+    """Of pm.Minibatch alone: a model with batches of a dim is that of all rows."""
+    caplog.set_level("INFO", "pymc.sgmcmc")
+    with pm.Model(coords={"obs": range(N)}) as model:
+        pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs")
+    sg.SGLD(model=model, step_size=1e-3, batch_size=B, batch_dim="obs", **UNTUNED)
+    assert not caplog.records
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a"), observed=batch(Y), total_size=N)
+    sg.SGLD(model=model, step_size=1e-3, **UNTUNED)
+    assert "log_likelihood of a model with pm.Minibatch is of one batch" in caplog.text
