@@ -51,7 +51,7 @@ from pymc_sgmcmc.step.convergence import prepare_checks
 from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.approach import common_start, stands_still
+from pymc_sgmcmc.tuning.approach import begin_apart, common_start, stands_still
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
@@ -360,7 +360,7 @@ class SGMCMCStep(BlockedStep):
             if stands_still(self._read_model, engine.posterior.others, point, self._chain):
                 self._chain.draw += 1
                 return dict(point), [self._nothing_measured()]
-            point = common_start(engine, point, self._chain)
+            point = common_start(engine, point, self._chain, self.model)
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in engine.posterior.others]
         runner = self._runner_at(point, others)
@@ -463,6 +463,7 @@ class SGMCMCStep(BlockedStep):
 
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws, self._row_order)
+        begin_apart(self.model)
 
     def _look_at_batches(self) -> None:
         """Check the minibatches, and reserve memory for rows that forked processes share."""

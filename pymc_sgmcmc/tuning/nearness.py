@@ -19,7 +19,7 @@ _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
 
 def has_modes_by_permutation(
-    surface: Surface, split: Callable[[np.ndarray], list[np.ndarray]]
+    surface: Surface, split: Callable[[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> bool:
     """Return whether the gradient is the same with some units exchanged, as of a net.
 
@@ -29,15 +29,18 @@ def has_modes_by_permutation(
         The potential.
     split : callable
         Makes blocks, one for each variable, of a position of shape (d,).
+    rng : numpy.random.Generator
+        The chain's; its numbers stay what they are.
     """
-    # A generator of its own: the others' numbers are the same whatever is asked here
-    rng = np.random.default_rng(0)
+    [rng] = rng.spawn(1)
     somewhere = split(rng.standard_normal(surface.dimension))
     rows = surface.draw_rows(rng, 1)
     return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
 
 
-def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
+def refuse_stiff(
+    surface: Surface, centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
+) -> None:
     """Raise where the law is far from the independent normals that were fitted.
 
     Parameters
@@ -46,13 +49,15 @@ def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
         The potential.
     centre, sd : ndarray
         Of the normals, shape (d,).
+    rng : numpy.random.Generator
+        The chain's; its numbers stay what they are.
 
     Raises
     ------
     TuningError
         If the curvature is far larger at most points than the normals have it.
     """
-    rng, seen = np.random.default_rng(0), []
+    [rng], seen = rng.spawn(1), []
     batches, points = 1, _POINTS
     if surface.batch_size:
         # Few batches say little of coordinates that few rows touch

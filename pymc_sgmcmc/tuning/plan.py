@@ -206,7 +206,7 @@ def make_plan(
         root, noise, turned = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         if many and policy.noise_of_many and not (permutable or coupled or scale is None):
             coupled = noise_in_common(
-                surface, centre, root, turn, noise.plain, bound, policy, sizes
+                surface, centre, root, turn, noise.plain, bound, policy, sizes, rng
             )
         if many and (permutable or coupled):
             # Noise that many coordinates share, as of products, a thermostat of each cannot undo

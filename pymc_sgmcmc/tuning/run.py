@@ -183,7 +183,7 @@ class Tuning:
             surface, start, self._density.rescale, scale, self._rng, self._report, **how
         )
         if how["permutable"] and root.ndim == 1:
-            refuse_stiff(surface, centre, root)
+            refuse_stiff(surface, centre, root, self._rng)
         schedule = self._options.step_size
         fixed = isinstance(schedule, constant)
         runner, plan, chain, h = self._centred(
@@ -307,7 +307,7 @@ class Tuning:
                     surface, here, self._density.rescale, scale, self._rng, self._report,
                     permutable=True,
                 )  # fmt: skip
-                refuse_stiff(surface, centre, root)
+                refuse_stiff(surface, centre, root, self._rng)
                 continue
             if len(offset) < surface.dimension and self._policy.second_moments:
                 offset = chain.middle
