@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from collections.abc import Callable, Mapping, Sequence
-from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import building, compiled
+from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, first_line
 from pymc_sgmcmc.backends.placing import aligned, place
 from pymc_sgmcmc.disk.fetch import has_source, sampled
 from pymc_sgmcmc.kernel.noise import FILL
@@ -45,9 +44,6 @@ _LARGEST_MEMORY = 2**21
 
 # Rows on disk among which those that are not finite are looked for
 _LOOKED_AT = 2**14
-
-# Exceptions that a backend raises at the first call of a graph that it cannot trace
-_UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
 
 
 class CompiledModel:
@@ -269,37 +265,21 @@ class CompiledModel:
 
         Raises
         ------
-        NotImplementedError
-            If the backend lacks an operation of the model, or if the model has a term that
-            neither of the two can take apart into rows.
+        BackendError
+            If the backend that the user chose cannot run the model.
         """
         try:
             return first_use()
-        except NoRowsError:
-            raise
-        except _UNTRACEABLE as error:
-            reason = _reason(error)
-            if self.backend == "jax" and self.options.backend == "auto":
-                _log.info(
-                    "JAX cannot run this model (%s): compiling with numba instead, which may take "
-                    "minutes.",
-                    reason,
-                )
-                self.use("numba")
-                return first_use()
-            if self.backend == "numba" and not isinstance(
-                error, NotImplementedError | AttributeError
-            ):
+        except BackendError as error:
+            if self.backend != "jax" or self.options.backend != "auto":
                 raise
-            other = "numba" if self.backend == "jax" else "jax"
-            what = (
-                f"The model has an operation that the {self.backend} backend lacks"
-                if isinstance(error, NotImplementedError | AttributeError)
-                else "JAX cannot run this model"
+            _log.info(
+                "JAX cannot run this model (%s): compiling with numba instead, which may take "
+                "minutes.",
+                first_line(error.__cause__),
             )
-            raise NotImplementedError(
-                f"{what}: {reason.rstrip('.')}. Pass backend='{other}'."
-            ) from error
+            self.use("numba")
+            return first_use()
 
     # ------------------------------------------------------------------ what they read
 
@@ -451,12 +431,6 @@ class CompiledModel:
         backend = "jax" if self.backend == "jax" else "interpreter"
         function = compiled([*inputs, *data], outputs, backend)
         return lambda *arguments: function(*arguments, *data.values())
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of a backend's message, which can hold a whole graph."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return shorten(lines[0], 300)
 
 
 def _shared_arrays(model: Model) -> list[np.ndarray]:
