@@ -603,7 +603,7 @@ def test_a_fault_of_our_own_does_not_pass_for_one_of_jax(fault, monkeypatch, cap
         raise fault("a check of our own")
 
     monkeypatch.setattr("pymc_sgmcmc.tuning.run.Runner", broken)
-    with pytest.raises(fault, match="^a check of our own$"):
+    with pytest.raises(fault, match=r"^a check of our own$"):
         sampled(model=lambda: location_and_scale([1.0, 2.0]), step_size="auto", backend="auto")()
     assert "numba" not in caplog.text
 

@@ -152,7 +152,11 @@ class Runner:
         """Set the centre of the configurational temperature."""
         self.settle()
         self.state.origin = [np.array(x) for x in origin]
+        self._place_settings()
+
+    def _place_settings(self) -> None:
         settings, largest = self.settings, self.settings.largest_gradient
+        self._placed_changes = settings.changes
         bound = [] if largest is None else [np.array(largest, dtype=pytensor.config.floatX)]
         self._before = self._transition.place(
             [*self.state.origin, *settings.relative, *settings.variance, *bound]
@@ -233,6 +237,9 @@ class Runner:
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> Draw:
         """Return the next compiled draw, made before or now."""
+        if self._placed_changes != self.settings.changes:
+            self.settle()
+            self._place_settings()
         ahead = self._ahead
         if ahead is not None and (ahead.step_size, ahead.updates) != (step_size, updates):
             self.settle()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import weakref
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -181,7 +183,7 @@ class ChunkedSource(Source):
         super().__init__(name, shape, stored, dtype)
         self._starts = starts
         self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._lock = Lock()
+        self._renew_lock()
         self.chunk_rows = int(np.diff(starts).max())
 
     @abstractmethod
@@ -236,7 +238,17 @@ class ChunkedSource(Source):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._renew_lock()
+
+    def _renew_lock(self) -> None:
         self._lock = Lock()
+        _LOCKED.add(self)
+
+
+# A thread that reads while the process is forked is not in the child, and never unlocks there
+_LOCKED: weakref.WeakSet[ChunkedSource] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [s._renew_lock() for s in list(_LOCKED)])
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,6 +18,12 @@ from pymc_sgmcmc.kernel.whitening import (
 )
 
 __all__ = ["Settings", "in_parts"]
+
+# What a runner has placed for the backend, and places again where it was set anew
+_PLACED = frozenset(
+    ("centre", "root", "directions", "middle", "lengths", "relative", "variance",
+     "largest_gradient")
+)  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -85,6 +92,13 @@ class Settings(Comparable):
     each: int | None = None
     refresh: int | None = None
     warnings: list[str] = field(default_factory=list)
+    changes: ClassVar[int] = 0
+    """How often something that is placed for a backend was set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+        if name in _PLACED:
+            self.__dict__["changes"] = self.changes + 1
 
     def whitening(self) -> Whitening:
         """Return the map from ψ to φ."""

@@ -24,7 +24,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
+from pymc_sgmcmc.disk.on_disk import MOST_ROWS, RowsOnDisk, source_of
 from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
@@ -272,6 +272,11 @@ def _check_rows(minibatch: Minibatch) -> None:
             f"A pm.Minibatch draws from arrays of different lengths, {rows}: pass arrays with "
             "the same number of rows."
         )
+    if rows[0] > MOST_ROWS:
+        raise ValueError(
+            f"A pm.Minibatch draws from {rows[0]} rows, more than 2^31 - 1. Divide them among "
+            "several likelihoods, each with a pm.Minibatch of its own."
+        )
     if minibatch.batch_size > rows[0]:
         raise ValueError(
             f"The batch_size={minibatch.batch_size} of a pm.Minibatch is larger than its data "
@@ -331,7 +336,7 @@ class BatchScheme(Protocol):
         """Return the scheme for the same rows in blocks of ``size`` as rows."""
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch."""
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows."""
 
 
 class _Independent(ABC):
@@ -397,7 +402,7 @@ class Shuffled(_Independent):
         return ((first[:, None] + steps) % rows).astype(np.int32)
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch.
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K B rows laid round N count each row equally often, but for a remainder of r rows that
         counts once more: only its choice is random. The variance of r rows without replacement
@@ -424,8 +429,11 @@ class Random(_Independent):
         return drawn if batches == 1 else drawn.reshape(updates, batches, batch_size)
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch."""
-        return 1 / batches
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
+
+        A block has the noise of sampling without replacement.
+        """
+        return (rows - 1) / (max(rows - batch_size, 1) * batches)
 
 
 class Sweep(Shuffled):
@@ -476,7 +484,7 @@ class Sweep(Shuffled):
         return np.concatenate([starts, starts[::-1]]) if self._symmetric else starts
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch.
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
         first b blocks of another. a of m blocks without replacement have a variance of

@@ -60,9 +60,7 @@ def begin_apart(model: Model) -> None:
     model.value_vars[0].tag.begin_together = False
 
 
-def common_start(
-    engine: Engine, point: PointType, state: ChainState, model: Model
-) -> PointType:
+def common_start(engine: Engine, point: PointType, state: ChainState, model: Model) -> PointType:
     """Return the point with all continuous variables in the bulk of their joint law.
 
     Parameters
@@ -110,7 +108,7 @@ def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> P
     joint.attempt(density.compile)
     _, start, surface, how = beginning(density, joint, state.tuning_rng)
     centre, _, _ = find_bulk(
-        surface, start, density.rescale, "auto", state.tuning_rng, lambda _: None, **how
+        surface, start, density, "auto", state.tuning_rng, lambda _: None, **how
     )
     values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
     return dict(zip((str(x.name) for x in joint.values), values, strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
 __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 
@@ -54,7 +54,7 @@ def refuse_stiff(
 
     Raises
     ------
-    TuningError
+    NoGaussianError
         If the curvature is far larger at most points than the normals have it.
     """
     [rng], seen = rng.spawn(1), []
@@ -69,7 +69,7 @@ def refuse_stiff(
         somewhere = centre + sd * rng.standard_normal(len(centre))
         seen.append(stiffness.at(somewhere, sd))
     if np.median(seen) > _STIFF:
-        raise TuningError("no Gaussian is near the posterior")
+        raise NoGaussianError
 
 
 def is_below(surface: Surface, phi: np.ndarray, centre: np.ndarray, root: np.ndarray) -> bool:

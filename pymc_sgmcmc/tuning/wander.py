@@ -232,4 +232,3 @@ def bound_gradients(runner: Runner, largest: float) -> None:
     """Set the bound beyond which a gradient is met at no sane position."""
     if runner.settings.largest_gradient is not None:
         runner.settings.largest_gradient = largest
-        runner.set_origin(runner.state.origin)
