@@ -32,7 +32,7 @@ from pymc_sgmcmc.model.coordinates import (
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
-from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
+from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.runs import Runs
 
 __all__ = ["CompiledModel"]
@@ -225,11 +225,11 @@ class CompiledModel:
 
         Raises
         ------
-        NoRowsError
+        NotImplementedError
             If the model has a term of which only the gradient is known.
         """
         if not self.posterior.has_value:
-            raise NoRowsError(
+            raise NotImplementedError(
                 "The model has a GradientPotential, so that its log density is not known. "
                 "Diagnostics that need it, tuning and anchors of gradients are not to be had: pass "
                 "step_size=, and gradient='plain'."

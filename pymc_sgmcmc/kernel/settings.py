@@ -19,12 +19,6 @@ from pymc_sgmcmc.kernel.whitening import (
 
 __all__ = ["Settings", "in_parts"]
 
-# What a runner has placed for the backend, and places again where it was set anew
-_PLACED = frozenset(
-    ("centre", "root", "directions", "middle", "lengths", "relative", "variance",
-     "largest_gradient")
-)  # fmt: skip
-
 
 @dataclass(eq=False)
 class Settings(Comparable):
@@ -93,12 +87,10 @@ class Settings(Comparable):
     refresh: int | None = None
     warnings: list[str] = field(default_factory=list)
     changes: ClassVar[int] = 0
-    """How often something that is placed for a backend was set."""
+    """How often one of them was set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self.__dict__[name] = value
-        if name in _PLACED:
-            self.__dict__["changes"] = self.changes + 1
+        self.__dict__.update({name: value, "changes": self.changes + 1})
 
     def whitening(self) -> Whitening:
         """Return the map from ψ to φ."""

@@ -326,7 +326,7 @@ class BatchScheme(Protocol):
         rng: np.random.Generator,
         rows: int,
         batch_size: int,
-        count: int,
+        updates: int,
         batches: int,
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -359,20 +359,10 @@ class _Independent(ABC):
         batches: int,
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw the batches of the next updates, independent of those before."""
+        """Draw batches that are independent of all others."""
         return self.draw(rng, rows, batch_size, updates, batches), left
 
-    def aside(
-        self,
-        rng: np.random.Generator,
-        rows: int,
-        batch_size: int,
-        count: int,
-        batches: int,
-        left: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw batches for what is measured, independent of all others."""
-        return self.draw(rng, rows, batch_size, count, batches), left
+    aside = follow
 
     def of_blocks(self, size: int) -> Any:
         """Return the scheme itself, which takes blocks as it takes rows."""

@@ -44,7 +44,6 @@ from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
 from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 from pymc_sgmcmc.tuning.wander import (
     NO_GAUSSIAN,
-    bound_gradients,
     units_of,
     wandering_plan,
     warm_up,
@@ -373,7 +372,7 @@ class Tuning:
             settings = runner.settings
         plan.step_size = settings.step_size = found.step_size
         settings.thin = thin
-        bound_gradients(runner, found.largest_gradient)
+        settings.largest_gradient = found.largest_gradient
         settings.warnings = [NO_GAUSSIAN]
         return runner, plan
 
