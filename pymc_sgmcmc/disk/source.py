@@ -245,10 +245,17 @@ class ChunkedSource(Source):
         _LOCKED.add(self)
 
 
-# A thread that reads while the process is forked is not in the child, and never unlocks there
 _LOCKED: weakref.WeakSet[ChunkedSource] = weakref.WeakSet()
+
+
+def _renew_locks() -> None:
+    """Unlock in a forked child what a thread held that reads on in the parent alone."""
+    for source in list(_LOCKED):
+        source._renew_lock()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=lambda: [s._renew_lock() for s in list(_LOCKED)])
+    os.register_at_fork(after_in_child=_renew_locks)
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:

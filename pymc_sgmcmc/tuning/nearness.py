@@ -55,7 +55,8 @@ def refuse_stiff(
     Raises
     ------
     NoGaussianError
-        If the curvature is far larger at most points than the normals have it.
+        If the curvature is far larger at most points than the normals have it, or if some of
+        them have no width.
     """
     [rng], seen = rng.spawn(1), []
     batches, points = 1, _POINTS
@@ -68,7 +69,8 @@ def refuse_stiff(
     for _ in range(points):
         somewhere = centre + sd * rng.standard_normal(len(centre))
         seen.append(stiffness.at(somewhere, sd))
-    if np.median(seen) > _STIFF:
+    # A fit that has run away ends in widths that are lost beside the centre
+    if np.median(seen) > _STIFF or np.any(centre + sd == centre):
         raise NoGaussianError
 
 
