@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-import weakref
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -177,13 +176,15 @@ class ChunkedSource(Source):
     chunk k and ``starts[-1]`` the number of all.
     """
 
+    # Of all sources, and a new one in a forked child
+    _lock = Lock()
+
     def __init__(
         self, name: str, shape: Sequence[int], stored: Any, dtype: Any, starts: np.ndarray
     ) -> None:
         super().__init__(name, shape, stored, dtype)
         self._starts = starts
         self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._renew_lock()
         self.chunk_rows = int(np.diff(starts).max())
 
     @abstractmethod
@@ -234,28 +235,12 @@ class ChunkedSource(Source):
         return self.rows(0, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": OrderedDict(), "_lock": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._renew_lock()
-
-    def _renew_lock(self) -> None:
-        self._lock = Lock()
-        _LOCKED.add(self)
-
-
-_LOCKED: weakref.WeakSet[ChunkedSource] = weakref.WeakSet()
-
-
-def _renew_locks() -> None:
-    """Unlock in a forked child what a thread held that reads on in the parent alone."""
-    for source in list(_LOCKED):
-        source._renew_lock()
+        return {**self.__dict__, "_kept": OrderedDict()}
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_locks)
+    # A thread that reads while the process is forked is not in the child, and unlocks nothing there
+    os.register_at_fork(after_in_child=lambda: setattr(ChunkedSource, "_lock", Lock()))
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:

@@ -419,10 +419,8 @@ class Random(_Independent):
         return drawn if batches == 1 else drawn.reshape(updates, batches, batch_size)
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
-
-        A block has the noise of sampling without replacement.
-        """
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows."""
+        # Which is drawn without replacement
         return (rows - 1) / (max(rows - batch_size, 1) * batches)
 
 

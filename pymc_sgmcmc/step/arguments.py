@@ -162,8 +162,8 @@ def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: s
     rows = [(len(evaluate(batch.sources[0])), batch.batch_size) for batch in minibatches]
     if batch == "random" and any(n == size for n, size in rows):
         raise ValueError(
-            "batch='random' draws rows with replacement, and batch_size is the number of all rows: "
-            "such a batch leaves out a third of them. Leave batch out, or take no minibatches."
+            "batch='random' draws with replacement: a batch as large as the data leaves out a "
+            "third of the rows. Leave batch out, or take no minibatches."
         )
     if batches == "auto":
         return

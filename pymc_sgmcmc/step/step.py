@@ -51,7 +51,7 @@ from pymc_sgmcmc.step.convergence import prepare_checks
 from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.approach import begin_apart, common_start, stands_still
+from pymc_sgmcmc.tuning.approach import common_start, stands_still
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
@@ -463,7 +463,8 @@ class SGMCMCStep(BlockedStep):
 
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws, self._row_order)
-        begin_apart(self.model)
+        # Its steps look for a common start anew
+        self.model.value_vars[0].tag.begin_together = False
 
     def _look_at_batches(self) -> None:
         """Check the minibatches, and reserve memory for rows that forked processes share."""

@@ -42,7 +42,7 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.surface import TuningError
 
-__all__ = ["begin_apart", "common_start", "stands_still"]
+__all__ = ["common_start", "stands_still"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -53,11 +53,6 @@ _NO_BULK = (TuningError, SamplingError, ValueError, NotImplementedError, NullTyp
 # Packages of random variables whose step methods keep their values to themselves, as sums of trees:
 # they would not follow, and with their flat priors take the place of the data
 _KEPT = ("pymc_bart",)
-
-
-def begin_apart(model: Model) -> None:
-    """Forget the common start of the model's last chain."""
-    model.value_vars[0].tag.begin_together = False
 
 
 def common_start(engine: Engine, point: PointType, state: ChainState, model: Model) -> PointType:

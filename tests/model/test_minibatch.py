@@ -116,5 +116,5 @@ def test_as_many_rows_with_replacement_as_there_are_are_refused():
     with pm.Model():
         y = pm.Minibatch(np.zeros(100), batch_size=100)
         pm.Normal("y", pm.Normal("x"), observed=y, total_size=100)
-        with pytest.raises(ValueError, match=r"with replacement.*Leave batch out"):
+        with pytest.raises(ValueError, match=r"with replacement: .*Leave batch out"):
             sg.SGLD(batch="random")
