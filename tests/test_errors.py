@@ -11,6 +11,7 @@ from pytensor.graph.op import Op
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.backends.compiling import BackendError
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -643,14 +644,14 @@ BAD_INPUTS = [
     (
         "Op without JAX",
         sampled(model=black_box),
-        NotImplementedError,
-        "the jax backend lacks: .* Cube",
+        BackendError,
+        "JAX cannot run this model: .* Cube",
         "Pass backend='numba'",
     ),
     (
         "shapes that JAX cannot know",
         sampled(model=masked),
-        NotImplementedError,
+        BackendError,
         "JAX cannot run this model: Array boolean indices",
         r"concrete.*\. Pass backend='numba'",
     ),
@@ -732,6 +733,17 @@ def test_a_potential_that_is_no_sum_over_rows_is_told_as_that(backend, caplog):
         sampled(model=pulled, step_size="auto", backend=backend)()
     info.match(r"vector with one entry for each row.*observed pm\.CustomDist with total_size=")
     assert "JAX cannot run" not in caplog.text
+
+
+@pytest.mark.parametrize("fault", [ValueError, TypeError, AttributeError, IndexError])
+def test_a_fault_of_our_own_does_not_pass_for_one_of_jax(fault, monkeypatch, caplog):
+    def broken(engine, state):
+        raise fault("a check of our own")
+
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run.Runner", broken)
+    with pytest.raises(fault, match=r"^a check of our own$"):
+        sampled(model=lambda: location_and_scale([1.0, 2.0]), step_size="auto", backend="auto")()
+    assert "numba" not in caplog.text
 
 
 def test_rows_of_a_batch_that_depend_on_each_other_are_told_as_that():

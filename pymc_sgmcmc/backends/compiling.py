@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
+from textwrap import shorten
 from typing import Any
 
 import pymc as pm
@@ -31,7 +32,7 @@ from pymc_sgmcmc.backends.workarounds import (
     untraced,
 )
 
-__all__ = ["INTERPRETER", "building", "compiled"]
+__all__ = ["INTERPRETER", "BackendError", "building", "compiled", "first_line"]
 
 # The mode of graphs that run once a chain: they are interpreted, and nothing is compiled
 INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding(*NOT_INTERPRETED)
@@ -41,6 +42,33 @@ _KNOWN_TO_JAX = (
 )  # fmt: skip
 
 _MODES = {"numba": "NUMBA", "interpreter": INTERPRETER}
+
+# What backends raise where they lack an operation, or cannot trace a graph at its first call
+_UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
+
+
+class BackendError(NotImplementedError):
+    """A backend cannot compile or run a model; its own exception is the cause."""
+
+
+def first_line(error: BaseException | None) -> str:
+    """Return the first line of a backend's message, which can hold a whole graph."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return shorten(lines[0], 300)
+
+
+@contextmanager
+def _named(backend: str) -> Generator[None]:
+    """Let what a backend raises name the backend and the cure."""
+    try:
+        yield
+    except _UNTRACEABLE as error:
+        name, other = {"jax": ("JAX", "numba"), "numba": ("numba", "jax")}[backend]
+        raise BackendError(
+            f"{name} cannot run this model: {first_line(error).rstrip('.')}. "
+            f"Pass backend='{other}', or register the operation with "
+            f"pytensor.link.{backend}.dispatch."
+        ) from error
 
 
 @contextmanager
@@ -68,6 +96,11 @@ def compiled(
         The backend.
     compile_kwargs : dict, optional
         For :func:`pymc.compile`.
+
+    Raises
+    ------
+    BackendError
+        If JAX or numba cannot compile the graph, or, in the first call, if JAX cannot trace it.
     """
     if backend == "jax":
         prepare()
@@ -76,6 +109,7 @@ def compiled(
         with ExitStack() as stack:
             for known in (*_KNOWN_TO_JAX, precision):
                 stack.enter_context(known())
+            stack.enter_context(_named(backend))
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # What PyTensor wraps around JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function
@@ -88,14 +122,14 @@ def compiled(
                     return jitted(*arguments)
             if not on_processor(backend):
                 precision = products_in_full(precision)
-            with precision(), long_integers_allowed(), compilations_kept():
+            with _named(backend), precision(), long_integers_allowed(), compilations_kept():
                 found = jitted(*arguments)
             # Not before: the first call may be interrupted, and JAX traces again
             traced = True
             return found
 
         return in_precision
-    with repeatable():
+    with repeatable(), _named(backend) if backend == "numba" else nullcontext():
         return _compiled(inputs, outputs, _MODES[backend], compile_kwargs)
 
 

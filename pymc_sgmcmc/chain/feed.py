@@ -68,10 +68,13 @@ class Feed:
             return self._stacked(state.batch_rng, updates, count, state.batches_left), self._tables
         now = state.batch_rng.bit_generator.state
         coming, self._coming = self._coming, None
-        if coming is not None:
-            before, planned, reading = coming
+        if coming is not None and _same(coming[0], (now, state.batches_left, updates, count)):
+            _, planned, reading = coming
             batches, tables = reading.result()
-        if coming is None or not _same(before, (now, state.batches_left, updates, count)):
+        else:
+            if coming is not None:
+                # It fills the same arrays; its error would be one of rows that nobody wants
+                coming[2].exception()
             planned = self._planned(updates, count)
             batches, tables = self._read(planned.drawn)
         state.batch_rng.bit_generator.state = planned.generator

@@ -113,15 +113,9 @@ class Runner:
         self.restart(state.psi, state.extra)
         self._feed = Feed(engine, self._transition, state)
         self._data = engine.data()
+        self._placed_changes = -1
         if not state.origin:
             state.origin = settings.origin(state.psi)
-        self.set_origin(state.origin)
-        self.set_anchor(
-            settings.anchor,
-            settings.anchor_gradient,
-            settings.anchor_blocks,
-            settings.anchor_others,
-        )
 
     def restart(
         self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]] | None = None
@@ -153,31 +147,21 @@ class Runner:
 
     def set_origin(self, origin: Sequence[np.ndarray]) -> None:
         """Set the centre of the configurational temperature."""
-        self.settle()
         self.state.origin = [np.array(x) for x in origin]
-        settings, largest = self.settings, self.settings.largest_gradient
-        bound = [] if largest is None else [np.array(largest, dtype=pytensor.config.floatX)]
-        self._before = self._transition.place(
-            [*self.state.origin, *settings.relative, *settings.variance, *bound]
-        )
-        self._before += self._transition.place(self.settings.whitening().arrays)
+        self._placed_changes = -1
 
-    def set_anchor(
-        self,
-        phi: Sequence[np.ndarray],
-        gradient: Sequence[np.ndarray],
-        blocks: Sequence[np.ndarray],
-        others: Sequence[np.ndarray],
-    ) -> None:
-        """Set φ̄, ∇U(ψ̄), what the blocks of the data say of ∇U(φ̄), and the others' values there."""
+    def _place_settings(self) -> None:
+        """Place what the settings are now; draws that were made by others are forgotten."""
         self.settle()
-        settings = self.settings
-        settings.anchor, settings.anchor_gradient = list(phi), list(gradient)
-        settings.anchor_blocks, settings.anchor_others = list(blocks), list(others)
-        place = self._transition.place
-        known = [self._transition.of_groups(estimates) for estimates in blocks]
-        self._anchor = place([*(known or phi), *gradient, *([] if known else others)])
-        self._scales = place(self.state.scales)
+        settings, place = self.settings, self._transition.place
+        self._placed_changes, largest = settings.changes, settings.largest_gradient
+        bound = [] if largest is None else [np.array(largest, dtype=pytensor.config.floatX)]
+        known = [self._transition.of_groups(estimates) for estimates in settings.anchor_blocks]
+        self._fixed = place(
+            [*self.state.origin, *settings.relative, *settings.variance, *bound,
+             *settings.whitening().arrays, *(known or settings.anchor), *settings.anchor_gradient,
+             *([] if known else settings.anchor_others), *self.state.scales]
+        )  # fmt: skip
 
     def phi(self) -> list[np.ndarray]:
         """Return the position in the coordinates φ."""
@@ -194,11 +178,11 @@ class Runner:
         state.next_refresh = state.updates + settings.refresh
         phi = self.phi()
         potential = engine.potential_at(state.row_order, state.scales, others)
-        gradient, blocks = gradient_at_anchor(
+        settings.anchor_gradient, settings.anchor_blocks = gradient_at_anchor(
             potential, settings.whitening(), phi, blocks=bool(settings.anchor_blocks)
         )
+        settings.anchor, settings.anchor_others = phi, list(others)
         self.gradients += potential.n_blocks
-        self.set_anchor(phi, gradient, blocks, others)
 
     def advance(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
@@ -224,6 +208,8 @@ class Runner:
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> Draw:
         """Return the next compiled draw, made before or now."""
+        if self._placed_changes != self.settings.changes:
+            self._place_settings()
         ahead = self._ahead
         if ahead is not None and (ahead.step_size, ahead.updates) != (step_size, updates):
             self.settle()
@@ -278,7 +264,7 @@ class Runner:
             [x[:, transition.fresh + k :: sets] for k in range(sets) for x in drawn],
             [x[:, : transition.fresh] for x in drawn],
             noise,
-            [*self._before, *self._anchor, *self._scales, *others, *self._data, *tables],
+            [*self._fixed, *others, *self._data, *tables],
         )
         self._placed = psi, extra
         return _Ahead(draws, step_size, updates, count, weights, last_steps, before)

@@ -21,12 +21,12 @@ from pymc_sgmcmc.disk.parquet import ParquetSource, is_parquet
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.disk.zarr import ZarrSource, is_zarr
 
-__all__ = ["RowsOnDisk", "on_disk", "opened", "source_of"]
+__all__ = ["MOST_ROWS", "RowsOnDisk", "on_disk", "opened", "source_of"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Batches are given by offsets of this type
-_MOST_ROWS = 2**31 - 1
+MOST_ROWS = 2**31 - 1
 
 # Bytes of rows that PyMC copies into a result as what was observed
 _MOST_OBSERVED = 2**27
@@ -223,7 +223,7 @@ def opened(
         raise ValueError(f"columns={columns!r} are of parquet only, and '{path}' is none.")
     if not source.shape or not len(source):
         raise ValueError(f"'{path}' has no rows: its shape is {source.shape}.")
-    if len(source) > _MOST_ROWS:
+    if len(source) > MOST_ROWS:
         raise ValueError(f"'{path}' has {len(source)} rows, more than 2^31 - 1. Divide it.")
     return source
 

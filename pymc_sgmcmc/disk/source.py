@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -175,13 +176,15 @@ class ChunkedSource(Source):
     chunk k and ``starts[-1]`` the number of all.
     """
 
+    # Of all sources, and a new one in a forked child
+    _lock = Lock()
+
     def __init__(
         self, name: str, shape: Sequence[int], stored: Any, dtype: Any, starts: np.ndarray
     ) -> None:
         super().__init__(name, shape, stored, dtype)
         self._starts = starts
         self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._lock = Lock()
         self.chunk_rows = int(np.diff(starts).max())
 
     @abstractmethod
@@ -232,11 +235,12 @@ class ChunkedSource(Source):
         return self.rows(0, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kept": OrderedDict(), "_lock": None}
+        return {**self.__dict__, "_kept": OrderedDict()}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = Lock()
+
+if hasattr(os, "register_at_fork"):
+    # A thread that reads while the process is forked is not in the child, and unlocks nothing there
+    os.register_at_fork(after_in_child=lambda: setattr(ChunkedSource, "_lock", Lock()))
 
 
 def aligned(arrays: Sequence[Any]) -> list[Any]:

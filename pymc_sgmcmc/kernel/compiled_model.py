@@ -6,7 +6,6 @@ import logging
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import chain
-from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import building, compiled
+from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, first_line
 from pymc_sgmcmc.backends.placing import aligned, place
 from pymc_sgmcmc.disk.fetch import has_source, rows_at, sampled
 from pymc_sgmcmc.kernel.noise import FILL
@@ -34,7 +33,7 @@ from pymc_sgmcmc.model.coordinates import (
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data, impossible
-from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
+from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.runs import Runs
 
 __all__ = ["CompiledModel"]
@@ -46,9 +45,6 @@ _LARGEST_MEMORY = 2**21
 
 # Rows on disk among which those that are not finite are looked for
 _LOOKED_AT = 2**14
-
-# Exceptions that a backend raises at the first call of a graph that it cannot trace
-_UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
 
 
 class CompiledModel:
@@ -230,11 +226,11 @@ class CompiledModel:
 
         Raises
         ------
-        NoRowsError
+        NotImplementedError
             If the model has a term of which only the gradient is known.
         """
         if not self.posterior.has_value:
-            raise NoRowsError(
+            raise NotImplementedError(
                 "The model has a GradientPotential, so that its log density is not known. "
                 "Diagnostics that need it, tuning and anchors of gradients are not to be had: pass "
                 "step_size=, and gradient='plain'."
@@ -270,38 +266,21 @@ class CompiledModel:
 
         Raises
         ------
-        NotImplementedError
-            If the backend lacks an operation of the model, or if the model has a term that
-            neither of the two can take apart into rows.
+        BackendError
+            If the backend that the user chose cannot run the model.
         """
         try:
             return first_use()
-        except NoRowsError:
-            raise
-        except _UNTRACEABLE as error:
-            reason = _reason(error)
-            if self.backend == "jax" and self.options.backend == "auto":
-                _log.info(
-                    "JAX cannot run this model (%s): compiling with numba instead, which may take "
-                    "minutes.",
-                    reason,
-                )
-                self.use("numba")
-                return first_use()
-            if self.backend == "numba" and not isinstance(
-                error, NotImplementedError | AttributeError
-            ):
+        except BackendError as error:
+            if self.backend != "jax" or self.options.backend != "auto":
                 raise
-            other = "numba" if self.backend == "jax" else "jax"
-            what = (
-                f"The model has an operation that the {self.backend} backend lacks"
-                if isinstance(error, NotImplementedError | AttributeError)
-                else "JAX cannot run this model"
+            _log.info(
+                "JAX cannot run this model (%s): compiling with numba instead, which may take "
+                "minutes.",
+                first_line(error.__cause__),
             )
-            raise NotImplementedError(
-                f"{what}: {reason.rstrip('.')}. Pass backend='{other}', or register the operation "
-                f"with pytensor.link.{self.backend}.dispatch."
-            ) from error
+            self.use("numba")
+            return first_use()
 
     # ------------------------------------------------------------------ what they read
 
@@ -485,12 +464,6 @@ class CompiledModel:
         backend = "jax" if self.backend == "jax" else "interpreter"
         function = compiled([*inputs, *chain(*posterior.rows), *data], outputs, backend)
         return lambda point, batches: function(*point, *chain(*batches), *data.values())
-
-
-def _reason(error: Exception) -> str:
-    """Return the first line of a backend's message, which can hold a whole graph."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return shorten(lines[0], 300)
 
 
 def _shared_arrays(model: Model) -> list[np.ndarray]:

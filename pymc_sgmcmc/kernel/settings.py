@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -85,6 +86,11 @@ class Settings(Comparable):
     each: int | None = None
     refresh: int | None = None
     warnings: list[str] = field(default_factory=list)
+    changes: ClassVar[int] = 0
+    """How often one of them was set."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__.update({name: value, "changes": self.changes + 1})
 
     def whitening(self) -> Whitening:
         """Return the map from ψ to φ."""

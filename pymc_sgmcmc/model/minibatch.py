@@ -25,7 +25,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.disk.on_disk import RowsOnDisk, source_of
+from pymc_sgmcmc.disk.on_disk import MOST_ROWS, RowsOnDisk, source_of
 from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
@@ -300,6 +300,11 @@ def _check_rows(minibatch: Minibatch) -> None:
             f"A pm.Minibatch draws from arrays of different lengths, {rows}: pass arrays with "
             "the same number of rows."
         )
+    if rows[0] > MOST_ROWS:
+        raise ValueError(
+            f"A pm.Minibatch draws from {rows[0]} rows, more than 2^31 - 1. Divide them among "
+            "several likelihoods, each with a pm.Minibatch of its own."
+        )
     if minibatch.batch_size > rows[0]:
         raise ValueError(
             f"The batch_size={minibatch.batch_size} of a pm.Minibatch is larger than its data "
@@ -349,7 +354,7 @@ class BatchScheme(Protocol):
         rng: np.random.Generator,
         rows: int,
         batch_size: int,
-        count: int,
+        updates: int,
         batches: int,
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -359,7 +364,7 @@ class BatchScheme(Protocol):
         """Return the scheme for the same rows in blocks of ``size`` as rows."""
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch."""
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows."""
 
 
 class _Independent(ABC):
@@ -382,20 +387,10 @@ class _Independent(ABC):
         batches: int,
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw the batches of the next updates, independent of those before."""
+        """Draw batches that are independent of all others."""
         return self.draw(rng, rows, batch_size, updates, batches), left
 
-    def aside(
-        self,
-        rng: np.random.Generator,
-        rows: int,
-        batch_size: int,
-        count: int,
-        batches: int,
-        left: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw batches for what is measured, independent of all others."""
-        return self.draw(rng, rows, batch_size, count, batches), left
+    aside = follow
 
     def of_blocks(self, size: int) -> Any:
         """Return the scheme itself, which takes blocks as it takes rows."""
@@ -425,7 +420,7 @@ class Shuffled(_Independent):
         return ((first[:, None] + steps) % rows).astype(np.int32)
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch.
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K B rows laid round N count each row equally often, but for a remainder of r rows that
         counts once more: only its choice is random. The variance of r rows without replacement
@@ -452,8 +447,9 @@ class Random(_Independent):
         return drawn if batches == 1 else drawn.reshape(updates, batches, batch_size)
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch."""
-        return 1 / batches
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows."""
+        # Which is drawn without replacement
+        return (rows - 1) / (max(rows - batch_size, 1) * batches)
 
 
 class Sweep(Shuffled):
@@ -504,7 +500,7 @@ class Sweep(Shuffled):
         return np.concatenate([starts, starts[::-1]]) if self._symmetric else starts
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
-        """Return the variance of the mean of ``batches`` batches over that of one batch.
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
         first b blocks of another. a of m blocks without replacement have a variance of

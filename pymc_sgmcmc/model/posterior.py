@@ -49,15 +49,11 @@ from pymc_sgmcmc.model.minibatch import (
 from pymc_sgmcmc.model.own_gradient import has_own_gradient, own_gradients
 from pymc_sgmcmc.model.solves import products_for_solves
 
-__all__ = ["NoRowsError", "Posterior"]
+__all__ = ["Posterior"]
 
 # Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX,
 # and what is this small costs nothing
 _LARGEST_CONSTANT = 64
-
-
-class NoRowsError(NotImplementedError):
-    """A term of the density on a ``pm.Minibatch`` is not a sum over its rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +241,7 @@ class Posterior:
 
         Raises
         ------
-        NoRowsError
+        NotImplementedError
             If a term on a minibatch has no row dimension, as a potential that is a number.
         """
         base = pt.scalar("base", dtype=pytensor.config.floatX)
@@ -261,7 +257,7 @@ class Posterior:
                 continue
             batch_size = self.minibatches[term.minibatch].batch_size
             if logp.ndim == 0 or logp.type.shape[0] not in (None, batch_size):
-                raise NoRowsError(self._no_rows(term, batch_size))
+                raise NotImplementedError(self._no_rows(term, batch_size))
             weight = weights[term.minibatch].reshape((batch_size, *[1] * (logp.ndim - 1)))
             total = total + pt.sum(weight * logp)
         return total, base, weights

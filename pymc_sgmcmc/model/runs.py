@@ -56,14 +56,5 @@ class Runs(Shuffled):
         """Return the scheme for blocks of rows, of which a run has so many fewer."""
         return Runs(_BYTES, max(1, self._rows // size))
 
-    def aside(
-        self,
-        rng: np.random.Generator,
-        rows: int,
-        batch_size: int,
-        count: int,
-        batches: int,
-        left: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw what is measured as the next of the run: no update uses it."""
-        return self.follow(rng, rows, batch_size, count, batches, left)
+    # What is measured is the next of the run: no update uses it
+    aside = follow

@@ -159,6 +159,12 @@ def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: s
             "are on disk. Bring the rows into random order once, with sg.shuffle_to_disk, and "
             "leave batch out."
         )
+    rows = [(len(evaluate(batch.sources[0])), batch.batch_size) for batch in minibatches]
+    if batch == "random" and any(n == size for n, size in rows):
+        raise ValueError(
+            "batch='random' draws with replacement: a batch as large as the data leaves out a "
+            "third of the rows. Leave batch out, or take no minibatches."
+        )
     if batches == "auto":
         return
     if not minibatches and int(batches) > 1:
@@ -166,7 +172,6 @@ def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: s
             f"batches={batches}, but there are no minibatches: all data are one batch, whose "
             "gradient is exact. Leave batches out."
         )
-    rows = [(len(evaluate(batch.sources[0])), batch.batch_size) for batch in minibatches]
     n, size = max(rows, key=lambda pair: -(-pair[0] // pair[1]), default=(1, 1))
     most = -(-n // size)
     if int(batches) > most:

@@ -368,7 +368,7 @@ class SGMCMCStep(BlockedStep):
             if stands_still(self._read_model, engine.posterior.others, point, self._chain):
                 self._chain.draw += 1
                 return dict(point), [self._nothing_measured()]
-            point = common_start(engine, point, self._chain)
+            point = common_start(engine, point, self._chain, self.model)
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in engine.posterior.others]
         runner = self._runner_at(point, others)
@@ -477,6 +477,8 @@ class SGMCMCStep(BlockedStep):
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws, self._row_order)
         self._told_impossible = False
+        # Its steps look for a common start anew
+        self.model.value_vars[0].tag.begin_together = False
 
     def _look_at_batches(self) -> None:
         """Check the minibatches, and reserve memory for rows that forked processes share."""

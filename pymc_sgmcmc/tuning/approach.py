@@ -10,6 +10,8 @@ there.
 Beside discrete variables the step stands still where the user has put its own, and the others find
 their way from there: of indicators that all start at 0, a mixture would be one component before it
 is any other.
+
+That a step has found the common start of a chain is noted in the model, which all its steps share.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.model import Model
 from pymc.vartypes import continuous_types, discrete_types
+from pytensor.gradient import NullTypeGradError
 from pytensor.tensor.variable import TensorVariable
 from threadpoolctl import threadpool_limits
 
@@ -45,18 +48,14 @@ _log = logging.getLogger("pymc.sgmcmc")
 
 # Errors where a joint law has no bulk that is found, and where variables of other steps have no
 # gradient: each step is then tuned from its own start
-_NO_BULK = (TuningError, SamplingError, TypeError, ValueError, AttributeError, NotImplementedError)
+_NO_BULK = (TuningError, SamplingError, ValueError, NotImplementedError, NullTypeGradError)
 
 # Packages of random variables whose step methods keep their values to themselves, as sums of trees:
 # they would not follow, and with their flat priors take the place of the data
 _KEPT = ("pymc_bart",)
 
-# The last common start of this process, by the names of PyMC's values: a step whose own are there
-# comes after the one that has moved them
-_last_start: dict[str, np.ndarray] = {}
 
-
-def common_start(engine: Engine, point: PointType, state: ChainState) -> PointType:
+def common_start(engine: Engine, point: PointType, state: ChainState, model: Model) -> PointType:
     """Return the point with all continuous variables in the bulk of their joint law.
 
     Parameters
@@ -68,14 +67,16 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
         where an earlier step of the same draw has moved it, and where no bulk is found.
     state : ChainState
         The chain's, not tuned yet. Once there is a common start, its jitter is 0.
+    model : pymc.Model
+        As the user wrote it.
     """
     moving = [value for value in engine.posterior.others if value.dtype in continuous_types]
     if not moving or not engine.posterior.has_value:
         return point
     if any(_is_kept(engine.model.values_to_rvs[value]) for value in moving):
         return point
-    own = [str(value.name) for value in engine.values]
-    if not all(np.array_equal(point[name], _last_start.get(name, np.nan)) for name in own):
+    noted = model.value_vars[0].tag
+    if not noted.begin_together:
         began = time.perf_counter()
         try:
             with threadpool_limits(limits=1, user_api="blas"):
@@ -84,8 +85,7 @@ def common_start(engine: Engine, point: PointType, state: ChainState) -> PointTy
             _log.debug("Each step begins where it stands: no joint bulk was found (%s).", error)
             return point
         _log.info("Found where all steps begin in %.1f s.", time.perf_counter() - began)
-        _last_start.clear()
-        _last_start.update(found)
+        noted.begin_together = True
         point = {**point, **found}
     # Where the steps begin together, none is moved again
     state.jitter = 0.0
@@ -103,7 +103,7 @@ def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> P
     joint.attempt(density.compile)
     _, start, surface, how = beginning(density, joint, state.tuning_rng)
     centre, _, _ = find_bulk(
-        surface, start, density.rescale, "auto", state.tuning_rng, lambda _: None, **how
+        surface, start, density, "auto", state.tuning_rng, lambda _: None, **how
     )
     values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
     return dict(zip((str(x.name) for x in joint.values), values, strict=True))

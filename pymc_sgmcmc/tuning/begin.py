@@ -50,7 +50,7 @@ def beginning(
     many = float(model.dimension > LARGEST_DENSE)
     phi = density.rewritten(density.places[-1].phi, with_weight(model, density.scales, many))
     start, surface = density.jittered_start(phi), density.surface()
-    if permutes and has_modes_by_permutation(surface, density.views[0].split):
+    if permutes and has_modes_by_permutation(surface, density.views[0].split, rng):
         return phi, start, surface, {"permutable": True}
     how: dict[str, Any] = {"permutable": False, "others": density.more_starts(phi)}
     # Of products, data tell one factor only as much as they tell of the other

@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
+from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.modes import best_mode
 from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
@@ -27,7 +28,7 @@ _MOST_LED, _STEPS_LED, _LITTLE = 8, 4, 0.3
 def find_bulk(
     surface: Surface,
     start: np.ndarray,
-    rescale: Callable[[np.ndarray], np.ndarray],
+    density: Density,
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
@@ -44,9 +45,8 @@ def find_bulk(
         The potential.
     start : ndarray
         φ, shape (d,).
-    rescale : callable
-        Maps positions (P, d) to the coordinates whose scales fit the first of them, in which
-        the surface is from then on.
+    density : Density
+        Fits the scales of the surface's coordinates.
     scale : str, ndarray or None
         The user's wish.
     rng : numpy.random.Generator
@@ -69,18 +69,19 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    search = _Search(surface, rescale, rng, report, writing, others)
+    search = _Search(surface, density.rescale, rng, report, writing, others)
     if permutable and len(start) > LARGEST_NEWTON:
         return *search.diagonal(start), False
     if len(start) <= LARGEST_DENSE:
-        begin = start.copy()
+        begun_at = density.scales
         try:
-            return search.dense(start, scale)
+            return search.dense(start.copy(), scale)
         except TuningError as error:
             # As of nets: no Gaussian is near, but each coordinate has a width
-            failed, start = error, begin
+            failed = error
             if writing is not None:
                 writing.undo()
+            density.set_scales(begun_at)
     try:
         return *search.diagonal(start), False
     except TuningError:

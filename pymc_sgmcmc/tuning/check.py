@@ -16,11 +16,12 @@ from pymc_sgmcmc.convergence.effective import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
-from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 __all__ = ["LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]
 
-_BURN_IN = 1000
+# Updates of a burn-in, and its least draws: the mean of half of them has an error of half an sd
+_BURN_IN, _LEAST_SEEN = 1000, 10
 TRIAL_DRAWS = 500
 # Fewer effective draws say too little to extrapolate from
 _LEAST_TO_EXTRAPOLATE = 30
@@ -140,7 +141,7 @@ def settle(
 
     Raises
     ------
-    TuningError
+    NoGaussianError
         If units can be exchanged (``permutable``) and the chain has left the Gaussian: for where
         gradients are far larger, or, of a whole L, for where few of its draws would be. Where
         trials see the ``whole`` chain, also if its temperature is off: a net's is, and a
@@ -213,13 +214,13 @@ class _Departure:
 
         Raises
         ------
-        TuningError
+        NoGaussianError
             If the chain has left.
         """
         tamed = trial.tamed > _LEFT
         spent = self._loosened == _MOST_LOOSENED
         if far or (tamed and (spent or trial.escaped > _LEFT)):
-            raise TuningError("no Gaussian is near the posterior")
+            raise NoGaussianError
         if trial.tamed > _OFTEN and not spent:
             self._chain.loosen()
             self._loosened += 1
@@ -243,7 +244,7 @@ def burn_in(chain: Chain, h: float, thin: int, *, fixed_step: bool) -> tuple[flo
     """
     for _ in range(_MOST_HALVINGS):
         chain.restart()
-        trial = chain.run(h, thin, max(1, _BURN_IN // thin))
+        trial = chain.run(h, thin, max(_LEAST_SEEN, _BURN_IN // thin))
         if not trial.is_wild():
             return h, trial.psi[len(trial.psi) // 2 :]
         if fixed_step:
@@ -275,7 +276,7 @@ def _is_hot(trial: Trial, departure: _Departure | None) -> bool:
     """Return whether smaller steps are needed; raise where that tells a net."""
     hot = _off_temperature(trial)
     if hot and departure is not None and departure.whole and trial.variables is not None:
-        raise TuningError("no Gaussian is near the posterior")
+        raise NoGaussianError
     return hot
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from pymc_sgmcmc.tuning.newton import log_volume, mean_of_rows, newton
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
-__all__ = ["best_mode", "jumped", "more_starts"]
+__all__ = ["best_mode", "more_starts"]
 
 # How far more starts are moved, in units of the jitter of the first: from one that is moved far
 # two components of a mixture often come to share a cluster
@@ -23,11 +23,6 @@ _LEAST = 3
 # Rough modes that are nearer, in sds of the first, are one: on a part of the data a way ends within
 # about one sd
 _APART = 4.0
-
-
-def jumped(rng: np.random.Generator) -> np.random.Generator:
-    """Return a generator beside another, whose numbers stay what they are."""
-    return np.random.Generator(rng.bit_generator.jumped())  # type: ignore[attr-defined]
 
 
 def more_starts(start: np.ndarray, width: float, rng: np.random.Generator) -> list[np.ndarray]:
@@ -42,7 +37,7 @@ def more_starts(start: np.ndarray, width: float, rng: np.random.Generator) -> li
     rng : numpy.random.Generator
         The chain's; its numbers stay what they are.
     """
-    rng = jumped(rng)
+    [rng] = rng.spawn(1)
     return [start + width * move * rng.uniform(-1, 1, start.shape) for move in _MOVES]
 
 
@@ -100,7 +95,8 @@ def best_mode(
     if len(modes) > 1:
         masses = np.array([mode.mass for mode in modes])
         chances = np.exp(masses - masses.max())
-        drawn = modes[jumped(rng).choice(len(modes), p=chances / chances.sum())]
+        [rng] = rng.spawn(1)
+        drawn = modes[rng.choice(len(modes), p=chances / chances.sum())]
     return drawn.centre, drawn.start, drawn.collapses
 
 

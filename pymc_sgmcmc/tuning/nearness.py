@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.tuning.many_parameters import Stiffness
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
 __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 
@@ -19,7 +19,7 @@ _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
 
 def has_modes_by_permutation(
-    surface: Surface, split: Callable[[np.ndarray], list[np.ndarray]]
+    surface: Surface, split: Callable[[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> bool:
     """Return whether the gradient is the same with some units exchanged, as of a net.
 
@@ -29,15 +29,18 @@ def has_modes_by_permutation(
         The potential.
     split : callable
         Makes blocks, one for each variable, of a position of shape (d,).
+    rng : numpy.random.Generator
+        The chain's; its numbers stay what they are.
     """
-    # A generator of its own: the others' numbers are the same whatever is asked here
-    rng = np.random.default_rng(0)
+    [rng] = rng.spawn(1)
     somewhere = split(rng.standard_normal(surface.dimension))
     rows = surface.draw_rows(rng, 1)
     return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
 
 
-def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
+def refuse_stiff(
+    surface: Surface, centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
+) -> None:
     """Raise where the law is far from the independent normals that were fitted.
 
     Parameters
@@ -46,13 +49,16 @@ def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
         The potential.
     centre, sd : ndarray
         Of the normals, shape (d,).
+    rng : numpy.random.Generator
+        The chain's; its numbers stay what they are.
 
     Raises
     ------
-    TuningError
-        If the curvature is far larger at most points than the normals have it.
+    NoGaussianError
+        If the curvature is far larger at most points than the normals have it, or if some of
+        them have no width.
     """
-    rng, seen = np.random.default_rng(0), []
+    [rng], seen = rng.spawn(1), []
     batches, points = 1, _POINTS
     if surface.batch_size:
         # Few batches say little of coordinates that few rows touch
@@ -63,8 +69,9 @@ def refuse_stiff(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> None:
     for _ in range(points):
         somewhere = centre + sd * rng.standard_normal(len(centre))
         seen.append(stiffness.at(somewhere, sd))
-    if np.median(seen) > _STIFF:
-        raise TuningError("no Gaussian is near the posterior")
+    # A fit that has run away ends in widths that are lost beside the centre
+    if np.median(seen) > _STIFF or np.any(centre + sd == centre):
+        raise NoGaussianError
 
 
 def is_below(surface: Surface, phi: np.ndarray, centre: np.ndarray, root: np.ndarray) -> bool:

@@ -52,6 +52,7 @@ def noise_in_common(
     bound: float,
     policy: Policy,
     sizes: Sequence[int],
+    rng: np.random.Generator,
 ) -> bool:
     """Return whether some variable would be wrong with as much noise as thermostats take up.
 
@@ -71,9 +72,10 @@ def noise_in_common(
         Of the algorithm.
     sizes : sequence of int
         Elements of each variable.
+    rng : numpy.random.Generator
+        The chain's; its numbers stay what they are.
     """
-    # A generator of its own: the others' numbers are the same whatever is asked here
-    rng = np.random.default_rng(0)
+    [rng] = rng.spawn(1)
     seen = ChainGradients(surface, centre, root, turn)
     batches = max(1.0, most_of_each(variance, sizes) / bound)
     averaged = np.minimum(variance / batches, bound)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pymc_sgmcmc.tuning.noise import TurnedNoise
 from pymc_sgmcmc.tuning.turn import Turn
 
 __all__ = ["ALLOWED", "most_of_each", "shorter"]
@@ -28,8 +29,8 @@ def most_of_each(variance: np.ndarray, sizes: Sequence[int]) -> float:
 
 
 def shorter(
-    root: np.ndarray, turn: Turn | None, variance: np.ndarray, free: float
-) -> tuple[np.ndarray, Turn | None, np.ndarray]:
+    root: np.ndarray, turn: Turn | None, turned: TurnedNoise, variance: np.ndarray, free: float
+) -> tuple[np.ndarray, Turn | None, TurnedNoise, np.ndarray]:
     """Shorten the steps of the few that are noisier: all others need not wait for them."""
     most = max(float(np.quantile(variance, _MOST_OF_MANY)), free)
     by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
@@ -37,4 +38,5 @@ def shorter(
         root = root * by
     else:
         turn = replace(turn, lengths=turn.lengths * by)
-    return root, turn, np.minimum(variance, most)
+        turned = replace(turned, times=turned.times * by**2, plus=turned.plus * by**2)
+    return root, turn, turned, np.minimum(variance, most)

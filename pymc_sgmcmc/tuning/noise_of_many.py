@@ -112,7 +112,7 @@ def _steps(surface: Surface, passes: Passes) -> int:
 
 
 def _ratio(surface: Surface, batches: int) -> float:
-    """Return the variance of the mean of neighbouring batches over that of one batch."""
+    """Return the variance of the mean of neighbouring batches over that of one block of rows."""
     scheme = BATCH_SCHEMES["shuffled"]
     # A batch of all rows has no noise
     return max(scheme.variance_ratio(n, size, batches) for n, size in surface.sizes) or 1.0

@@ -199,14 +199,14 @@ def make_plan(
     bound = policy.noise_of_many if many and policy.noise_of_many else policy.noise
     gradient: GradientChoice = Plain()
     batches, variance, ratio = 1, np.zeros(d), 1.0
-    turned = TurnedNoise.none(d), TurnedNoise.none(d)
+    turned = TurnedNoise.none(d)
     step_size = policy.step_size
     if surface.batch_size:
         report("gradient noise")
-        root, noise, turned = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
+        root, noise, both = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         if many and policy.noise_of_many and not (permutable or coupled or scale is None):
             coupled = noise_in_common(
-                surface, centre, root, turn, noise.plain, bound, policy, sizes
+                surface, centre, root, turn, noise.plain, bound, policy, sizes, rng
             )
         if many and (permutable or coupled):
             # Noise that many coordinates share, as of products, a thermostat of each cannot undo
@@ -228,10 +228,11 @@ def make_plan(
             compiled=compiled,
         )
         gradient, batches, variance, ratio = chosen_estimator(options, noise.at_least(met), terms)
+        turned = both[not isinstance(gradient, Plain)]
         if many and scale is not None and not policy.per_coordinate:
             # What the whole step allows costs a coordinate nothing
             free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
-            root, turn, variance = shorter(root, turn, variance, free)
+            root, turn, turned, variance = shorter(root, turn, turned, variance, free)
     h = np.full(d, step_size)
     if many and policy.noise_of_many:
         # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
@@ -254,7 +255,7 @@ def make_plan(
         endless=many and permutable,
         ratio=ratio,
         turn=turn,
-        turned=turned[not isinstance(gradient, Plain)],
+        turned=turned,
     )
 
 

@@ -40,12 +40,11 @@ from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
 from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 from pymc_sgmcmc.tuning.wander import (
     NO_GAUSSIAN,
-    bound_gradients,
     units_of,
     wandering_plan,
     warm_up,
@@ -163,9 +162,7 @@ class Tuning:
         begun_at = density.scales
         try:
             runner, plan = self._near_a_gaussian(surface, start, scale, how, thorough=thorough)
-        except TuningError:
-            if not how["permutable"]:
-                raise
+        except NoGaussianError:
             begin, moved = (
                 Potential.join(engine.at_scales(x, begun_at, density.scales, density.others))
                 for x in (phi, density.views[0].split(start))
@@ -184,10 +181,10 @@ class Tuning:
     ) -> tuple[Runner, Plan]:
         """Tune a chain by the Gaussian that is fitted to its bulk."""
         centre, root, collapses = find_bulk(
-            surface, start, self._density.rescale, scale, self._rng, self._report, **how
+            surface, start, self._density, scale, self._rng, self._report, **how
         )
         if how["permutable"] and root.ndim == 1:
-            refuse_stiff(surface, centre, root)
+            refuse_stiff(surface, centre, root, self._rng)
         schedule = self._options.step_size
         fixed = isinstance(schedule, constant)
         runner, plan, chain, h = self._centred(
@@ -229,7 +226,6 @@ class Tuning:
             settings.variance = in_parts(settings.variance, plan.variance)
             if settings.relative:
                 settings.relative = in_parts(settings.relative, plan.relative)
-            runner.set_origin(self._state.origin)
         return runner, plan
 
     def _told(self, runner: Runner, plan: Plan, evaluated: int, *, thorough: bool) -> Runner:
@@ -265,8 +261,8 @@ class Tuning:
         compiled = before.batches if self._again and before is not None else None
         wished = isinstance(scale, str) and scale == "diagonal"
         many = len(centre) > LARGEST_DENSE or (root.ndim == 1 and not wished)
-        met, turn = 0.0, None
-        for attempt in range(_MOST_CENTRES):
+        met, turn, attempt = 0.0, None, 0
+        while True:
             if not (met or permutable):
                 centre, turn = self._turned(surface, centre, root, scale)
             plan = make_plan(
@@ -292,13 +288,14 @@ class Tuning:
                 return runner, plan, chain, plan.step_size
             h = schedule.h if isinstance(schedule, constant) else plan.step_size
             self._report("burn-in")
-            h, seen = burn_in(chain, h, runner.settings.thin, fixed_step=fixed)
+            each = runner.settings.each or runner.settings.thin
+            h, seen = burn_in(chain, h, each, fixed_step=fixed)
             # A single jump of heavy-tailed noise can move a mean by many sds
             middle = np.mean if self._policy.second_moments else np.median
             offset = middle(seen, axis=0)
             astray = np.abs(offset).max() >= _OFF_CENTRE
             if not astray and not met and (met := self._met_noise(surface, plan, seen)):
-                # Far noisier than at the points where it was planned
+                # Far noisier than at the points where it was planned: once, whatever the round
                 self._gradients += runner.gradients
                 compiled = None
                 continue
@@ -310,10 +307,11 @@ class Tuning:
                 self._report("a better centre")
                 self._gradients += runner.gradients
                 centre, root, _ = find_bulk(
-                    surface, here, self._density.rescale, scale, self._rng, self._report,
+                    surface, here, self._density, scale, self._rng, self._report,
                     permutable=True,
                 )  # fmt: skip
-                refuse_stiff(surface, centre, root)
+                refuse_stiff(surface, centre, root, self._rng)
+                attempt += 1
                 continue
             if len(offset) < surface.dimension and self._policy.second_moments:
                 offset = chain.middle
@@ -333,6 +331,7 @@ class Tuning:
             centre = plan.phi(offset)
             if root.ndim == 2:
                 centre, root = rewhitened(surface, centre, root, self._rng)
+            attempt += 1
         return runner, plan, chain, h
 
     def _turned(
@@ -379,7 +378,7 @@ class Tuning:
             settings = runner.settings
         plan.step_size = settings.step_size = found.step_size
         settings.thin = thin
-        bound_gradients(runner, found.largest_gradient)
+        settings.largest_gradient = found.largest_gradient
         settings.warnings = [NO_GAUSSIAN]
         return runner, plan
 

@@ -12,6 +12,7 @@ from pymc_sgmcmc.kernel.pair_sums import PairSums
 __all__ = [
     "WIDE",
     "Gradients",
+    "NoGaussianError",
     "Surface",
     "TuningError",
     "antithetic",
@@ -31,6 +32,10 @@ Gradients = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 class TuningError(RuntimeError):
     """A step of tuning failed; the message names it and what to try."""
+
+
+class NoGaussianError(Exception):
+    """No Gaussian is near a posterior of exchangeable units: the chain is tuned another way."""
 
 
 class Surface(Protocol):

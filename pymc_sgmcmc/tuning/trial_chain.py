@@ -11,7 +11,6 @@ from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.check import Trial
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
-from pymc_sgmcmc.tuning.wander import bound_gradients
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 
@@ -129,9 +128,9 @@ class TrialChain:
 
     def loosen(self) -> None:
         """Raise the bound beyond which gradients are scaled down."""
-        bound = self._runner.settings.largest_gradient
-        if bound is not None:
-            bound_gradients(self._runner, _LOOSER * bound)
+        settings = self._runner.settings
+        if settings.largest_gradient is not None:
+            settings.largest_gradient *= _LOOSER
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
         flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])

@@ -28,7 +28,6 @@ from pymc_sgmcmc.tuning.surface import Surface, TuningError
 __all__ = [
     "NO_GAUSSIAN",
     "Found",
-    "bound_gradients",
     "heed",
     "units_of",
     "wandering_plan",
@@ -76,13 +75,13 @@ class Found:
     damping : float
         By what units are to be divided: a friction of 1 in the smaller ones is as much in the
         larger ones.
-    largest_gradient : float
+    largest_gradient : float or None
         The bound of gradients, in the smaller units.
     """
 
     step_size: float
     damping: float
-    largest_gradient: float
+    largest_gradient: float | None
 
 
 def units_of(
@@ -155,7 +154,8 @@ def warm_up(
     report("warm-up")
     assert plan.root is not None and runner.state.psi is not None
     root, settings = plan.root, runner.settings
-    bound_gradients(runner, _NO_BOUND)
+    if policy.gradients_bounded:
+        settings.largest_gradient = _NO_BOUND
     updates = settings.each or settings.thin
     draws = max(1, _UPDATES // updates)
     batches = _BATCHES if surface.batch_size else 1
@@ -201,10 +201,8 @@ def warm_up(
     damping = 1.0
     if policy.absorbs_noise and noise > 0 and not fixed:
         damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * thin * h))
-    largest = _NO_BOUND
-    if policy.gradients_bounded:
-        largest = _FARTHEST * float(np.sqrt(max(seen) + noise))
-    return Found(float(h) * damping, damping, largest / damping)
+    largest = _FARTHEST * float(np.sqrt(max(seen) + noise)) / damping
+    return Found(float(h) * damping, damping, largest if policy.gradients_bounded else None)
 
 
 def heed(runner: Runner, tamed: float) -> None:
@@ -225,11 +223,4 @@ def heed(runner: Runner, tamed: float) -> None:
         assert settings.step_size is not None
         settings.step_size *= _SMALLER
         if settings.largest_gradient is not None and runner.engine.posterior.minibatches:
-            bound_gradients(runner, settings.largest_gradient * _HIGHER)
-
-
-def bound_gradients(runner: Runner, largest: float) -> None:
-    """Set the bound beyond which a gradient is met at no sane position."""
-    if runner.settings.largest_gradient is not None:
-        runner.settings.largest_gradient = largest
-        runner.set_origin(runner.state.origin)
+            settings.largest_gradient *= _HIGHER

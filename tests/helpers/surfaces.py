@@ -40,6 +40,18 @@ class Exact:
         return np.zeros((count, 0), dtype=int)
 
 
+class OneScale:
+    """What fits the scales of coordinates that have none."""
+
+    scales = ()
+
+    def rescale(self, points):
+        return points
+
+    def set_scales(self, scales):
+        pass
+
+
 class Gaussian(Exact):
     def __init__(self, mean, precision_matrix):
         super().__init__(len(mean))

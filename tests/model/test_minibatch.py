@@ -76,15 +76,15 @@ CASES = [
 
 @pytest.mark.parametrize(("rows", "size", "batches"), CASES)
 def test_variance_of_a_mean_of_batches_is_that_of_the_scheme(scheme, rows, size, batches):
-    """The ratio of two means of squares over orders of the rows, each over its offsets."""
+    """The ratio of two means of squares over orders of the rows, to that of single blocks."""
     drawn, [y] = BATCH_SCHEMES[scheme], data(7, rows)
     squares = np.zeros((1000, 2))
     for seed in range(len(squares)):
-        for j, k in enumerate((1, batches)):
+        for j, (kind, k) in enumerate(((BATCH_SCHEMES["shuffled"], 1), (drawn, batches))):
             rng = np.random.default_rng([seed, j])
-            table = laid_out(drawn, y - y.mean(), rng, size)
-            which = drawn.draw(rng, rows, size, 20, k).reshape(20, k, -1)
-            if drawn.contiguous:
+            table = laid_out(kind, y - y.mean(), rng, size)
+            which = kind.draw(rng, rows, size, 20, k).reshape(20, k, -1)
+            if kind.contiguous:
                 which = which + np.arange(size)
             squares[seed, j] = np.mean(table[which].mean(axis=(1, 2)) ** 2)
     ratio = drawn.variance_ratio(rows, size, batches)
@@ -101,3 +101,20 @@ def test_all_rows_equally_often_leave_no_noise():
     assert shuffled.variance_ratio(60, 20, 3) == shuffled.variance_ratio(60, 24, 5) == 0
     assert shuffled.variance_ratio(8, 1, 8) == 0  # all blocks, where a batch is one of them
     assert shuffled.variance_ratio(600, 512, 2) > 0
+
+
+def test_more_rows_than_offsets_can_count_are_refused(monkeypatch):
+    monkeypatch.setattr("pymc_sgmcmc.model.minibatch.MOST_ROWS", 99)
+    with pm.Model():
+        y = pm.Minibatch(np.zeros(100), batch_size=10)
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=100)
+        with pytest.raises(ValueError, match=r"100 rows, more than 2\^31 - 1.*several likelihoods"):
+            sg.SGLD(step_size=1e-3, **UNTUNED)
+
+
+def test_as_many_rows_with_replacement_as_there_are_are_refused():
+    with pm.Model():
+        y = pm.Minibatch(np.zeros(100), batch_size=100)
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=100)
+        with pytest.raises(ValueError, match=r"with replacement: .*Leave batch out"):
+            sg.SGLD(batch="random")

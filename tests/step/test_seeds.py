@@ -1,10 +1,14 @@
 """Seeds decide the draws, bit for bit."""
 
+import pickle
+
 import numpy as np
 import pymc as pm
 import pytest
 
 from pymc.step_methods.state import equal_dataclass_values
+
+import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
 from helpers.steps import assert_same_bits, draws_of, start, take, twin
@@ -87,3 +91,32 @@ def test_every_update_has_new_noise_and_a_new_batch(jax_step):
     offsets = [engine.draw_batches(rng, transition, 198, [])[0] for _ in range(2)]
     # 400 offsets of 400 rows: 1 - 1/e of them are different ones
     assert 220 < len(np.unique(offsets)) < 290
+
+
+@pytest.fixture(scope="module")
+def of_two_modes():
+    """A tuned step that draws the mode in which it begins."""
+    with pm.Model():
+        x = pm.Flat("x", initval=0.1)
+        pm.Potential("wells", -20 * (x**2 - 1) ** 2)
+        return sg.CoRVSGLD(backend="jax", thin=2)
+
+
+@pytest.mark.parametrize("bits", ["PCG64DXSM", "SFC64", "Philox", "MT19937"])
+def test_any_bit_generator_seeds_a_run_and_its_restart(bits, of_two_modes):
+    step, generator = of_two_modes, getattr(np.random, bits)
+
+    def run(seed):
+        options = {"draws": 5, "tune": 5, "chains": 1, "cores": 1}
+        seed = np.random.Generator(generator(seed))
+        with step.model:
+            return draws_of(pm.sample(step=step, random_seed=seed, **options, **QUIET))
+
+    one = run(1)
+    assert_same_bits(one, run(1))
+    stored = pickle.loads(pickle.dumps(step.sampling_state)).chain.tuning_rng
+    used = step.chain.tuning_rng
+    assert used.bit_generator.seed_seq.n_children_spawned > 0
+    # The next one is another one than those before, in the chain and where it is restored
+    assert stored.spawn(1)[0].random() == used.spawn(1)[0].random()
+    assert not np.array_equal(one["x"], run(2)["x"])

@@ -58,6 +58,38 @@ def test_draws_made_ahead_are_those_made_one_by_one(name, new_step):
     assert one_by_one == ahead
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"variance": 3.0},
+        {"relative": 0.1},
+        {"largest_gradient": 0.01},
+        {"centre": 7.0},
+        {"root": 5.0},
+    ],
+    ids=str,
+)
+def test_a_setting_that_changes_is_heeded_by_the_next_draw(changed, new_step):
+    """As by a runner that is made with it, whoever sets it."""
+    step = new_step("SGHMC")
+    point, _ = take(step, start(step), draws=1)
+    old = step.chain
+    known = {name: [np.ones_like(x) for x in old.psi] for name in ("variance", "relative")}
+    known |= {name: [np.ones_like(x) for x in old.psi] for name in ("centre", "root")}
+    settings = replace(old.settings, largest_gradient=1e3, **known)
+    step.chain = replace(old, settings=settings)
+    point, _ = take(step, point, draws=1)
+    [[name, value]] = changed.items()
+    value = [np.full_like(x, value) for x in old.psi] if name in known else value
+    stored = pickle.loads(pickle.dumps(step.chain))
+    setattr(step.chain.settings, name, value)
+    _, now = take(step, point, draws=2)
+    step.chain = replace(stored, settings=replace(stored.settings, **{name: value}))
+    _, expected = take(step, point, draws=2)
+    step.chain = stored
+    assert now == expected != take(step, point, draws=2)[1]
+
+
 @pytest.mark.slow
 def test_restored_state_continues_bit_for_bit_in_numba():
     step = step_for("CoRVSGLD", location(), backend="numba")

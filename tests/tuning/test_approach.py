@@ -69,6 +69,32 @@ def test_a_scale_is_not_lost_to_effects_that_have_not_moved(searches):
     assert [step.chain.jitter for step in steps] == [0, 0]
 
 
+def test_what_ran_before_in_a_process_does_not_decide_a_start(searches, monkeypatch):
+    starts, search = [], approach._bulk_of_all
+    monkeypatch.setattr(
+        approach, "_bulk_of_all", lambda *args: starts.append(search(*args)) or starts[-1]
+    )
+    model, steps, _ = hierarchy()
+    begun(model, steps)
+    # Begun again where that chain began: as of initvals= from the run before
+    point = model.initial_point() | starts[0]
+    for step in steps:
+        step.setup_chain(np.random.default_rng(1), 100, 10)
+    for step in steps:
+        point, _ = step.step(point)
+    assert len(searches) == 2
+
+
+def test_a_fault_in_the_search_is_no_lack_of_a_bulk(monkeypatch):
+    def broken(*args):
+        raise TypeError("a fault")
+
+    model, steps, _ = hierarchy()
+    monkeypatch.setattr(approach, "_bulk_of_all", broken)
+    with pytest.raises(TypeError, match="a fault"):
+        begun(model, steps)
+
+
 def test_variables_of_other_packages_begin_there_too():
     model, [step, _], means = hierarchy()
     point = begun(model, [step])

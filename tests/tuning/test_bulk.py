@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from helpers.surfaces import ItemResponse, groups
+from helpers.surfaces import Exact, ItemResponse, OneScale, groups
+from pymc_sgmcmc.tuning import bulk
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.surface import TuningError
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -16,7 +18,7 @@ def test_a_hierarchy_does_not_collapse(seed):
     z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
     assert abs(z) < 3
     start = rng.uniform(-1, 1, size=32)
-    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
     assert abs(centre[1] - mean) < sd
     assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
     # As the conjugate update of a_j for the mean scale
@@ -33,9 +35,42 @@ def test_a_bulk_that_newton_misses_is_found(seed):
     surface = ItemResponse((rng.random((30, 8)) < 1 / (1 + np.exp(-logit))).astype(float))
     rng = np.random.default_rng(seed)
     start = rng.uniform(-1, 1, size=surface.dimension)
-    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
     e = rng.standard_normal((400, surface.dimension))
     whitened = surface.full(centre + e @ root.T)[1] @ root
     # 1 in every direction where the posterior is a Gaussian
     forms = np.mean(whitened * e, axis=0)
     assert 0.2 < forms.min() < forms.max() < 10
+
+
+def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(monkeypatch):
+    """θ = unit φ, and the search in other units ends nowhere."""
+
+    class InUnits(Exact):
+        unit, scales = 1.0, (1.0,)
+
+        def potential(self, points):
+            return np.sum((self.unit * points) ** 2, axis=1) / 2, self.unit**2 * points
+
+        def rescale(self, points):
+            self.set_scales((7.0,))
+            return points / 7
+
+        def set_scales(self, scales):
+            self.scales = scales
+            [self.unit] = scales
+
+    def nowhere(*args):
+        raise TuningError("no bulk")
+
+    def second(surface, start, rng, **options):
+        begun.append(surface.unit * start)
+        return start, np.ones(2)
+
+    begun, surface = [], InUnits(2)
+    monkeypatch.setattr(bulk, "bulk_of_full_data", nowhere)
+    monkeypatch.setattr(bulk, "diagonal_gaussian", nowhere)
+    monkeypatch.setattr(bulk, "gaussian_of_many", second)
+    rng, start = np.random.default_rng(0), np.full(2, 3.0)
+    find_bulk(surface, start, surface, "auto", rng, lambda step: None)
+    np.testing.assert_allclose(begun, [start])

@@ -69,8 +69,6 @@ def test_a_burn_in_with_large_gradients_lowers_the_step_size(minibatches):
     settings = SimpleNamespace(step_size=0.1, largest_gradient=8.0)
     runner = SimpleNamespace(
         settings=settings,
-        state=SimpleNamespace(origin=[]),
-        set_origin=lambda _: None,
         engine=SimpleNamespace(posterior=SimpleNamespace(minibatches=minibatches)),
     )
     heed(runner, 0.04)

@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_sgmcmc as sg
 
+from helpers.surfaces import OneScale
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.policy import Policy
@@ -165,7 +166,7 @@ def plan(root):
 
 def whole_plan(surface, rng):
     start = np.full(D, 0.5)
-    centre, root, _ = find_bulk(surface, start, lambda x: x, "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
     return make_plan(surface, centre, root, POLICY, Options(), "auto", rng, lambda step: None)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.surfaces import Exact, Gaussian, rotated
+from helpers.surfaces import DoubleWell, Exact, Gaussian, rotated
 from pymc_sgmcmc.tuning.modes import best_mode, more_starts
 from pymc_sgmcmc.tuning.newton import newton
 
@@ -41,6 +41,22 @@ def test_modes_are_drawn_in_proportion_to_their_masses(first):
     share = np.mean(centres[:, 0] > 0)
     # Within 3 standard errors
     assert abs(share - 0.8) < 3 * np.sqrt(0.8 * 0.2 / draws)
+
+
+def test_the_numbers_that_choose_the_starts_do_not_choose_the_mode():
+    class Deep(DoubleWell):
+        def potential(self, points):
+            u, g = super().potential(points)
+            return 20 * u, 20 * g
+
+    draws, right = 300, 0
+    for seed in range(draws):
+        rng = np.random.default_rng(seed)
+        starts = [rng.uniform(-1, 1, 1), *more_starts(np.zeros(1), 1.0, rng)]
+        centre, _, _ = best_mode(Deep(1), starts, None, rng, begin=lambda x: x)
+        right += centre[0] > 0
+    # The wells are alike: within 3 standard errors
+    assert abs(right / draws - 0.5) < 3 * 0.5 / np.sqrt(draws)
 
 
 def test_of_many_rows_the_mode_with_the_mass_is_taken():

@@ -10,19 +10,21 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.policies import LM, POLICIES, THERMOSTAT
-from helpers.surfaces import Exact, Gaussian, away_from_identity, rotated
+from helpers.surfaces import Exact, Gaussian, OneScale, away_from_identity, rotated
 from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.tuning.bulk import find_bulk
+from pymc_sgmcmc.tuning.noise import TurnedNoise
 from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
 from pymc_sgmcmc.tuning.plan import make_plan
+from pymc_sgmcmc.tuning.turn import Turn
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
 def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, scale = np.random.default_rng(0), wishes.pop("scale", "auto")
-    *bulk, _ = find_bulk(surface, start, lambda x: x, scale, rng, lambda step: None)
+    *bulk, _ = find_bulk(surface, start, OneScale(), scale, rng, lambda step: None)
     return make_plan(
         surface, *bulk, policy, Options(**wishes), scale, rng, lambda step: None,
         compiled=compiled,
@@ -109,10 +111,29 @@ def test_noise_that_grows_as_of_rates_is_averaged_over_more_batches(policy, half
 def test_steps_are_shortened_only_where_noise_costs():
     """Of few coordinates, to the noise of most or to what the whole step allows."""
     root, variance = np.ones(101), np.array([40.0, *[0.1] * 100])
-    found, _, after = shorter(root, None, variance, 10.0)
+    none = TurnedNoise.none(len(root))
+    found, *_, after = shorter(root, None, none, variance, 10.0)
     np.testing.assert_allclose(found, [0.5, *[1] * 100])
     np.testing.assert_allclose(after, [10, *[0.1] * 100])
-    np.testing.assert_array_equal(shorter(root, None, variance, 50.0)[0], root)
+    np.testing.assert_array_equal(shorter(root, None, none, variance, 50.0)[0], root)
+
+
+def test_noise_that_is_measured_on_the_way_is_that_of_the_shortened_coordinates():
+    d, rng = 100, np.random.default_rng(0)
+    additive = np.ones(d)
+    additive[-5:] = 6.0
+    policy = replace(THERMOSTAT, per_coordinate=False, noise_of_many=None)
+    turn = Turn.to(np.full((d, 1), d**-0.5), np.array([2.0]), [d], np.ones(d))
+    plan = make_plan(
+        Noisy(additive, np.zeros(d)), np.zeros(d), np.ones(d), policy,
+        Options(gradient=sg.Plain(), batches=1), "auto", rng, lambda step: None,
+        many=True, coupled=True, turn=turn, sizes=[d],
+    )  # fmt: skip
+    planned = plan.variance.copy()
+    assert np.all(plan.turn.lengths[-5:] < 0.7)
+    plan.heed(additive**2, plan.step_size, policy)
+    # Both are of some hundred batches
+    np.testing.assert_allclose(plan.variance, planned, rtol=0.3)
 
 
 def test_plan_takes_the_quieter_of_two_estimators_that_cost_the_same():

@@ -160,6 +160,52 @@ def test_a_rotated_gaussian_of_wild_scales(method):
     assert np.all(abs(along.std(axis=(0, 1)) - 1) < 0.1 + STANDARD_ERRORS * (2 * 1000) ** -0.5)
 
 
+def test_a_large_thin_leaves_a_good_centre_where_it_is(monkeypatch):
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    means = np.random.default_rng(2).normal(size=(400, 100))
+    with pm.Model():
+        y = pm.Minibatch(means, batch_size=40)
+        x = pm.Normal("x", 0, 10, shape=100)
+        pm.Normal("y", x, observed=y, total_size=400)
+        step = sg.CoRVSGLD(gradient=sg.ControlVariates(), batches=1, thin=1000, backend="jax")
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    monkeypatch.setattr(tuning_run, "settle", stop)
+    with pytest.raises(KeyboardInterrupt):
+        step.step(step.model.initial_point())
+    [anchor] = step.chain.settings.anchor
+    assert np.sqrt(400 * np.mean((anchor - means.mean(axis=0)) ** 2)) < 0.3
+
+
+def test_noise_that_is_met_in_the_last_round_is_planned_for(monkeypatch):
+    """Three centres that are none, and a fourth about which batches are noisier than planned."""
+    rounds, planned = [], []
+    make_plan = tuning_run.make_plan
+
+    def burnt_in(chain, h, thin, *, fixed_step):
+        rounds.append(1)
+        return h, np.full((5, 2), 3.0 if len(rounds) < 4 else 0.0)
+
+    def plan(*args, **options):
+        planned.append(options["met"])
+        return make_plan(*args, **options)
+
+    def stop(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tuning_run, "burn_in", burnt_in)
+    monkeypatch.setattr(tuning_run, "make_plan", plan)
+    monkeypatch.setattr(tuning_run, "settle", stop)
+    monkeypatch.setattr(tuning_run.Tuning, "_met_noise", lambda *args: 100.0)
+    model, _ = regression()
+    step = sg.CoRVSGLD(model=model, backend="jax")
+    step.setup_chain(np.random.default_rng(1), 10, 10)
+    with pytest.raises(KeyboardInterrupt):
+        step.step(model.initial_point())
+    assert planned == [0, 0, 0, 0, 100]
+
+
 def test_thousands_of_parameters_are_anchored_where_the_chain_has_been(monkeypatch):
     groups, each = 1100, 4
     group = np.tile(np.arange(groups), each)

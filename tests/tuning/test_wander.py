@@ -14,8 +14,10 @@ import pymc_sgmcmc as sg
 
 from helpers.nets import net
 from helpers.subprocesses import run_python
+from helpers.surfaces import Gaussian
 from pymc_sgmcmc.kernel.estimators import Plain
-from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.nearness import refuse_stiff
+from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.wander import wandering_plan
 
 OPTIONS = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
@@ -36,6 +38,23 @@ def test_predictions_of_a_net_are_right_and_the_warning_says_what_is_not(caplog)
     # A curve of ten or so degrees of freedom from 400 rows of noise 0.1: sds near 0.1 √(10/400)
     assert np.sqrt(np.mean((of_chains - np.sin(3 * x)) ** 2)) < 0.04
     assert any("modes by permutation" in r.getMessage() for r in caplog.records)
+
+
+def test_what_is_no_sign_of_another_regime_reaches_the_user(monkeypatch):
+    def broken(*args, **kwargs):
+        assert kwargs["permutable"]
+        raise TuningError("gradients are not finite")
+
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run.find_bulk", broken)
+    with net(hidden=3), pytest.raises(SamplingError, match=r"Tuning failed: gradients are not"):
+        pm.sample(draws=5, step=sg.MSGNHT(), **OPTIONS)
+
+
+def test_normals_without_a_width_are_no_fit():
+    surface, rng = Gaussian(np.ones(3), np.eye(3)), np.random.default_rng(0)
+    refuse_stiff(surface, np.ones(3), np.ones(3), rng)
+    with pytest.raises(NoGaussianError):
+        refuse_stiff(surface, np.ones(3), np.array([1.0, 1.0, 1e-18]), rng)
 
 
 def test_a_gradient_by_hand_is_taken_or_refused():

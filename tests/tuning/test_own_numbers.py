@@ -1,0 +1,45 @@
+"""Each chain decides by random numbers of its own: R-hat cannot see an error that all share."""
+
+import numpy as np
+import pytest
+
+from helpers.policies import THERMOSTAT
+from helpers.surfaces_of_rows import Groups
+from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
+from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
+
+D = 120
+
+
+def in_common(surface, rng):
+    ones = np.ones(D)
+    noise_in_common(surface, surface.mean, ones / 5, None, ones, 0.5, THERMOSTAT, [D], rng)
+
+
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda surface, rng: has_modes_by_permutation(surface, lambda x: [x[:60], x[60:]], rng),
+        lambda surface, rng: refuse_stiff(surface, surface.mean, np.full(D, 0.2), rng),
+        in_common,
+    ],
+    ids=["modes by permutation", "stiffness", "noise in common"],
+)
+def test_chains_look_at_other_positions_and_batches(decide):
+    def seen(rng):
+        class Seen(Groups):
+            def of_rows(self, points, index, counted):
+                found.append((points.copy(), index.copy()))
+                return super().of_rows(points, index, counted)
+
+        found = []
+        decide(Seen(D, 5, seed=0), rng)
+        return found
+
+    one, other = np.random.default_rng(1), np.random.default_rng(2)
+    before = one.bit_generator.state
+    looks = seen(one), seen(other)
+    # None of the numbers that follow are others than without the question
+    assert one.bit_generator.state == before
+    for (points, rows), (others, other_rows) in zip(*looks, strict=True):
+        assert not (np.array_equal(points, others) and np.array_equal(rows, other_rows))
