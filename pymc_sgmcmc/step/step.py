@@ -491,8 +491,8 @@ class SGMCMCStep(BlockedStep):
         check_independent_rows(self._read_model, options.batch_dim)
         if minibatches and self.model.observed_RVs and options.batch_dim is None:
             _log.info(
-                "Draws are of all rows, but PyMC's log_likelihood of a model with pm.Minibatch is "
-                "of one batch. Pass model=sg.full_data(model) to pm.compute_log_likelihood."
+                "PyMC's log_likelihood of a model with pm.Minibatch is that of one batch. For all "
+                "rows, pass model=sg.full_data(model) to pm.compute_log_likelihood."
             )
         arguments.check_batches(options.batches, minibatches, options.batch)
         self._row_order = self._row_memory = None
