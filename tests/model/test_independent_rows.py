@@ -170,4 +170,4 @@ def test_the_log_likelihood_of_a_batch_is_told(caplog):
     with pm.Model() as model:
         pm.Normal("y", pm.Normal("a"), observed=batch(Y), total_size=N)
     sg.SGLD(model=model, step_size=1e-3, **UNTUNED)
-    assert "log_likelihood of a model with pm.Minibatch is of one batch" in caplog.text
+    assert "log_likelihood of a model with pm.Minibatch is that of one batch" in caplog.text
