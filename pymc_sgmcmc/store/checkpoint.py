@@ -7,6 +7,7 @@ import os
 import time
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,12 @@ from pymc.util import (
 )
 
 from pymc_sgmcmc._version import __version__
+from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.checks import a_model, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
+from pymc_sgmcmc.store.files import DamagedError
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
-from pymc_sgmcmc.store.orphans import end_with_parent
 from pymc_sgmcmc.store.records import Records, layout_of
 
 __all__ = ["Checkpoint", "checkpoint"]
@@ -134,16 +136,16 @@ class Checkpoint(CompoundStep):
         after: str | Path | None = None,
         model: Model | None = None,
     ) -> None:
-        for one in step if isinstance(step, list | tuple) else [step]:
+        listed: list[Any] = list(step) if isinstance(step, list | tuple) else [step]
+        for one in listed or [step]:
             if not isinstance(one, BlockedStep | CompoundStep):
                 raise TypeError(
                     "step must be a step method, or a list of them, such as sg.MSGNHT(), got "
                     f"{one!r:.80}."
                 )
-        if isinstance(step, Sequence):
-            step = step[0] if len(step) == 1 else CompoundStep(list(step))
-        if isinstance(step, Checkpoint):
-            raise ValueError("step is a checkpoint already. Pass the step methods themselves.")
+            if isinstance(one, Checkpoint):
+                raise ValueError("step is a checkpoint already. Pass the step methods themselves.")
+        step = listed[0] if len(listed) == 1 else CompoundStep(listed)
         self._inner = step
         self._flat: list[BlockedStep] = flatten_steps(step)
         super().__init__(step.methods if isinstance(step, CompoundStep) else [step])
@@ -168,6 +170,12 @@ class Checkpoint(CompoundStep):
     def _require_all_variables(self) -> None:
         sampled = {value for method in self._flat for value in method.vars}
         left = [v for v in self.model.value_vars if v not in sampled]
+        foreign = [v.name for v in sampled if v not in self.model.values_to_rvs]
+        if foreign:
+            raise ValueError(
+                f"model is none of the step methods': it has no '{min(foreign)}'. Leave it out, or "
+                "pass the one that they were made for."
+            )
         if left:
             names = ", ".join(f"'{self.model.values_to_rvs[value].name}'" for value in left)
             raise ValueError(
@@ -199,19 +207,42 @@ class Checkpoint(CompoundStep):
                 "path, or what the store was begun with."
             )
 
-    def _require_seed(self, stored: RandomGeneratorState) -> None:
+    def _require_seed(self, stored: RandomGeneratorState) -> bool:
+        """Refuse another seed; return whether one was given."""
+        assert self._store is not None
+        keys = [tuple(rng.seed_seq_state["spawn_key"]) for rng in (stored, self._rng)]
+        if keys[0] != keys[1]:
+            raise DamagedError(
+                f"The folder '{self._store.folder}' is a copy of another chain's, whose draws "
+                "would be taken twice. Remove it: with the same random_seed the chain is run anew, "
+                "with the same draws."
+            )
         was, now = (_words(rng.seed_seq_state["entropy"]) for rng in (stored, self._rng))
         if was == now:
-            return
+            return True
         if len(now) == 1 and now[0] >= _DRAWN:
             _log.info("Chain %s goes on with the seed that it began with.", self._number)
-            return
+            return False
         given = "was begun without random_seed"
         if len(was) > 1 or was[0] < _DRAWN:
             given = f"was begun with random_seed={was if len(was) > 1 else was[0]}"
         raise ValueError(
             f"The store '{self.path}' {given}. Pass none to go on with its own, or another path."
         )
+
+    def _require_start(self, begun: Begin, point: PointType) -> None:
+        """Refuse a start, of the same seed, that is another than the chain's."""
+        changed = [name for name, x in point.items() if not np.array_equal(x, begun.start[name])]
+        if not changed or begun.after is not None:
+            return
+        of = {value.name: f"'{rv.name}'" for value, rv in self.model.values_to_rvs.items()}
+        told = f"The initvals of {', '.join(of[name] for name in changed)}"
+        if self._seeded:
+            raise ValueError(
+                f"{told} are others than those with which the store '{self.path}' was begun. Pass "
+                "these, or another path."
+            )
+        _log.info("%s are not used: chain %s goes on from its own draws.", told, self._number)
 
     def _end_of_earlier(self, point: PointType) -> PointType:
         """Return where a chain of the earlier run ended."""
@@ -242,6 +273,7 @@ class Checkpoint(CompoundStep):
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Find what is stored of this chain."""
+        end_with_parent()
         self._rng = get_state_from_generator(rng)
         # Of all generators that are spawned from one seed each has a key of its own
         self._number = "-".join(map(str, self._rng.seed_seq_state["spawn_key"])) or "0"
@@ -253,7 +285,6 @@ class Checkpoint(CompoundStep):
         self._due = time.monotonic() + self.every
         if store.saved.draws < self._last:
             store.open()
-            end_with_parent()
         self._stored = iter(())
         begun = store.begun
         if begun is not None:
@@ -263,9 +294,10 @@ class Checkpoint(CompoundStep):
                     f"The store '{self.path}' was begun with tune={begun.tune}, not {tune}. Pass "
                     f"tune={begun.tune}, or another path."
                 )
-            self._require_seed(begun.rng)
-            rng = random_generator_from_state(begun.rng)
-            self._records = Records(self._flat, begun.layout, store.saved.warnings)
+            self._seeded = self._require_seed(begun.rng)
+            with store.reading():
+                rng = random_generator_from_state(begun.rng)
+                self._records = Records(self._flat, begun.layout, store.saved.warnings)
         if store.saved.draws:
             _log.info(
                 "Chain %s: %d of its %d draws are in the store.",
@@ -282,11 +314,14 @@ class Checkpoint(CompoundStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the next draw that is stored, or make one and store it."""
-        record = next(self._stored, None)
-        if record is not None:
-            return self._read(point, record)
         assert self._store is not None
+        begun = self._store.begun
         try:
+            if begun is not None and not self._made:
+                self._require_start(begun, point)
+            record = next(self._stored, None)
+            if record is not None:
+                return self._read(point, record)
             return self._step(self._store, point)
         except BaseException:
             self._store.close()
@@ -295,7 +330,9 @@ class Checkpoint(CompoundStep):
     def _read(self, point: PointType, record: np.void) -> tuple[PointType, list[dict[str, Any]]]:
         assert self._store is not None
         self._made += 1
-        values, stats = self._records.read(self._made, record)
+        with self._store.reading("draws"):
+            values, stats = self._records.read(self._made, record)
+            values = {name: values[name] for name in point}
         if self._made < self._last:
             for method, of_method in zip(self._flat, stats, strict=True):
                 # What is said of a whole chain is said at its end
@@ -304,14 +341,15 @@ class Checkpoint(CompoundStep):
             if self._made == self._store.saved.draws:
                 # Before PyMC calls any other hook
                 self._go_on()
-        return {name: values[name] for name in point}, stats
+        return values, stats
 
     def _go_on(self) -> None:
         """Set the step methods to what they were after the last stored draw."""
         assert self._store is not None
-        self.sampling_state, self._store.saved.state = self._store.saved.state, None
-        for method in self._ours():
-            method.chain.last_draw = self._last
+        with self._store.reading():
+            self.sampling_state, self._store.saved.state = self._store.saved.state, None
+            for method in self._ours():
+                method.chain.last_draw = self._last
 
     def _step(self, store: ChainStore, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         begun = store.begun
@@ -324,7 +362,9 @@ class Checkpoint(CompoundStep):
         if not self._made:
             # A chain that was killed before its first state begins where it did then
             point = {name: np.array(begun.start[name]) for name in point}
-        point, stats = self._inner.step(point)
+        # A state of another shape is seen where it is used
+        with store.reading() if 0 < self._made == store.saved.draws else nullcontext():
+            point, stats = self._inner.step(point)
         self._made += 1
         store.add(self._records.write(self._made, point, stats))
         if self._made == self._last or time.monotonic() >= self._due:

@@ -5,14 +5,20 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import time
 
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from threading import current_thread
+from typing import IO, ClassVar
 
 from pymc.exceptions import SamplingError
 
-__all__ = ["DamagedError", "append", "explained", "locked", "read_whole", "write_whole"]
+__all__ = [
+    "DamagedError", "Lock", "append", "explained", "locked", "opened", "read_whole", "sync",
+    "to_read", "write_whole",
+]  # fmt: skip
 
 _MAGIC = b"sgmcmc-1"
 _DIGEST = 32
@@ -22,7 +28,14 @@ _PATIENCE = 30.0
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP}
+_MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO}
+
+# Of file systems that do not sync
+_UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
+
+# So a pipe does not wait for its other end; what is written to is no link
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_WRITTEN = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 class DamagedError(SamplingError):
@@ -40,13 +53,24 @@ def write_whole(path: Path, payload: bytes) -> None:
         What is in it, beside a checksum.
     """
     new = path.with_name(path.name + ".new")
-    # What an earlier process left is overwritten
-    with open(new, "wb", buffering=0) as file:
-        append(file.fileno(), _MAGIC + hashlib.blake2b(payload, digest_size=_DIGEST).digest())
-        append(file.fileno(), payload)
-        os.fsync(file.fileno())
+    # What an earlier process left, or another one made a link of
+    new.unlink(missing_ok=True)
+    file = opened(new, os.O_WRONLY | os.O_EXCL)
+    try:
+        append(file, _MAGIC + hashlib.blake2b(payload, digest_size=_DIGEST).digest())
+        append(file, payload)
+        sync(file)
+    finally:
+        os.close(file)
     os.replace(new, path)
-    _sync_folder(path.parent)
+    if os.name == "posix":
+        # Of a folder that may be written to and not read the renaming lasts when the system likes
+        with suppress(PermissionError):
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                sync(folder)
+            finally:
+                os.close(folder)
 
 
 def read_whole(path: Path) -> bytes | None:
@@ -55,14 +79,13 @@ def read_whole(path: Path) -> bytes | None:
     Raises
     ------
     DamagedError
-        If the file is not what was written.
+        If the file is not what was written, or of a later version.
     """
     try:
-        found = path.read_bytes()
+        with to_read(path) as file:
+            found = file.read()
     except FileNotFoundError:
         return None
-    except (IsADirectoryError, NotADirectoryError) as error:
-        raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
     payload = found[len(_MAGIC) + _DIGEST :]
     digest = hashlib.blake2b(payload, digest_size=_DIGEST).digest()
     if found[: len(_MAGIC) + _DIGEST] != _MAGIC + digest:
@@ -77,83 +100,139 @@ def append(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def explained(error: OSError, what: str) -> SamplingError | OSError:
-    """Return the error of a disk that is full, or another's, in a sentence that says what is kept.
+def opened(path: Path, flags: int) -> int:
+    """Open a file, made if it is to be written; no link is written through, no pipe waited for."""
+    file = os.open(path, flags | _AT_ONCE | (_WRITTEN if flags != os.O_RDONLY else 0), 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    return file
 
-    Others are returned as they are.
+
+def to_read(path: Path) -> IO[bytes]:
+    """Open a file to read it.
+
+    Raises
+    ------
+    DamagedError
+        If there is something else of this name.
+    """
+    try:
+        return os.fdopen(opened(path, os.O_RDONLY), "rb")
+    except OSError as error:
+        if error.errno not in _MISPLACED - {errno.ENOENT}:
+            raise
+        raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
+
+
+def sync(descriptor: int) -> None:
+    """Make what was written last, where the file system can."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSYNCED:
+            raise
+
+
+def explained(error: OSError, path: Path, what: str) -> SamplingError | OSError:
+    """Return the error of a write as a sentence that names the file and says what is kept.
 
     Parameters
     ----------
     error : OSError
         Of a write.
+    path : Path
+        The store, where the error names no file.
     what : str
-        What the store holds, as the end of a sentence.
+        What the store holds, as a sentence.
     """
+    why = error.strerror or os.strerror(error.errno or 0)
+    again = "run the same line again: it goes on from there"
+    few = "With at most as many draws= nothing is written, and they are returned."
+    if error.errno in _FULL:
+        return SamplingError(
+            f"The disk is full ({why}) under '{path}'. {what} Make room and {again}. {few}"
+        )
+    failed = f"'{error.filename or path}' cannot be written ({why})"
     if error.errno in _FORBIDDEN:
         return PermissionError(
-            f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}). {what} Pass "
-            "another path, or have the folder made writable. With at most as many draws= nothing "
-            "is written."
+            f"{failed}. {what} Pass another path, or have the folder made writable. {few}"
         )
     if error.errno in _MISPLACED:
-        return SamplingError(
-            f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}): its folder "
-            f"takes no files, was removed, or has something else of this name. {what} Pass another "
-            "path, or run the same line again once that is mended."
-        )
-    if error.errno not in _FULL:
-        return error
-    return SamplingError(
-        f"The disk is full ({os.strerror(error.errno or 0)}). {what} Make room and run the same "
-        "line again: it goes on from there. With at most as many draws= it writes nothing and "
-        "returns them."
-    )
+        failed += ": its folder takes no files, was removed, or has something else of this name"
+    return SamplingError(f"{failed}. {what} Pass another path, or mend that and {again}.")
 
 
-def locked(path: Path) -> IO[str]:
-    """Return the file, locked for this process until it is closed or the process ends.
+class Lock:
+    """A file that is locked until it is closed or the process ends.
+
+    A lock of the system is the process's: that of a fork's parent is none of the child's. So
+    threads are told apart here. What the same thread left locked it may take anew.
+    """
+
+    _held: ClassVar[dict[str, Lock]] = {}
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key = os.path.realpath(path)
+        self._file: int | None = None
+        self._of = os.getpid(), current_thread()
+
+    def taken_by(self) -> str | None:
+        """Take the lock; return who else has it, None once it is taken."""
+        other = self._held.setdefault(self._key, self)
+        if other is not self:
+            (process, thread), (here, this) = other._of, self._of
+            if process == here and thread is not this and thread.is_alive():
+                return f"another thread of this process ('{thread.name}')"
+            if process == here:
+                # To close it would end the lock
+                self._file, other._file = other._file, None
+            self._held[self._key] = self
+        if self._file is None:
+            self._file = opened(self._path, os.O_RDWR)
+        with suppress(ImportError):
+            import fcntl
+
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in {errno.EACCES, errno.EAGAIN}:
+                    owner = os.read(self._file, 20).decode(errors="replace") or "unknown"
+                    os.lseek(self._file, 0, os.SEEK_SET)
+                    return f"another process (number {owner})"
+                # Else a file system without locks
+        os.ftruncate(self._file, 0)
+        append(self._file, str(os.getpid()).encode())
+        return None
+
+    def close(self) -> None:
+        """Give the lock free."""
+        if self._held.get(self._key) is self:
+            del self._held[self._key]
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+
+
+def locked(path: Path) -> Lock:
+    """Return the file, locked for this thread.
 
     Raises
     ------
     SamplingError
-        If another process keeps it.
+        If another process or thread keeps it.
     """
-    file = open(path, "a+", encoding="utf-8")
+    lock, end = Lock(path), time.monotonic() + _PATIENCE
     try:
-        import fcntl
-    except ImportError:
-        return file
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            # One of the process: that of a fork's parent is none of the child's
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError as error:
-            if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                # A file system without locks
-                return file
+        while owner := lock.taken_by():
             if time.monotonic() > end:
-                file.seek(0)
-                owner = file.read().strip() or "unknown"
-                file.close()
                 raise SamplingError(
-                    f"The chain in '{path.parent}' is being sampled by another process (number "
-                    f"{owner}). Wait for its end or end it, or pass another path."
-                ) from None
-        time.sleep(0.1)
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
-    return file
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming last."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+                    f"The chain in '{path.parent}' is being sampled by {owner}. Wait for its end "
+                    "or end it, or pass another path."
+                )
+            time.sleep(0.1)
+    except BaseException:
+        lock.close()
+        raise
+    return lock

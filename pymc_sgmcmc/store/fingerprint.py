@@ -64,6 +64,7 @@ def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
     """
     found = {
         "version of pymc_sgmcmc": __version__,
+        "version of PyMC": pm.__version__,
         "floatX": str(pytensor.config.floatX),
     }
     for k, step in enumerate(steps):

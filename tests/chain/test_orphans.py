@@ -17,7 +17,7 @@ PROGRAM = """
 import multiprocessing, sys, time
 from pathlib import Path
 from pymc_sgmcmc.store.files import locked
-from pymc_sgmcmc.store.orphans import end_with_parent
+from pymc_sgmcmc.chain.orphans import end_with_parent
 
 def chain(path, pipe):
     lock = locked(Path(path))
