@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 
 from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,7 @@ from pymc.model import Model
 
 __all__ = [
     "a_model",
+    "a_path",
     "not_negative",
     "one_of",
     "positive",
@@ -33,6 +37,20 @@ def a_model(value: Any) -> Model:
             f"model must be a pm.Model, got {value!r:.80}. Leave it out inside of 'with model:'."
         )
     return value
+
+
+def a_path(name: str, value: Any, usual: str) -> Path:
+    """Check for a path that there could be; ``usual`` is of what, with an example."""
+    why = "empty"
+    try:
+        found = Path(value).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            found.stat()
+        if os.fspath(value):
+            return found
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    raise ValueError(f"{name} must be the path of {usual}, got {value!r:.200} ({why}).")
 
 
 def positive(name: str, value: Any, usual: float) -> float:

@@ -43,6 +43,7 @@ __all__ = [
     "softplus_vectorised",
     "splines_known",
     "uncollected",
+    "unkept",
     "untraced",
 ]
 
@@ -290,6 +291,34 @@ def untraced() -> AbstractContextManager[Any]:
     """
     return pytensor.config.change_flags(traceback__limit=0)
 
+
+# ----------------------------------------------------------------------------- numba
+
+
+def unkept() -> None:
+    """Have numba go on where it cannot keep what it compiled, in this process from now on.
+
+    Private: by default a disk that is full, or cannot be written to, ends the run.
+    """
+    from numba.core.caching import Cache
+
+    @contextmanager
+    def guarded(self: Any) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            warnings.warn(
+                f"What numba compiled cannot be kept in '{self._cache_path}' ({error.strerror}): "
+                "each process compiles it again. Make room there, or set the environment's "
+                "PYTENSOR_FLAGS=base_compiledir=<another folder>.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    Cache._guard_against_spurious_io_errors = guarded
+
+
+unkept()
 
 # ----------------------------------------------------------------------------- Python
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -17,7 +18,7 @@ _pread: Any = types.ExternalFunction(
 )
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True)
 def read_places(file: int, places: np.ndarray, out: np.ndarray) -> int:
     """Fill the rows of ``out`` with what a file holds from some places on.
 
@@ -44,3 +45,7 @@ def read_places(file: int, places: np.ndarray, out: np.ndarray) -> int:
                 return k
             done += read
     return count
+
+
+with suppress(RuntimeError):  # where there is no folder to keep it
+    read_places.enable_caching()

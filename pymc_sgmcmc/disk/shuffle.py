@@ -7,6 +7,7 @@ import shutil
 import tempfile
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,17 @@ import numpy as np
 
 from rich.progress import Progress
 
+from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.on_disk import opened
-from pymc_sgmcmc.disk.source import ArraySource, Source
+from pymc_sgmcmc.disk.source import ArraySource, DiskError, Source
 
 __all__ = ["shuffle_to_disk"]
 
 # Bytes of a bucket, which is shuffled in memory, and of all that wait to be written to buckets
 _BUCKET = 2**26
 _PART = 2**25
+
+_SCRATCH = ".shuffle-"
 
 
 def shuffle_to_disk(
@@ -37,7 +41,7 @@ def shuffle_to_disk(
     Every order is equally likely. The rows are read once in their order and dealt to random
     buckets; each bucket is then shuffled in memory and written [1]_. That takes the data's size
     on disk twice while it runs, about 100 MB of memory however many rows there are, and twice
-    the time of copying them.
+    the time of copying them. What a call that was killed left in the folder is removed.
 
     Parameters
     ----------
@@ -67,6 +71,8 @@ def shuffle_to_disk(
         If a file is there already.
     FileNotFoundError
         If there is nothing at a path.
+    DiskError
+        If rows cannot be read, or the disk is full: then no file is left.
 
     References
     ----------
@@ -93,14 +99,23 @@ def shuffle_to_disk(
             "arrays must be a dict, such as {'x': 'x.npy', 'y': 'y.npy'}, got "
             f"{type(arrays).__name__}."
         )
-    for name in [*arrays, *(columns or {})]:
-        if name not in arrays:
+    if not isinstance(columns, Mapping | None):
+        raise TypeError(f"columns must be a dict, such as {{'x': ['a', 'b']}}, got {columns!r}.")
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if seed is not None and not (whole and seed >= 0):
+        raise ValueError(f"seed must be a whole number of at least 0, such as 1, got {seed!r}.")
+    folder = a_path("folder", folder, "a folder, such as 'rows'")
+    for name in columns or {}:
+        if not isinstance(arrays.get(name), str | os.PathLike):
             raise ValueError(
-                f"columns has '{name}', which is none of the arrays: {', '.join(arrays)}."
+                f"columns has '{name}', which is none of the arrays of which there is a path: "
+                f"{', '.join(map(str, arrays))}."
             )
-        if Path(name).name != name:
+    for name in arrays:
+        if not isinstance(name, str) or not name or Path(name).name != name or "\0" in name:
             raise ValueError(
-                f"'{name}' is no name of a file in the folder. Leave out '{os.sep}', as in 'x'."
+                f"{name!r} is no name of a file in the folder. Pass one without '{os.sep}', such "
+                "as 'x'."
             )
     sources = {
         name: _source(name, array, (columns or {}).get(name)) for name, array in arrays.items()
@@ -111,27 +126,71 @@ def shuffle_to_disk(
     lengths = {name: len(source) for name, source in sources.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"The arrays have different lengths, {lengths}: no rows belong together.")
-    folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file. Pass a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
     files = {name: folder / f"{name}.npy" for name in sources}
     for file in files.values():
-        if file.exists():
+        if os.path.exists(file):
             raise FileExistsError(
                 f"'{file}' is there already. Delete it, or choose another folder."
             )
-    scratch = Path(tempfile.mkdtemp(prefix=".shuffle-", dir=folder))
     try:
-        with Progress(disable=not progressbar) as progress:
-            task = progress.add_task("Shuffling to disk", total=2 * rows)
-            _shuffle(sources, rows, scratch, seed, lambda done: progress.update(task, advance=done))
-        for name, file in files.items():
-            # Only whole files have the names that were asked for
-            os.replace(scratch / f"{name}.npy", file)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        _remove_left(folder)
+        _write(sources, rows, files, folder, seed, progressbar)
+    except OSError as error:
+        size = 2 * rows * sum(source.row_bytes for source in sources.values())
+        raise DiskError(
+            f"The rows cannot be written to '{folder}' ({error.strerror or error}). What was read "
+            f"is as it was, and nothing is left there. Make room for {size / 1e6:.3g} MB, or pass "
+            "another folder."
+        ) from error
     return files
+
+
+def _write(
+    sources: Mapping[str, Source],
+    rows: int,
+    files: Mapping[str, Path],
+    folder: Path,
+    seed: int | None,
+    progressbar: bool,
+) -> None:
+    """Write the files, all of them or none."""
+    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=folder))
+    written: list[Path] = []
+    with ExitStack() as stack:
+        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
+        lock = stack.enter_context(open(scratch / "lock", "w", encoding="utf-8"))
+        with suppress(ImportError, OSError):  # where there are no locks nothing is removed later
+            import fcntl
+
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            print("kept", file=lock, flush=True)
+        try:
+            with Progress(disable=not progressbar) as progress:
+                task = progress.add_task("Shuffling to disk", total=2 * rows)
+                _shuffle(sources, rows, scratch, seed, lambda n: progress.update(task, advance=n))
+            for name, file in files.items():
+                # Only whole files have the names that were asked for
+                os.replace(scratch / f"{name}.npy", file)
+                written.append(file)
+        except BaseException:
+            for file in written:
+                file.unlink(missing_ok=True)
+            raise
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove what calls left that were killed: nobody keeps their locks."""
+    for lock in folder.glob(f"{_SCRATCH}*/lock"):
+        with suppress(ImportError, OSError), open(lock, "r+", encoding="utf-8") as file:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # One that is made at this moment is empty
+            if lock.is_file() and file.read():
+                shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _source(name: str, array: Any, columns: str | Sequence[str] | None) -> Source:
@@ -145,7 +204,10 @@ def _source(name: str, array: Any, columns: str | Sequence[str] | None) -> Sourc
             f"arrays['{name}'] has missing values, of which a file would hold what is below the "
             "mask. Leave these rows out, or fill them in."
         )
-    array = np.asarray(array)
+    with suppress(ValueError):  # of rows of different lengths
+        array = np.asarray(array)
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"arrays['{name}'] has rows of different lengths.")
     if array.dtype.kind not in "biuf" or not array.ndim or not array.size:
         raise ValueError(
             f"arrays['{name}'] is no array of numbers with rows: it holds {array.dtype} and has "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+import stat
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -16,10 +18,15 @@ import numpy as np
 
 from pymc_sgmcmc.disk.dtypes import dtype_held
 
-__all__ = ["ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of"]
+__all__ = [
+    "MOST_CHUNKS", "ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of",
+]  # fmt: skip
 
 # Bytes of decoded chunks that a source keeps
 _LARGEST_CACHE = 2**26
+
+# Bytes of a chunk, and number of chunks, of which a source takes more from no file
+_LARGEST_CHUNK, MOST_CHUNKS = 2**32, 2**24
 
 # Bytes of decoded chunks, and their number, of which a fingerprint is taken at most
 _PRINTED_BYTES, _PRINTED = 2**28, 64
@@ -132,17 +139,16 @@ class Source(ABC):
         return out.astype(self.dtype, copy=False)
 
     def assign(self, out: np.ndarray, values: np.ndarray) -> None:
-        """Convert what was read; whole numbers that the new type cannot hold are refused."""
-        out[...] = values
-        if self.held.kind == "i" and self.stored.kind in "iu" and values.size:
-            info = np.iinfo(self.held)
-            if not np.can_cast(self.stored, self.held) and (
-                values.max() > info.max or values.min() < info.min
-            ):
-                raise DiskError(
-                    f"{self.name} has numbers beyond the range of {self.dtype}, as which PyMC "
-                    "takes whole numbers. Write it as floats."
-                )
+        """Convert what was read; numbers that the new type cannot hold are refused."""
+        with np.errstate(all="ignore"):
+            out[...] = values
+        whole = self.held.kind in "iub" and not np.can_cast(self.stored, self.held)
+        if whole and not np.array_equal(out, values):
+            raise DiskError(
+                f"{self.name} has numbers that are beyond the range of {self.dtype}, or not whole, "
+                f"such as {values[out != values][0]}. Leave dtype= out, or write them as floats: "
+                "PyMC takes whole numbers as int32."
+            )
 
 
 class ArraySource(Source):
@@ -179,6 +185,11 @@ class ChunkedSource(Source):
         self, name: str, shape: Sequence[int], stored: Any, dtype: Any, starts: np.ndarray
     ) -> None:
         super().__init__(name, shape, stored, dtype)
+        if (size := int(np.diff(starts).max()) * self.row_bytes) > _LARGEST_CHUNK:
+            raise ValueError(
+                f"{name} has chunks of {size / 1e9:.3g} GB, each of which is decoded as a whole. "
+                "Write it with smaller ones."
+            )
         self._starts = starts
         self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
         self._lock = Lock()
@@ -246,8 +257,8 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if isinstance(a, Source) else ArraySource(np.asarray(a)) for a in arrays]
 
 
-def state_of(path: Path) -> tuple[int, int]:
-    """Return size and time of the last change of a file.
+def state_of(path: Path, descriptor: int | None = None) -> tuple[int, int]:
+    """Return size and time of the last change of a file, of the one that is open if it is.
 
     Raises
     ------
@@ -255,7 +266,9 @@ def state_of(path: Path) -> tuple[int, int]:
         If there is none.
     """
     try:
-        found = path.stat()
+        found = os.stat(path if descriptor is None else descriptor)
     except OSError as error:
         raise DiskError(f"'{path}' cannot be read: {error.strerror}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise DiskError(f"'{path}' is no file.")
     return found.st_size, found.st_mtime_ns

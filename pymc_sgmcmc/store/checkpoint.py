@@ -26,7 +26,7 @@ from pymc.util import (
 
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.chain.orphans import end_with_parent
-from pymc_sgmcmc.checks import a_model, not_negative
+from pymc_sgmcmc.checks import a_model, a_path, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
 from pymc_sgmcmc.store.files import DamagedError
@@ -395,17 +395,9 @@ class Checkpoint(CompoundStep):
 
 def _folder(argument: str, path: Any) -> Path:
     """Check for the path of a folder, or of none yet."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise ValueError(f"{argument} must be the path of a folder, such as 'run', got {path!r}.")
-    found = Path(path).expanduser().absolute()
+    found = a_path(argument, path, "a folder, such as 'run'").absolute()
     for place in (found, *found.parents):
-        try:
-            there = place.exists()
-        except OSError as error:
-            raise ValueError(
-                f"{argument}='{path}' cannot be the folder of a run: {error.strerror}. Pass "
-                "another path."
-            ) from None
+        there = os.path.exists(place)
         is_else = "a file" if there and not place.is_dir() else ""
         if place.is_symlink() and not there:
             is_else = "a link to nothing"
