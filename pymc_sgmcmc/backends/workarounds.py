@@ -12,7 +12,7 @@ import warnings
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -298,24 +298,25 @@ def untraced() -> AbstractContextManager[Any]:
 def unkept() -> None:
     """Have numba go on where it cannot keep what it compiled, in this process from now on.
 
-    Private: by default a disk that is full, or cannot be written to, ends the run.
+    Private: a disk that is full, or cannot be written to, would end the run.
     """
-    from numba.core.caching import Cache
+    from numba.core import caching
+
+    tell = cache(partial(warnings.warn, category=UserWarning, stacklevel=2))
 
     @contextmanager
     def guarded(self: Any) -> Generator[None]:
         try:
             yield
         except OSError as error:
-            warnings.warn(
+            tell(
                 f"What numba compiled cannot be kept in '{self._cache_path}' ({error.strerror}): "
                 "each process compiles it again. Make room there, or set the environment's "
-                "PYTENSOR_FLAGS=base_compiledir=<another folder>.",
-                UserWarning,
-                stacklevel=2,
+                "PYTENSOR_FLAGS=base_compiledir=<another folder>."
             )
 
-    Cache._guard_against_spurious_io_errors = guarded
+    kept: Any = caching.Cache
+    kept._guard_against_spurious_io_errors = guarded
 
 
 unkept()

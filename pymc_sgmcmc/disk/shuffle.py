@@ -6,10 +6,10 @@ import os
 import shutil
 import tempfile
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,15 +17,13 @@ from rich.progress import Progress
 
 from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.on_disk import opened
-from pymc_sgmcmc.disk.source import ArraySource, DiskError, Source
+from pymc_sgmcmc.disk.source import ArraySource, DiskError, Source, sync
 
 __all__ = ["shuffle_to_disk"]
 
 # Bytes of a bucket, which is shuffled in memory, and of all that wait to be written to buckets
 _BUCKET = 2**26
 _PART = 2**25
-
-_SCRATCH = ".shuffle-"
 
 
 def shuffle_to_disk(
@@ -99,33 +97,12 @@ def shuffle_to_disk(
             "arrays must be a dict, such as {'x': 'x.npy', 'y': 'y.npy'}, got "
             f"{type(arrays).__name__}."
         )
-    if not isinstance(columns, Mapping | None):
-        raise TypeError(f"columns must be a dict, such as {{'x': ['a', 'b']}}, got {columns!r}.")
     whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
     if seed is not None and not (whole and seed >= 0):
         raise ValueError(f"seed must be a whole number of at least 0, such as 1, got {seed!r}.")
     folder = a_path("folder", folder, "a folder, such as 'rows'")
-    for name in columns or {}:
-        if not isinstance(arrays.get(name), str | os.PathLike):
-            raise ValueError(
-                f"columns has '{name}', which is none of the arrays of which there is a path: "
-                f"{', '.join(map(str, arrays))}."
-            )
-    for name in arrays:
-        if not isinstance(name, str) or not name or Path(name).name != name or "\0" in name:
-            raise ValueError(
-                f"{name!r} is no name of a file in the folder. Pass one without '{os.sep}', such "
-                "as 'x'."
-            )
-    sources = {
-        name: _source(name, array, (columns or {}).get(name)) for name, array in arrays.items()
-    }
-    if not sources:
-        raise ValueError("arrays is empty: pass {'x': 'x.npy', 'y': 'y.npy'}.")
+    sources = _sources(arrays, {} if columns is None else columns)
     rows = len(next(iter(sources.values())))
-    lengths = {name: len(source) for name, source in sources.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"The arrays have different lengths, {lengths}: no rows belong together.")
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file. Pass a folder.")
     files = {name: folder / f"{name}.npy" for name in sources}
@@ -136,9 +113,16 @@ def shuffle_to_disk(
             )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_left(folder)
-        _write(sources, rows, files, folder, seed, progressbar)
+        with _scratch(folder) as scratch, Progress(disable=not progressbar) as progress:
+            task = progress.add_task("Shuffling to disk", total=2 * rows)
+            _shuffle(sources, rows, scratch, seed, lambda n: progress.update(task, advance=n))
+            for name, file in files.items():
+                # Only whole files have the names that were asked for
+                os.replace(scratch / f"{name}.npy", file)
     except OSError as error:
+        for file in files.values():
+            with suppress(OSError):
+                file.unlink()
         size = 2 * rows * sum(source.row_bytes for source in sources.values())
         raise DiskError(
             f"The rows cannot be written to '{folder}' ({error.strerror or error}). What was read "
@@ -148,52 +132,56 @@ def shuffle_to_disk(
     return files
 
 
-def _write(
-    sources: Mapping[str, Source],
-    rows: int,
-    files: Mapping[str, Path],
-    folder: Path,
-    seed: int | None,
-    progressbar: bool,
-) -> None:
-    """Write the files, all of them or none."""
-    scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=folder))
-    written: list[Path] = []
-    with ExitStack() as stack:
-        stack.callback(shutil.rmtree, scratch, ignore_errors=True)
-        lock = stack.enter_context(open(scratch / "lock", "w", encoding="utf-8"))
-        with suppress(ImportError, OSError):  # where there are no locks nothing is removed later
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            print("kept", file=lock, flush=True)
-        try:
-            with Progress(disable=not progressbar) as progress:
-                task = progress.add_task("Shuffling to disk", total=2 * rows)
-                _shuffle(sources, rows, scratch, seed, lambda n: progress.update(task, advance=n))
-            for name, file in files.items():
-                # Only whole files have the names that were asked for
-                os.replace(scratch / f"{name}.npy", file)
-                written.append(file)
-        except BaseException:
-            for file in written:
-                file.unlink(missing_ok=True)
-            raise
-
-
-def _remove_left(folder: Path) -> None:
-    """Remove what calls left that were killed: nobody keeps their locks."""
-    for lock in folder.glob(f"{_SCRATCH}*/lock"):
+@contextmanager
+def _scratch(folder: Path) -> Generator[Path]:
+    """Make a folder that is removed at the end, and remove those of calls that were killed."""
+    for lock in folder.glob(".shuffle-*/lock"):
         with suppress(ImportError, OSError), open(lock, "r+", encoding="utf-8") as file:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(file)
             # One that is made at this moment is empty
             if lock.is_file() and file.read():
                 shutil.rmtree(lock.parent, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".shuffle-", dir=folder))
+    try:
+        with open(scratch / "lock", "w", encoding="utf-8") as file:
+            with suppress(ImportError, OSError):  # without locks what is left stays
+                _lock(file)
+                print("kept", file=file, flush=True)
+            yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _source(name: str, array: Any, columns: str | Sequence[str] | None) -> Source:
+def _lock(file: IO[str]) -> None:
+    import fcntl
+
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _sources(arrays: Mapping[str, Any], columns: Any) -> dict[str, Source]:
+    """Return what is to be shuffled together."""
+    if not isinstance(columns, Mapping):
+        raise TypeError(f"columns must be a dict, such as {{'x': ['a', 'b']}}, got {columns!r}.")
+    for name in columns:
+        if not isinstance(arrays.get(name), str | os.PathLike):
+            raise ValueError(
+                f"columns has '{name}', which is none of the arrays of which there is a path: "
+                f"{', '.join(map(str, arrays))}."
+            )
+    sources = {name: _source(name, array, columns.get(name)) for name, array in arrays.items()}
+    if not sources:
+        raise ValueError("arrays is empty: pass {'x': 'x.npy', 'y': 'y.npy'}.")
+    lengths = {name: len(source) for name, source in sources.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The arrays have different lengths, {lengths}: no rows belong together.")
+    return sources
+
+
+def _source(name: Any, array: Any, columns: str | Sequence[str] | None) -> Source:
+    if not isinstance(name, str) or not name or Path(name).name != name or "\0" in name:
+        raise ValueError(
+            f"{name!r} is no name of a file in the folder. Leave out '{os.sep}', as in 'x'."
+        )
     if isinstance(array, str | os.PathLike):
         # The numbers stay as they are stored
         source = opened(array, columns=columns)
@@ -243,19 +231,22 @@ def _shuffle(
                     file.write(part[ends[k] - of_part[k] : ends[k]].tobytes())
         counts += of_part
         advance(stop - start)
-    outs = {name: _begun(scratch / f"{name}.npy", source) for name, source in sources.items()}
-    for k, count in enumerate(counts.tolist()):
-        order = rng.permutation(count)
-        for name, source in sources.items():
-            if count:
-                part = np.fromfile(dealt[name][k], dtype=source.dtype)
-                outs[name].write(part.reshape(count, *source.shape[1:])[order].tobytes())
-                dealt[name][k].unlink()
-        advance(count)
-    for out in outs.values():
-        out.flush()
-        os.fsync(out.fileno())
-        out.close()
+    with ExitStack() as stack:
+        outs = {
+            name: stack.enter_context(_begun(scratch / f"{name}.npy", source))
+            for name, source in sources.items()
+        }
+        for k, count in enumerate(counts.tolist()):
+            order = rng.permutation(count)
+            for name, source in sources.items():
+                if count:
+                    part = np.fromfile(dealt[name][k], dtype=source.dtype)
+                    outs[name].write(part.reshape(count, *source.shape[1:])[order].tobytes())
+                    dealt[name][k].unlink()
+            advance(count)
+        for out in outs.values():
+            out.flush()
+            sync(out.fileno())
 
 
 def _begun(path: Path, source: Source) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
@@ -20,6 +21,7 @@ from pymc_sgmcmc.disk.dtypes import dtype_held
 
 __all__ = [
     "MOST_CHUNKS", "ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of",
+    "sync",
 ]  # fmt: skip
 
 # Bytes of decoded chunks that a source keeps
@@ -30,6 +32,9 @@ _LARGEST_CHUNK, MOST_CHUNKS = 2**32, 2**24
 
 # Bytes of decoded chunks, and their number, of which a fingerprint is taken at most
 _PRINTED_BYTES, _PRINTED = 2**28, 64
+
+# Of file systems that do not sync
+_UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 # Bytes of a part of the rows
 _PART = 2**22
@@ -272,3 +277,12 @@ def state_of(path: Path, descriptor: int | None = None) -> tuple[int, int]:
     if not stat.S_ISREG(found.st_mode):
         raise DiskError(f"'{path}' is no file.")
     return found.st_size, found.st_mtime_ns
+
+
+def sync(descriptor: int) -> None:
+    """Make what was written last, where the file system can."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSYNCED:
+            raise

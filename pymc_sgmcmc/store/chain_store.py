@@ -25,6 +25,7 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from pymc.util import RandomGeneratorState
 
+from pymc_sgmcmc.disk.source import sync
 from pymc_sgmcmc.store.encoding import made, packed, unpacked
 from pymc_sgmcmc.store.files import (
     DamagedError,
@@ -34,7 +35,6 @@ from pymc_sgmcmc.store.files import (
     locked,
     opened,
     read_whole,
-    sync,
     to_read,
     write_whole,
 )

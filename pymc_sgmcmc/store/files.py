@@ -15,9 +15,11 @@ from typing import IO, ClassVar
 
 from pymc.exceptions import SamplingError
 
+from pymc_sgmcmc.disk.source import sync
+
 __all__ = [
-    "DamagedError", "Lock", "append", "explained", "locked", "opened", "read_whole", "sync",
-    "to_read", "write_whole",
+    "DamagedError", "Lock", "append", "explained", "locked", "opened", "read_whole", "to_read",
+    "write_whole",
 ]  # fmt: skip
 
 _MAGIC = b"sgmcmc-1"
@@ -29,9 +31,6 @@ _PATIENCE = 30.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO}
-
-# Of file systems that do not sync
-_UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 # So a pipe does not wait for its other end; what is written to is no link
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -123,15 +122,6 @@ def to_read(path: Path) -> IO[bytes]:
         if error.errno not in _MISPLACED - {errno.ENOENT}:
             raise
         raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
-
-
-def sync(descriptor: int) -> None:
-    """Make what was written last, where the file system can."""
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in _UNSYNCED:
-            raise
 
 
 def explained(error: OSError, path: Path, what: str) -> SamplingError | OSError:
