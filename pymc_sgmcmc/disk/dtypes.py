@@ -21,11 +21,6 @@ def dtype_read(name: str, stored: Any, wished: Any = None) -> np.dtype[Any]:
 
     As of ``pm.Data`` floats become ``floatX`` and whole numbers ``int32``: PyMC takes no others as
     what is observed.
-
-    Raises
-    ------
-    ValueError
-        If they are no numbers.
     """
     stored = np.dtype(stored)
     if stored.kind not in "biuf":

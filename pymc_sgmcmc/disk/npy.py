@@ -28,13 +28,6 @@ class NpySource(Source):
 
     The file is not mapped into memory, so that nothing of it counts as the process's own; what
     was read lately stays in the system's page cache, which all processes share.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dtype : dtype, optional
-        Of the numbers that are read.
     """
 
     def __init__(self, path: Path, dtype: Any = None) -> None:

@@ -42,14 +42,7 @@ class RowsVariable(TensorVariable):
     """
 
     def eval(self, *arguments: Any, **options: Any) -> Any:
-        """Return the rows.
-
-        Raises
-        ------
-        TypeError
-            If they take more than 128 MiB, or cannot be read: PyMC then leaves them out of its
-            result.
-        """
+        """Return the rows, or raise what PyMC takes as a reason to leave them out of its result."""
         source = source_of(self)
         if source is None:  # as of copies of a graph
             return super().eval(*arguments, **options)

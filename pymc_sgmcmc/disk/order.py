@@ -73,17 +73,7 @@ def design_effect(group: Sequence[Source], size: int) -> tuple[float, Source]:
 
 
 def warn_of_order(group: Sequence[Any], size: int, package: tuple[str, ...]) -> None:
-    """Warn where batches of neighbouring rows are far noisier than batches of random ones.
-
-    Parameters
-    ----------
-    group : list
-        What is drawn together; nothing is done where it is not on disk.
-    size : int
-        Rows of a batch.
-    package : tuple of str
-        Folders whose lines a warning does not name.
-    """
+    """Warn where batches of neighbouring rows on disk are far noisier than those of random ones."""
     if not isinstance(group[0], Source):
         return
     effect, source = design_effect(group, size)

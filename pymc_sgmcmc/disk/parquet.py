@@ -24,17 +24,8 @@ def is_parquet(path: Path) -> bool:
 class ParquetSource(ChunkedSource):
     """Columns of a parquet file, or of all files of a folder in the order of their names.
 
-    A row group is decoded at a time.
-
-    Parameters
-    ----------
-    path : Path
-        The file or folder.
-    columns : str or sequence of str, optional
-        A name for an array of one dimension, names for one of two; all columns if left out, but
-        for the index of a data frame that pandas wrote.
-    dtype : dtype, optional
-        Of the numbers that are read.
+    A row group is decoded at a time. A name gives an array of one dimension, names one of two; by
+    default all columns are read, but for the index of a data frame that pandas wrote.
     """
 
     def __init__(

@@ -45,25 +45,10 @@ class DiskError(RuntimeError):
 
 
 class Source(ABC):
-    """Rows of an array that are read on demand.
+    """Rows of an array, stored as one type, that are read on demand as another.
 
-    Parameters
-    ----------
-    name : str
-        Under which errors name it.
-    shape : tuple of int
-        Rows first.
-    stored : dtype
-        Of the numbers where they are.
-    dtype : dtype
-        Of the numbers in the model.
-
-    Attributes
-    ----------
-    held : dtype
-        Of the numbers that are read, no longer than those in the model.
-    chunk_rows : int
-        Rows that cannot be read one without the other; 1 where any can.
+    ``held`` is the type of what is read, no longer than that in the model; of ``chunk_rows`` rows
+    none can be read without the others.
     """
 
     chunk_rows = 1
@@ -90,24 +75,10 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start: int, out: np.ndarray) -> None:
-        """Fill ``out`` with the rows from ``start`` on.
-
-        Raises
-        ------
-        DiskError
-            If they cannot be read.
-        """
+        """Fill ``out`` with the rows from ``start`` on, or raise DiskError."""
 
     def read_blocks(self, offsets: np.ndarray, size: int, out: np.ndarray) -> None:
-        """Put the blocks of ``size`` rows at sorted offsets one after the other.
-
-        Neighbouring blocks are read at once.
-
-        Raises
-        ------
-        DiskError
-            If they cannot be read.
-        """
+        """Put the blocks of ``size`` rows at sorted offsets one after the other."""
         apart = np.flatnonzero(np.diff(offsets) != size) + 1
         for part in np.split(np.arange(len(offsets)), apart) if len(offsets) else []:
             begin = int(part[0]) * size
@@ -123,13 +94,7 @@ class Source(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise where what is stored was changed since the model was made.
-
-        Raises
-        ------
-        DiskError
-            Then.
-        """
+        """Raise DiskError where what is stored was changed since the model was made."""
 
     def parts(self) -> Iterator[np.ndarray]:
         """Return all rows, some at a time."""
@@ -263,13 +228,7 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
 
 
 def state_of(path: Path, descriptor: int | None = None) -> tuple[int, int]:
-    """Return size and time of the last change of a file, of the one that is open if it is.
-
-    Raises
-    ------
-    DiskError
-        If there is none.
-    """
+    """Return size and time of the last change of a file, of the one that is open if it is."""
     try:
         found = os.stat(path if descriptor is None else descriptor)
     except OSError as error:

@@ -25,15 +25,7 @@ def is_zarr(path: Path) -> bool:
 
 
 class ZarrSource(ChunkedSource):
-    """Rows of a zarr array in a folder, decoded a chunk (of shards: a shard) at a time.
-
-    Parameters
-    ----------
-    path : Path
-        The array's folder, inside a store or a store of its own.
-    dtype : dtype, optional
-        Of the numbers that are read.
-    """
+    """Rows of a zarr array in a folder, decoded a chunk (of shards: a shard) at a time."""
 
     def __init__(self, path: Path, dtype: Any = None) -> None:
         self.path = path.resolve()

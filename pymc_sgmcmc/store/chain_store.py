@@ -53,72 +53,31 @@ _READ = 2**24
 
 @dataclass
 class Begin:
-    """How a chain began.
+    """How a chain began."""
 
-    Attributes
-    ----------
-    fingerprint : dict of str
-        What the run is of.
-    rng : RandomGeneratorState
-        That of the chain's generator and its seed, before the first draw.
-    tune : int
-        Draws of burn-in.
-    start : dict of ndarray
-        Where it began, all of the model's values.
-    after : str or None
-        The run whose end this is, None for a start that is to be jittered.
-    layout : list
-        Names, types and shapes of the numbers in a record.
-    """
-
-    fingerprint: dict[str, str]
-    rng: RandomGeneratorState
+    fingerprint: dict[str, str]  # what the run is of
+    rng: RandomGeneratorState  # with its seed, before the first draw
     tune: int
     start: dict[str, np.ndarray]
-    after: str | None
+    after: str | None  # the run whose end the start is; None for one that is to be jittered
     layout: Layout
 
 
 @dataclass
 class Saved:
-    """A chain after some draws.
-
-    Attributes
-    ----------
-    draws : int
-        How many there are.
-    checksum : int
-        CRC-32 of their records.
-    begin : str
-        Digest of the chain's beginning.
-    warnings : list
-        Number of the draw, index of the step method, name of the statistic, and the warning's
-        kind, message and level, of each that was given.
-    state : DataClassState or None
-        The sampling state; None once it is in use.
-    """
+    """A chain after some draws."""
 
     draws: int = 0
-    checksum: int = 0
-    begin: str = ""
-    warnings: list[Any] = field(default_factory=list)
-    state: Any = None
+    checksum: int = 0  # CRC-32 of their records
+    begin: str = ""  # digest of the chain's beginning
+    warnings: list[Any] = field(default_factory=list)  # as of Records
+    state: Any = None  # the sampling state; None once it is in use
 
 
 class ChainStore:
-    """One chain in a folder of its own.
+    """One chain in a folder of its own, which is made when the chain begins.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder; it is made when the chain begins.
-
-    Attributes
-    ----------
-    begun : Begin or None
-        None where the chain has not begun.
-    saved : Saved
-        The last state that is whole, after :meth:`read`.
+    ``begun`` is None where it has not; ``saved`` is the last whole state, after :meth:`read`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -141,13 +100,7 @@ class ChainStore:
     # ------------------------------------------------------------------ reading
 
     def read(self) -> None:
-        """Read what there is.
-
-        Raises
-        ------
-        DamagedError
-            If nothing can go on from it.
-        """
+        """Read what there is, or raise where nothing can go on from it."""
         self._read_begin()
         with self.reading():
             self._read_saved()
@@ -271,13 +224,7 @@ class ChainStore:
     # ------------------------------------------------------------------ writing
 
     def open(self) -> None:
-        """Take the chain for this process, and read again what another one may have written.
-
-        Raises
-        ------
-        SamplingError
-            If another process is at it.
-        """
+        """Take the chain for this thread, and read again what another one may have written."""
         with self._on_disk():
             self.folder.mkdir(parents=True, exist_ok=True)
             self._lock = locked(self.folder / "lock")

@@ -119,13 +119,7 @@ def checkpoint(
 
 
 class Checkpoint(CompoundStep):
-    """What :func:`checkpoint` returns: step methods whose draws are kept, or read where they are.
-
-    Parameters
-    ----------
-    step, path, every, after, model
-        As of :func:`checkpoint`.
-    """
+    """What :func:`checkpoint` returns: step methods whose draws are kept, or read."""
 
     def __init__(
         self,

@@ -31,13 +31,7 @@ _GENERATORS = "PCG64", "PCG64DXSM", "SFC64", "Philox", "MT19937"
 
 
 def packed(tree: Any) -> bytes:
-    """Return the tree as the bytes of an ``.npz``.
-
-    Raises
-    ------
-    TypeError
-        If something in it is no number, text, array, generator or known dataclass.
-    """
+    """Return the tree as the bytes of an ``.npz``, or raise for what is none of these."""
     arrays: list[np.ndarray] = []
     text = json.dumps(_encoded(tree, arrays))
     file = io.BytesIO()

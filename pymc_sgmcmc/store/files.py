@@ -42,15 +42,7 @@ class DamagedError(SamplingError):
 
 
 def write_whole(path: Path, payload: bytes) -> None:
-    """Write a file under another name and rename it: it is there whole, or as it was before.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    payload : bytes
-        What is in it, beside a checksum.
-    """
+    """Write a file, with a checksum, under another name and rename it: it is whole or as before."""
     new = path.with_name(path.name + ".new")
     # What an earlier process left, or another one made a link of
     new.unlink(missing_ok=True)
@@ -73,13 +65,7 @@ def write_whole(path: Path, payload: bytes) -> None:
 
 
 def read_whole(path: Path) -> bytes | None:
-    """Return what :func:`write_whole` wrote, None where there is no such file.
-
-    Raises
-    ------
-    DamagedError
-        If the file is not what was written, or of a later version.
-    """
+    """Return what :func:`write_whole` wrote, None where there is no such file."""
     try:
         with to_read(path) as file:
             found = file.read()
@@ -109,13 +95,7 @@ def opened(path: Path, flags: int) -> int:
 
 
 def to_read(path: Path) -> IO[bytes]:
-    """Open a file to read it.
-
-    Raises
-    ------
-    DamagedError
-        If there is something else of this name.
-    """
+    """Open a file to read it; something else of this name is an error of the chain."""
     try:
         return os.fdopen(opened(path, os.O_RDONLY), "rb")
     except OSError as error:
@@ -125,17 +105,7 @@ def to_read(path: Path) -> IO[bytes]:
 
 
 def explained(error: OSError, path: Path, what: str) -> SamplingError | OSError:
-    """Return the error of a write as a sentence that names the file and says what is kept.
-
-    Parameters
-    ----------
-    error : OSError
-        Of a write.
-    path : Path
-        The store, where the error names no file.
-    what : str
-        What the store holds, as a sentence.
-    """
+    """Return the error of a write in the store as a sentence, with one of what the store holds."""
     why = error.strerror or os.strerror(error.errno or 0)
     again = "run the same line again: it goes on from there"
     few = "With at most as many draws= nothing is written, and they are returned."
@@ -206,13 +176,7 @@ class Lock:
 
 
 def locked(path: Path) -> Lock:
-    """Return the file, locked for this thread.
-
-    Raises
-    ------
-    SamplingError
-        If another process or thread keeps it.
-    """
+    """Return the file, locked for this thread; that another one keeps it is an error."""
     lock, end = Lock(path), time.monotonic() + _PATIENCE
     try:
         while owner := lock.taken_by():
