@@ -311,8 +311,8 @@ def unkept() -> None:
         except OSError as error:
             tell(
                 f"What numba compiled cannot be kept in '{self._cache_path}' ({error.strerror}): "
-                "each process compiles it again. Make room there, or set the environment's "
-                "PYTENSOR_FLAGS=base_compiledir=<another folder>."
+                "each process compiles it again. Make room there, or set base_compiledir in the "
+                "environment's PYTENSOR_FLAGS, and NUMBA_CACHE_DIR, to another folder."
             )
 
     kept: Any = caching.Cache

@@ -6,9 +6,15 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.step import step
 from pymc_sgmcmc.store.files import locked
+from pymc_sgmcmc.testing import UNTUNED
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no forks")
 
@@ -56,3 +62,67 @@ def test_a_chain_is_given_free_when_only_the_main_process_is_killed(tmp_path, mo
         for path in paths:
             if path.read_text() in map(str, chains):
                 os.kill(int(path.read_text()), signal.SIGKILL)
+
+
+def test_every_step_method_ends_with_its_parent(monkeypatch):
+    called = []
+    monkeypatch.setattr(step, "end_with_parent", lambda: called.append(True))
+    with pm.Model():
+        pm.Normal("x")
+        sg.SGLD(step_size=0.1, backend="jax", **UNTUNED).setup_chain(np.random.default_rng(1), 0, 1)
+    assert called
+
+
+# A run that is not kept
+SAMPLED = """
+import multiprocessing
+
+import pymc as pm
+
+import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.testing import UNTUNED
+
+
+def tell(trace, draw):
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+
+
+with pm.Model():
+    pm.Normal("x")
+    step = sg.SGLD(step_size=0.1, backend="jax", **UNTUNED)
+    pm.sample(10**7, tune=0, step=step, cores=2, chains=2, progressbar=False, callback=tell)
+"""
+
+
+@pytest.mark.slow
+def test_chains_that_are_not_kept_end_with_the_main_process():
+    main = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SAMPLED], stdout=subprocess.PIPE, text=True
+    )
+    assert main.stdout is not None
+    chains = [int(word) for word in main.stdout.readline().split()]
+    assert len(chains) == 2
+    main.send_signal(signal.SIGKILL)
+    main.wait()
+    main.stdout.close()
+    end = time.monotonic() + 20
+    try:
+        while alive := [chain for chain in chains if is_alive(chain)]:
+            assert time.monotonic() < end, alive
+            time.sleep(0.1)
+    finally:
+        for chain in filter(is_alive, chains):
+            os.kill(chain, signal.SIGKILL)
+
+
+def is_alive(process):
+    """Whether it is there, and no zombie that nobody waits for."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    told = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
+    )
+    return not told.stdout.startswith("Z")

@@ -196,7 +196,7 @@ def test_other_errors_of_a_disk_are_named_and_what_was_written_is_kept(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, call, failing)
-        with pytest.raises(SamplingError, match="cannot be (written|read)") as caught:
+        with pytest.raises(SamplingError, match=r"cannot be (written|read)") as caught:
             sampled(tmp_path, 9)
     assert str(tmp_path) in str(caught.value)
     assert os.strerror(code) in str(caught.value)
@@ -317,7 +317,8 @@ def test_draws_that_are_cut_off_after_they_were_checked(tmp_path):
 # Content that is not what is written, under a checksum that is right
 CONTENTS = {
     "begin": [
-        {}, [], None, {"schema": chain_store._SCHEMA}, {"schema": chain_store._SCHEMA, "version": "9"},
+        {}, [], None, {"schema": chain_store._SCHEMA},
+        {"schema": chain_store._SCHEMA, "version": "9"},
         {"schema": chain_store._SCHEMA, "version": "9", "begin": {"fingerprint": {}}},
         {"schema": chain_store._SCHEMA, "version": "9", "begin": 3},
         {

@@ -384,7 +384,7 @@ def test_bad_arguments_are_refused(tmp_path):
             with pytest.raises(ValueError, match=r"cannot be the folder of a run: .*file' is a f"):
                 sg.checkpoint(step, path)
         (tmp_path / "link").symlink_to("nowhere")
-        with pytest.raises(ValueError, match="folder of a run: '.*link' is a link to nothing"):
+        with pytest.raises(ValueError, match=r"folder of a run: '.*link' is a link to nothing"):
             sg.checkpoint(step, tmp_path / "link")
         for path in ("n" * 300, "a\0b", "~nobody-of-this-name/run", b"run", 3, None):
             with pytest.raises(ValueError, match=r"path must be the path of a folder.*\(.+\)\.$"):
