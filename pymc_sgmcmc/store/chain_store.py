@@ -87,7 +87,8 @@ class ChainStore:
         self._lock: Lock | None = None
         self._file: int | None = None
         self._pending: list[bytes] = []
-        self._size = 0
+        # Bytes that wait since the last try, and that are written
+        self._size = self._end = 0
         self._running = 0
         # Which of the two states is written next
         self._next = 0
@@ -265,20 +266,25 @@ class ChainStore:
         self._file = self._lock = None
 
     def _write_pending(self) -> None:
+        """Write what waits, which goes on waiting where that fails."""
+        self._size = 0
+        block = b"".join(self._pending)
         with self._on_disk():
             if self._file is None:
                 self._file = self._opened()
-            block = b"".join(self._pending)
+            # Over the part that a write which failed may have left
+            os.lseek(self._file, self._end, os.SEEK_SET)
             append(self._file, block)
+        self._end += len(block)
         self._running = zlib.crc32(block, self._running)
-        self._pending, self._size = [], 0
+        self._pending = []
 
     def _opened(self) -> int:
         """Open the draws at the end of those that the state knows of, and cut off the others."""
         file = opened(self._draws(), os.O_WRONLY)
         length = self.saved.draws * self._record().itemsize
         os.ftruncate(file, length)
-        os.lseek(file, length, os.SEEK_SET)
+        self._end = length
         self._running = self.saved.checksum
         return file
 

@@ -6,13 +6,14 @@ import logging
 import os
 import time
 
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.model import Model, modelcontext
 from pymc.step_methods.arraystep import PopulationArrayStepShared
@@ -87,14 +88,16 @@ def checkpoint(
     NotImplementedError
         If a step method is one of a population of chains, such as ``pm.DEMetropolis``.
     pymc.exceptions.SamplingError
-        While sampling: if the disk is full, if a file is damaged, or if another process samples
-        the same chain. What was written is kept.
+        If a file is damaged, if another process or thread samples the same chain, or if nothing
+        can be written when a chain begins. What was written is kept.
 
     Notes
     -----
     A store is kept by ``random_seed``: with another one it is refused. Without one the chains go
-    on with the seeds that they began with. Kill a run at any time, also inside a write: each file
-    is whole or not there, and carries a checksum. No file is unpickled.
+    on with the seeds that they began with. Where the disk is full or fails while a chain is
+    sampled, the log says so; the run goes on, tries again, and returns all draws. Kill a run at
+    any time, also inside a write: each file is whole or not there, and carries a checksum. No file
+    is unpickled.
 
     A chain takes the room of its draws and of two states, each some copies of a position and what
     tuning keeps: a matrix of d x d numbers for d to 512, at most 16 MB of gradients at an anchor.
@@ -153,6 +156,8 @@ class Checkpoint(CompoundStep):
         self._lines: dict[str, str] = {}
         self._arrays: list[np.ndarray] = []
         self._store: ChainStore | None = None
+        # Whether there are whole chains that a store which failed does not have
+        self._unkept = False
         self._stored: Iterator[np.void] = iter(())
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:
@@ -277,8 +282,11 @@ class Checkpoint(CompoundStep):
         store.read()
         self._last, self._tune, self._made = tune + draws, tune, 0
         self._due = time.monotonic() + self.every
+        self._failed = self._goes_on = False
+        self._kept = True
         if store.saved.draws < self._last:
-            store.open()
+            with self._in_memory():
+                store.open()
         self._stored = iter(())
         begun = store.begun
         if begun is not None:
@@ -344,6 +352,24 @@ class Checkpoint(CompoundStep):
             self.sampling_state, self._store.saved.state = self._store.saved.state, None
             for method in self._ours():
                 method.chain.last_draw = self._last
+        self._goes_on = True
+
+    @contextmanager
+    def _in_memory(self, *, last: bool = False) -> Generator[None]:
+        """Go on where the store fails and draws are in memory alone, which an error would lose."""
+        try:
+            yield
+        except SamplingError as error:
+            if not self._made and not self._unkept:
+                raise
+            if last or not self._failed:
+                _log.warning(
+                    "%s The run goes on, and the other draws of chain %s are in %s.",
+                    error, self._number, "the result alone" if last else "memory until then",
+                )  # fmt: skip
+            self._failed = True
+            self._unkept |= last
+            self._kept &= self._made > 0
 
     def _step(self, store: ChainStore, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         begun = store.begun
@@ -351,20 +377,28 @@ class Checkpoint(CompoundStep):
             if self.after is not None:
                 point = self._end_of_earlier(point)
             begun = self._beginning(point)
-            store.begin(begun, __version__)
+            if self._kept:
+                with self._in_memory():
+                    store.begin(begun, __version__)
             self._records = Records(self._flat, begun.layout, [])
         if not self._made:
             # A chain that was killed before its first state begins where it did then
             point = {name: np.array(begun.start[name]) for name in point}
         # A state of another shape is seen where it is used
-        with store.reading() if 0 < self._made == store.saved.draws else nullcontext():
+        with store.reading() if self._goes_on else nullcontext():
             point, stats = self._inner.step(point)
+        self._goes_on = False
         self._made += 1
-        store.add(self._records.write(self._made, point, stats))
-        if self._made == self._last or time.monotonic() >= self._due:
-            store.save(self._made, self._records.warnings, self.sampling_state)
-            self._due = time.monotonic() + self.every
-        if self._made == self._last:
+        last = self._made == self._last
+        record = self._records.write(self._made, point, stats)
+        if self._kept:
+            with self._in_memory(last=last):
+                store.add(record)
+                if last or time.monotonic() >= self._due:
+                    self._due = time.monotonic() + self.every
+                    store.save(self._made, self._records.warnings, self.sampling_state)
+                    self._failed = False
+        if last:
             store.close()
         return point, stats
 

@@ -104,23 +104,20 @@ def to_read(path: Path) -> IO[bytes]:
         raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
 
 
-def explained(error: OSError, path: Path, what: str) -> SamplingError | OSError:
+def explained(error: OSError, path: Path, what: str) -> SamplingError:
     """Return the error of a write in the store as a sentence, with one of what the store holds."""
-    why = error.strerror or os.strerror(error.errno or 0)
-    again = "run the same line again: it goes on from there"
-    few = "With at most as many draws= nothing is written, and they are returned."
+    why, mend = error.strerror or os.strerror(error.errno or 0), "mend that"
     if error.errno in _FULL:
-        return SamplingError(
-            f"The disk is full ({why}) under '{path}'. {what} Make room and {again}. {few}"
-        )
-    failed = f"'{error.filename or path}' cannot be written ({why})"
-    if error.errno in _FORBIDDEN:
-        return PermissionError(
-            f"{failed}. {what} Pass another path, or have the folder made writable. {few}"
-        )
-    if error.errno in _MISPLACED:
-        failed += ": its folder takes no files, was removed, or has something else of this name"
-    return SamplingError(f"{failed}. {what} Pass another path, or mend that and {again}.")
+        why, mend = f"the disk is full: {why}", "make room"
+    elif error.errno in _FORBIDDEN:
+        mend = "have the folder made writable"
+    elif error.errno in _MISPLACED:
+        why += ": its folder takes no files, was removed, or has something else of this name"
+    return SamplingError(
+        f"'{error.filename or path}' cannot be written ({why}). {what} Pass another path, or "
+        f"{mend} and run the same line again: it goes on from there. With at most as many draws= "
+        "nothing is written, and they are returned."
+    )
 
 
 class Lock:
@@ -162,8 +159,9 @@ class Lock:
                     os.lseek(self._file, 0, os.SEEK_SET)
                     return f"another process (number {owner})"
                 # Else a file system without locks
-        os.ftruncate(self._file, 0)
-        append(self._file, str(os.getpid()).encode())
+        with suppress(OSError):  # a disk that is full
+            os.ftruncate(self._file, 0)
+            append(self._file, str(os.getpid()).encode())
         return None
 
     def close(self) -> None:

@@ -1,6 +1,9 @@
 """Runs that are kept on disk: the bits of the unbroken run, whatever came between."""
 
+import errno
+import itertools
 import logging
+import os
 import re
 import shutil
 
@@ -414,12 +417,12 @@ def test_a_file_in_place_of_a_chain_is_named(tmp_path):
         run(tmp_path)
 
 
-def test_a_folder_that_is_removed_under_a_run_is_named(tmp_path):
+def test_a_folder_that_is_removed_under_a_run_costs_no_draws(tmp_path, unbroken, caplog):
     def removed(trace, draw):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
-    with pytest.raises(SamplingError, match=r"cannot be written .* was removed, .* another path"):
-        run(tmp_path / "run", every=0, callback=removed)
+    assert bits(run(tmp_path / "run", every=0, callback=removed)) == unbroken
+    assert re.search(r"cannot be written .* was removed.* are in the result alone", caplog.text)
 
 
 def test_other_files_in_the_folder_are_left_alone(complete, unbroken):
@@ -464,32 +467,60 @@ def test_other_kinds_of_seeds(tmp_path):
 # ----------------------------------------------------------------------------- errors
 
 
-def test_a_full_disk_ends_in_its_name_and_what_was_written_is_read(tmp_path, unbroken, monkeypatch):
-    import errno
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("every", [0.0, 1e6])
+def test_a_disk_that_fails_is_named_and_costs_no_draws(
+    tmp_path, unbroken, monkeypatch, caplog, code, every
+):
+    # Lock and beginning; with a state for each draw a part of the first chain is written, too
+    left = 100 if every == 0.0 else 3
 
-    left = 100
-
-    def full(descriptor, data):
+    def failing(descriptor, data):
         nonlocal left
         left -= 1
         if left < 0:
             append(descriptor, data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(code, os.strerror(code))
         append(descriptor, data)
 
     append = files.append
     with monkeypatch.context() as patch:
         for module in (files, chain_store):
-            patch.setattr(module, "append", full)
-        with pytest.raises(SamplingError, match="The disk is full") as caught:
-            run(tmp_path)
-        kept = int(re.search(r"keeps the first (\d+) draws", str(caught.value)).group(1))
-        assert kept > 10
+            patch.setattr(module, "append", failing)
+        assert bits(run(tmp_path, every=every)) == unbroken
+        kept = [int(n) for n in re.findall(r"keeps the first (\d+) draws", caplog.text)]
+        assert kept[0] > 10 if every == 0.0 else kept[0] == 0
+        for said in (os.strerror(code), str(tmp_path), "chain 0 are in the result alone"):
+            assert said in caplog.text
+        # One line where it begins, one at each chain's end
+        assert len(kept) == (3 if every == 0.0 else 2)
         # As many draws as there are are returned, and nothing is written
         left = 0
-        few = run(tmp_path, kept - 10, chains=1)
-        assert few.posterior.sizes["draw"] == kept - 10
-    assert bits(run(tmp_path)) == unbroken
+        if kept[0] > 10:
+            few = run(tmp_path, kept[0] - 10, chains=1)
+            assert few.posterior.sizes["draw"] == kept[0] - 10
+        # Where nothing can be written when a run begins, nothing would be lost
+        with pytest.raises(SamplingError, match=r"cannot be written .* run the same line again"):
+            run(tmp_path / "other", every=every)
+    assert bits(run(tmp_path, every=every)) == unbroken
+
+
+def test_a_disk_that_fails_for_a_while_has_all_draws_in_the_end(tmp_path, unbroken, monkeypatch):
+    writes = itertools.count()
+
+    def failing(descriptor, data):
+        if 20 < next(writes) < 40:
+            append(descriptor, data[: len(data) // 2])
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        append(descriptor, data)
+
+    append = files.append
+    with monkeypatch.context() as patch:
+        for module in (files, chain_store):
+            patch.setattr(module, "append", failing)
+        assert bits(run(tmp_path)) == unbroken
+        monkeypatch.setattr(sg.SGMCMCStep, "step", None)
+        assert bits(run(tmp_path)) == unbroken
 
 
 def test_a_damaged_chain_is_named_with_its_cure(copied, unbroken):
