@@ -155,13 +155,12 @@ class Lock:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno in {errno.EACCES, errno.EAGAIN}:
-                    owner = os.read(self._file, 20).decode(errors="replace") or "unknown"
-                    os.lseek(self._file, 0, os.SEEK_SET)
+                    owner = os.pread(self._file, 20, 0).decode(errors="replace") or "unknown"
                     return f"another process (number {owner})"
                 # Else a file system without locks
-        with suppress(OSError):  # a disk that is full
-            os.ftruncate(self._file, 0)
-            append(self._file, str(os.getpid()).encode())
+            with suppress(OSError):  # a disk that is full
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, str(os.getpid()).encode(), 0)
         return None
 
     def close(self) -> None:
