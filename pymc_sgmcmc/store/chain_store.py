@@ -158,7 +158,9 @@ class ChainStore:
             if data is None:
                 left = [path.name for path in (*self._states(), self._draws()) if path.exists()]
                 if left:
-                    raise DamagedError(f"'{self.folder}' has {left[0]}, but no file 'begin'.")
+                    raise DamagedError(
+                        f"'{self.folder}' has {left[0]}, but no file 'begin'. Put it back."
+                    )
                 return
             tree = unpacked(data)
             schema, version = tree["schema"], tree["version"]
