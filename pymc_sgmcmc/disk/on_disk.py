@@ -213,7 +213,7 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
     for dim, length in zip(dims, variable.type.shape, strict=True):
         if dim not in model.dim_lengths:
             model.add_coord(dim, length=length)
-        elif (known := int(model.dim_lengths[dim].eval())) != length:
+        elif (known := int(model.dim_lengths[dim].eval(mode="FAST_COMPILE"))) != length:
             raise ValueError(
                 f"'{variable.name}' has {length} along the dim '{dim}', whose coords have {known}. "
                 "Pass another dim, or coords of that length."
