@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import wraps
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +20,7 @@ __all__ = [
     "a_function",
     "a_generator",
     "a_model",
+    "a_path",
     "not_negative",
     "of_class",
     "one_of",
@@ -91,6 +95,20 @@ def a_generator(name: str, seed: Any) -> np.random.Generator:
             f"{name} must be None, an integer of at least 0, a list of them or a "
             f"numpy.random.Generator, got {seed!r:.80}."
         ) from None
+
+
+def a_path(name: str, value: Any, usual: str) -> Path:
+    """Check for a path that there could be; ``usual`` is of what, with an example."""
+    why = "empty"
+    try:
+        found = Path(value).expanduser()
+        with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            found.stat()
+        if os.fspath(value):
+            return found
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+    raise ValueError(f"{name} must be the path of {usual}, got {value!r:.200} ({why}).")
 
 
 def positive(name: str, value: Any, usual: float) -> float:

@@ -10,6 +10,8 @@ Mathematical Statistics 29, 610-611. https://doi.org/10.1214/aoms/1177706645
 
 import math
 
+from contextlib import suppress
+
 import numba
 import numpy as np
 
@@ -59,7 +61,7 @@ def fill_normal(rng: np.random.Generator, out: np.ndarray) -> None:
             part[:] = pairs[: part.size]
 
 
-@numba.njit(error_model="numpy", cache=True)
+@numba.njit(error_model="numpy")
 def _box_muller(bits: np.ndarray, out: np.ndarray) -> None:
     """Turn pairs of 32 random bits into pairs of normals; both arrays have their halves."""
     half = bits.size // 2
@@ -94,3 +96,7 @@ def _box_muller(bits: np.ndarray, out: np.ndarray) -> None:
             swapped = (b & _I(4)) != 0
             one[i] = cosine if swapped else sine
             other[i] = sine if swapped else cosine
+
+
+with suppress(RuntimeError):  # where there is no folder to keep it
+    _box_muller.enable_caching()

@@ -12,7 +12,7 @@ import warnings
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any
 from weakref import WeakSet
 
@@ -49,6 +49,7 @@ __all__ = [
     "splines_known",
     "start_jax",
     "uncollected",
+    "unkept",
     "untraced",
 ]
 
@@ -340,6 +341,35 @@ def _convert(model: Model, start: Any) -> Any:
             )
     return _converted(model, start)
 
+
+# ----------------------------------------------------------------------------- numba
+
+
+def unkept() -> None:
+    """Have numba go on where it cannot keep what it compiled, in this process from now on.
+
+    Private: a disk that is full, or cannot be written to, would end the run.
+    """
+    from numba.core import caching
+
+    tell = cache(partial(warnings.warn, category=UserWarning, stacklevel=2))
+
+    @contextmanager
+    def guarded(self: Any) -> Generator[None]:
+        try:
+            yield
+        except OSError as error:
+            tell(
+                f"What numba compiled cannot be kept in '{self._cache_path}' ({error.strerror}): "
+                "each process compiles it again. Make room there, or set base_compiledir in the "
+                "environment's PYTENSOR_FLAGS, and NUMBA_CACHE_DIR, to another folder."
+            )
+
+    kept: Any = caching.Cache
+    kept._guard_against_spurious_io_errors = guarded
+
+
+unkept()
 
 # ----------------------------------------------------------------------------- Python
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytensor
 
 __all__ = ["dtype_held", "dtype_read"]
+
+_READ = "float64", "float32", "float16", "int64", "int32", "int16", "int8", "bool"
 
 # Shorter ones than those of a model, that both backends compute with
 _SHORT = "float32", "int16", "int8", "uint16", "uint8"
@@ -18,11 +21,6 @@ def dtype_read(name: str, stored: Any, wished: Any = None) -> np.dtype[Any]:
 
     As of ``pm.Data`` floats become ``floatX`` and whole numbers ``int32``: PyMC takes no others as
     what is observed.
-
-    Raises
-    ------
-    ValueError
-        If they are no numbers.
     """
     stored = np.dtype(stored)
     if stored.kind not in "biuf":
@@ -31,10 +29,11 @@ def dtype_read(name: str, stored: Any, wished: Any = None) -> np.dtype[Any]:
             "booleans."
         )
     if wished is not None:
-        found = np.dtype(wished)
-        if found.kind not in "bif":
-            raise ValueError(f"dtype={wished!r} is no type of numbers. Pass 'float32' or 'int32'.")
-        return found
+        with suppress(TypeError):
+            found = np.dtype(wished).newbyteorder("=")
+            if found.name in _READ:
+                return found
+        raise ValueError(f"dtype={wished!r} is no type of numbers. Pass 'float32' or 'int32'.")
     if stored.kind in "iu":
         return np.dtype("int32")
     if stored.kind == "f":

@@ -28,25 +28,10 @@ def fetched(
     sizes: Sequence[tuple[int, int]],
     new: New = np.empty,
 ) -> tuple[list[np.ndarray], list[Any]]:
-    """Read batches into tables that hold nothing else.
+    """Read batches into tables that hold nothing else; return where they begin there, and these.
 
-    Parameters
-    ----------
-    tables : list of list
-        For each minibatch its arrays, or the sources of its rows.
-    offsets : list of ndarray
-        For each minibatch where its batches begin.
-    sizes : list of tuple of int
-        For each minibatch the rows of the data and of a batch.
-    new : callable
-        Makes an empty array, as :func:`numpy.empty`.
-
-    Returns
-    -------
-    offsets : list of ndarray
-        Where the batches begin in the new tables.
-    tables : list
-        The tables of all minibatches, one after the other.
+    Of each minibatch there are the arrays, or sources, where its batches begin, and the rows of the
+    data and of a batch. ``new`` makes an empty array.
     """
     places: list[np.ndarray] = []
     found: list[Any] = []

@@ -19,19 +19,15 @@ __all__ = ["NpySource"]
 # Blocks of a file that its fingerprint is taken of, and their bytes: all of a file of 16 MiB
 _PRINTED, _PRINTED_BYTES = 256, 2**16
 
+# Bytes of rows that are read where all are asked for
+_READ = 2**27
+
 
 class NpySource(Source):
     """Rows of a ``.npy`` file, read with ``pread``.
 
     The file is not mapped into memory, so that nothing of it counts as the process's own; what
     was read lately stays in the system's page cache, which all processes share.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    dtype : dtype, optional
-        Of the numbers that are read.
     """
 
     def __init__(self, path: Path, dtype: Any = None) -> None:
@@ -40,7 +36,8 @@ class NpySource(Source):
         self._state = state_of(self.path)
         try:
             mapped = np.load(self.path, mmap_mode="r", allow_pickle=False)
-        except (ValueError, OSError, EOFError) as error:
+        except Exception as error:
+            # A header may hold anything
             raise ValueError(
                 f"'{path}' is no .npy file of numbers, or not a whole one: {error}. Write it with "
                 "numpy.save or numpy.lib.format.open_memmap."
@@ -91,22 +88,29 @@ class NpySource(Source):
 
     def check(self) -> None:
         """Raise where the file was written to since the model was made."""
-        found = os.fstat(self._opened())
-        if (found.st_size, found.st_mtime_ns) != self._state:
-            cut = "cut off" if found.st_size < self._state[0] else "written to"
+        found = state_of(self.path, self._opened())
+        if found != self._state:
+            cut = "cut off" if found[0] < self._state[0] else "written to"
             raise DiskError(
                 f"{self.name} was {cut} since the model was made: chains would see other data "
                 "than before. Make the model anew."
             )
 
     def whole(self) -> np.ndarray:
-        """Return all rows, mapped into memory."""
-        # Compiled graphs write into what an operation returned: into copies of these pages
-        mapped: np.ndarray = np.load(self.path, mmap_mode="c")
+        """Return all rows; many are mapped into memory."""
+        self.check()
+        if self.size * self.stored.itemsize <= _READ:
+            # Of what is mapped a part that is cut off later would end the process
+            return self.rows(0, len(self))
+        # The file that is open, whatever has its name now. Compiled graphs write into what an
+        # operation returned: into copies of these pages
+        with os.fdopen(os.dup(self._opened()), "rb") as file:
+            mapped: np.ndarray = np.memmap(file, self.stored, "c", self._offset, self.shape)
         return mapped if self.dtype == self.stored else mapped.astype(self.dtype)
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return shape, type, and a hash of some blocks of the file."""
+        self.check()
         found, file = hashlib.blake2b(digest_size=16), self._opened()
         last = max(self._state[0] - _PRINTED_BYTES, 0)
         for place in np.linspace(0, last, _PRINTED).astype(int).tolist():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,9 +17,10 @@ from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.npy import NpySource
 from pymc_sgmcmc.disk.parquet import ParquetSource, is_parquet
-from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.disk.source import DiskError, Source
 from pymc_sgmcmc.disk.zarr import ZarrSource, is_zarr
 
 __all__ = ["MOST_ROWS", "RowsOnDisk", "on_disk", "opened", "source_of"]
@@ -40,18 +42,17 @@ class RowsVariable(TensorVariable):
     """
 
     def eval(self, *arguments: Any, **options: Any) -> Any:
-        """Return the rows.
-
-        Raises
-        ------
-        TypeError
-            If they take more than 128 MiB: PyMC then leaves them out of its result.
-        """
+        """Return the rows, or raise what PyMC takes as a reason to leave them out of its result."""
         source = source_of(self)
-        # Copies of a graph may know of no source
-        size = 0 if source is None else source.size * source.dtype.itemsize
-        if source is None or size <= _MOST_OBSERVED:
+        if source is None:  # as of copies of a graph
             return super().eval(*arguments, **options)
+        size = source.size * source.dtype.itemsize
+        if size <= _MOST_OBSERVED:
+            try:
+                return source.whole()
+            except DiskError as error:
+                _log.warning("'%s' is left out of observed_data: %s", self.name, error)
+                raise TypeError(str(error)) from error
         told = (
             f"The rows of {source.name} stay on disk: they would take {size / 1e9:.3g} GB as "
             f"'{self.name}'"
@@ -60,17 +61,34 @@ class RowsVariable(TensorVariable):
         raise TypeError(f"{told}. Read some of them, as with numpy.load(path, mmap_mode='r').")
 
 
+class _Key:
+    """Stands for a source in operations, which PyTensor's caches keep for ever."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = weakref.ref(source)
+
+    def __reduce__(self) -> Any:
+        return _Key, (self.source(),)
+
+
 class RowsOnDisk(Op):
     """Stands for all rows of a source in a graph, without reading them.
 
-    Samplers of this package read the source. Where a graph is compiled as it stands, a ``.npy``
-    file is mapped into memory and all else is read whole.
+    Samplers of this package read the source. Where a graph is compiled as it stands, a large
+    ``.npy`` file is mapped into memory and all else is read whole.
     """
 
-    __props__ = ("source",)
+    __props__ = ("key",)
 
     def __init__(self, source: Source) -> None:
-        self.source = source
+        self.key = _Key(source)
+
+    @property
+    def source(self) -> Source:
+        """The source, which lives as long as a variable that stands for it."""
+        source = self.key.source()
+        assert source is not None
+        return source
 
     def __str__(self) -> str:
         return f"RowsOnDisk({self.source.name})"
@@ -78,7 +96,9 @@ class RowsOnDisk(Op):
     def make_node(self, *inputs: Variable) -> Apply:
         """Return a node without inputs, whose shape is known."""
         kind = pt.tensor(dtype=str(self.source.dtype), shape=self.source.shape).type
-        return Apply(self, [], [RowsVariable(kind, None)])
+        variable = RowsVariable(kind, None)
+        variable.tag.source = self.source
+        return Apply(self, [], [variable])
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
         """Refuse to become a constant of the graph, which would be read and hashed."""
@@ -161,11 +181,16 @@ def on_disk(
     ...     step = sg.MSGNHT()
     y
     """
+    if not isinstance(name, str | None):
+        raise TypeError(f"name must be a word, such as 'x', got {name!r}.")
+    listed = (dims,) if isinstance(dims, str | None) else dims
+    if not isinstance(listed, list | tuple) or not all(isinstance(x, str | None) for x in listed):
+        raise TypeError(f"dims must be a word, or a list of words, such as 'obs', got {dims!r}.")
     source = opened(path, columns=columns, dtype=dtype)
     variable: Any = RowsOnDisk(source).make_node().outputs[0]
     variable.name = name or Path(path).stem
     if dims is not None:
-        _register(variable, (dims,) if isinstance(dims, str) else tuple(dims))
+        _register(variable, tuple(listed))
     return variable
 
 
@@ -188,6 +213,11 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
     for dim, length in zip(dims, variable.type.shape, strict=True):
         if dim not in model.dim_lengths:
             model.add_coord(dim, length=length)
+        elif (known := int(model.dim_lengths[dim].eval(mode="FAST_COMPILE"))) != length:
+            raise ValueError(
+                f"'{variable.name}' has {length} along the dim '{dim}', whose coords have {known}. "
+                "Pass another dim, or coords of that length."
+            )
     # Not as one of the model's data: PyMC copies those into its result
     model.add_named_variable(variable, dims=dims)
 
@@ -204,11 +234,11 @@ def opened(
             f"The path of a file or folder is needed, got {type(path).__name__}. Arrays in memory "
             "are given to pm.Minibatch, or pm.Data, as they are."
         )
-    place = Path(path).expanduser()
+    place = a_path("path", path, "a file or folder, such as 'x.npy'")
     if not place.exists():
         raise FileNotFoundError(f"There is no file or folder '{path}'.")
     source: Source
-    if place.suffix == ".npy":
+    if place.suffix == ".npy" and place.is_file():
         source = NpySource(place, dtype)
     elif place.is_dir() and is_zarr(place):
         source = ZarrSource(place, dtype)
@@ -221,8 +251,8 @@ def opened(
         )
     if columns is not None and not isinstance(source, ParquetSource):
         raise ValueError(f"columns={columns!r} are of parquet only, and '{path}' is none.")
-    if not source.shape or not len(source):
-        raise ValueError(f"'{path}' has no rows: its shape is {source.shape}.")
+    if not source.shape or not source.size:
+        raise ValueError(f"'{path}' has no rows of numbers: its shape is {source.shape}.")
     if len(source) > MOST_ROWS:
         raise ValueError(f"'{path}' has {len(source)} rows, more than 2^31 - 1. Divide it.")
     return source

@@ -23,26 +23,13 @@ _MOST_COLUMNS = 256
 
 
 def design_effect(group: Sequence[Source], size: int) -> tuple[float, Source]:
-    r"""Return how much more the means of blocks vary than those of random rows.
+    r"""Return how much more means of blocks of rows vary than those of random ones, and in what.
 
     With m blocks of B rows that is :math:`B s_b^2 / s_w^2`, the variance between blocks over that
     within them, about 1 in random order and about :math:`1 + (B - 1) \rho` where rows of a block
     have a correlation :math:`\rho` [1]_. It is the largest over all columns and over products of
-    each column with arrays of one dimension, among which what is observed usually is.
-
-    Parameters
-    ----------
-    group : list of Source
-        What is drawn together.
-    size : int
-        Rows of a block, B.
-
-    Returns
-    -------
-    effect : float
-        The ratio; 1 where there are too few rows to tell.
-    source : Source
-        Whose column it is.
+    each column with arrays of one dimension, among which what is observed usually is; 1 where there
+    are too few rows to tell.
 
     References
     ----------
@@ -73,17 +60,7 @@ def design_effect(group: Sequence[Source], size: int) -> tuple[float, Source]:
 
 
 def warn_of_order(group: Sequence[Any], size: int, package: tuple[str, ...]) -> None:
-    """Warn where batches of neighbouring rows are far noisier than batches of random ones.
-
-    Parameters
-    ----------
-    group : list
-        What is drawn together; nothing is done where it is not on disk.
-    size : int
-        Rows of a batch.
-    package : tuple of str
-        Folders whose lines a warning does not name.
-    """
+    """Warn where batches of neighbouring rows on disk are far noisier than those of random ones."""
     if not isinstance(group[0], Source):
         return
     effect, source = design_effect(group, size)

@@ -24,17 +24,8 @@ def is_parquet(path: Path) -> bool:
 class ParquetSource(ChunkedSource):
     """Columns of a parquet file, or of all files of a folder in the order of their names.
 
-    A row group is decoded at a time.
-
-    Parameters
-    ----------
-    path : Path
-        The file or folder.
-    columns : str or sequence of str, optional
-        A name for an array of one dimension, names for one of two; all columns if left out, but
-        for the index of a data frame that pandas wrote.
-    dtype : dtype, optional
-        Of the numbers that are read.
+    A row group is decoded at a time. A name gives an array of one dimension, names one of two; by
+    default all columns are read, but for the index of a data frame that pandas wrote.
     """
 
     def __init__(
@@ -71,26 +62,30 @@ class ParquetSource(ChunkedSource):
                 ) from error
             try:
                 self._open[file] = parquet.ParquetFile(file)
-            except (OSError, ValueError) as error:
+            except Exception as error:
                 raise DiskError(f"'{file}' cannot be read as parquet: {error}") from error
         return self._open[file]
 
     def check(self) -> None:
         """Raise where a file was written to since the model was made."""
-        for file, state in self._states.items():
-            if state_of(file) != state:
-                raise DiskError(
-                    f"'{file}' was written to since the model was made. Make the model anew."
-                )
+        for file in self._states:
+            self._check(file)
+
+    def _check(self, file: Path) -> None:
+        if state_of(file) != self._states[file]:
+            raise DiskError(
+                f"'{file}' was written to since the model was made. Make the model anew."
+            )
 
     def decode(self, k: int) -> np.ndarray:
         """Return the rows of a row group."""
         file, group, _ = self._groups[k]
+        self._check(file)
         try:
             table = self._opened(file).read_row_group(
                 group, columns=self._columns, use_threads=False
             )
-        except (OSError, ValueError) as error:
+        except Exception as error:
             raise DiskError(f"Row group {group} of '{file}' cannot be read: {error}") from error
         arrays = []
         for column in self._columns:
@@ -118,7 +113,9 @@ def _chosen(path: Path, columns: str | Sequence[str] | None, schema: Any) -> lis
         pandas = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         index = pandas.get("index_columns", ())
         return [name for name in known if name not in index] or known
-    chosen = [columns] if isinstance(columns, str) else list(columns)
+    chosen: list[Any] = [columns] if isinstance(columns, str) else list(np.atleast_1d(columns))
+    if not all(isinstance(column, str) for column in chosen) or len({*chosen}) < len(chosen):
+        raise ValueError(f"columns must be different names, or one, got {columns!r}.")
     if not chosen:
         raise ValueError("columns is empty. Name a column, or leave columns out to read all.")
     return chosen

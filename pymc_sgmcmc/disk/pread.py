@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numba
@@ -17,23 +18,11 @@ _pread: Any = types.ExternalFunction(
 )
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True)
 def read_places(file: int, places: np.ndarray, out: np.ndarray) -> int:
-    """Fill the rows of ``out`` with what a file holds from some places on.
+    """Fill the rows of ``out``, bytes (n, size), with what a file holds from places (n,) on.
 
-    Parameters
-    ----------
-    file : int
-        Its descriptor.
-    places : ndarray of int64
-        Bytes from the file's beginning, shape (n,).
-    out : ndarray of uint8
-        Shape (n, bytes), contiguous.
-
-    Returns
-    -------
-    int
-        How many rows are full: fewer than n where reading failed or the file ended.
+    Return how many are full: fewer than n where reading failed or the file ended.
     """
     count, size = out.shape
     for k in range(count):
@@ -44,3 +33,7 @@ def read_places(file: int, places: np.ndarray, out: np.ndarray) -> int:
                 return k
             done += read
     return count
+
+
+with suppress(RuntimeError):  # where there is no folder to keep it
+    read_places.enable_caching()

@@ -6,16 +6,18 @@ import os
 import shutil
 import tempfile
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from rich.progress import Progress
 
+from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.on_disk import opened
-from pymc_sgmcmc.disk.source import ArraySource, Source
+from pymc_sgmcmc.disk.source import ArraySource, DiskError, Source, sync
 
 __all__ = ["shuffle_to_disk"]
 
@@ -37,7 +39,7 @@ def shuffle_to_disk(
     Every order is equally likely. The rows are read once in their order and dealt to random
     buckets; each bucket is then shuffled in memory and written [1]_. That takes the data's size
     on disk twice while it runs, about 100 MB of memory however many rows there are, and twice
-    the time of copying them.
+    the time of copying them. What a call that was killed left in the folder is removed.
 
     Parameters
     ----------
@@ -67,6 +69,8 @@ def shuffle_to_disk(
         If a file is there already.
     FileNotFoundError
         If there is nothing at a path.
+    DiskError
+        If rows cannot be read, or the disk is full: then no file is left.
 
     References
     ----------
@@ -93,48 +97,91 @@ def shuffle_to_disk(
             "arrays must be a dict, such as {'x': 'x.npy', 'y': 'y.npy'}, got "
             f"{type(arrays).__name__}."
         )
-    for name in [*arrays, *(columns or {})]:
-        if name not in arrays:
-            raise ValueError(
-                f"columns has '{name}', which is none of the arrays: {', '.join(arrays)}."
-            )
-        if Path(name).name != name:
-            raise ValueError(
-                f"'{name}' is no name of a file in the folder. Leave out '{os.sep}', as in 'x'."
-            )
-    sources = {
-        name: _source(name, array, (columns or {}).get(name)) for name, array in arrays.items()
-    }
-    if not sources:
-        raise ValueError("arrays is empty: pass {'x': 'x.npy', 'y': 'y.npy'}.")
+    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
+    if seed is not None and not (whole and seed >= 0):
+        raise ValueError(f"seed must be a whole number of at least 0, such as 1, got {seed!r}.")
+    folder = a_path("folder", folder, "a folder, such as 'rows'")
+    sources = _sources(arrays, {} if columns is None else columns)
     rows = len(next(iter(sources.values())))
-    lengths = {name: len(source) for name, source in sources.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"The arrays have different lengths, {lengths}: no rows belong together.")
-    folder = Path(folder).expanduser()
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"'{folder}' is a file. Pass a folder.")
-    folder.mkdir(parents=True, exist_ok=True)
     files = {name: folder / f"{name}.npy" for name in sources}
     for file in files.values():
-        if file.exists():
+        if os.path.exists(file):
             raise FileExistsError(
                 f"'{file}' is there already. Delete it, or choose another folder."
             )
-    scratch = Path(tempfile.mkdtemp(prefix=".shuffle-", dir=folder))
     try:
-        with Progress(disable=not progressbar) as progress:
+        folder.mkdir(parents=True, exist_ok=True)
+        with _scratch(folder) as scratch, Progress(disable=not progressbar) as progress:
             task = progress.add_task("Shuffling to disk", total=2 * rows)
-            _shuffle(sources, rows, scratch, seed, lambda done: progress.update(task, advance=done))
-        for name, file in files.items():
-            # Only whole files have the names that were asked for
-            os.replace(scratch / f"{name}.npy", file)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+            _shuffle(sources, rows, scratch, seed, lambda n: progress.update(task, advance=n))
+            for name, file in files.items():
+                # Only whole files have the names that were asked for
+                os.replace(scratch / f"{name}.npy", file)
+    except OSError as error:
+        for file in files.values():
+            with suppress(OSError):
+                file.unlink()
+        size = 2 * rows * sum(source.row_bytes for source in sources.values())
+        raise DiskError(
+            f"The rows cannot be written to '{folder}' ({error.strerror or error}). What was read "
+            f"is as it was, and nothing is left there. Make room for {size / 1e6:.3g} MB, or pass "
+            "another folder."
+        ) from error
     return files
 
 
-def _source(name: str, array: Any, columns: str | Sequence[str] | None) -> Source:
+@contextmanager
+def _scratch(folder: Path) -> Generator[Path]:
+    """Make a folder that is removed at the end, and remove those of calls that were killed."""
+    for lock in folder.glob(".shuffle-*/lock"):
+        with suppress(ImportError, OSError), open(lock, "r+", encoding="utf-8") as file:
+            _lock(file)
+            # One that is made at this moment is empty
+            if lock.is_file() and file.read():
+                shutil.rmtree(lock.parent, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".shuffle-", dir=folder))
+    try:
+        with open(scratch / "lock", "w", encoding="utf-8") as file:
+            with suppress(ImportError, OSError):  # without locks what is left stays
+                _lock(file)
+                print("kept", file=file, flush=True)
+            yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _lock(file: IO[str]) -> None:
+    import fcntl
+
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _sources(arrays: Mapping[str, Any], columns: Any) -> dict[str, Source]:
+    """Return what is to be shuffled together."""
+    if not isinstance(columns, Mapping):
+        raise TypeError(f"columns must be a dict, such as {{'x': ['a', 'b']}}, got {columns!r}.")
+    for name in columns:
+        if not isinstance(arrays.get(name), str | os.PathLike):
+            raise ValueError(
+                f"columns has '{name}', which is none of the arrays of which there is a path: "
+                f"{', '.join(map(str, arrays))}."
+            )
+    sources = {name: _source(name, array, columns.get(name)) for name, array in arrays.items()}
+    if not sources:
+        raise ValueError("arrays is empty: pass {'x': 'x.npy', 'y': 'y.npy'}.")
+    lengths = {name: len(source) for name, source in sources.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The arrays have different lengths, {lengths}: no rows belong together.")
+    return sources
+
+
+def _source(name: Any, array: Any, columns: str | Sequence[str] | None) -> Source:
+    if not isinstance(name, str) or not name or Path(name).name != name or "\0" in name:
+        raise ValueError(
+            f"{name!r} is no name of a file in the folder. Leave out '{os.sep}', as in 'x'."
+        )
     if isinstance(array, str | os.PathLike):
         # The numbers stay as they are stored
         source = opened(array, columns=columns)
@@ -145,7 +192,10 @@ def _source(name: str, array: Any, columns: str | Sequence[str] | None) -> Sourc
             f"arrays['{name}'] has missing values, of which a file would hold what is below the "
             "mask. Leave these rows out, or fill them in."
         )
-    array = np.asarray(array)
+    with suppress(ValueError):  # of rows of different lengths
+        array = np.asarray(array)
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"arrays['{name}'] has rows of different lengths.")
     if array.dtype.kind not in "biuf" or not array.ndim or not array.size:
         raise ValueError(
             f"arrays['{name}'] is no array of numbers with rows: it holds {array.dtype} and has "
@@ -181,19 +231,22 @@ def _shuffle(
                     file.write(part[ends[k] - of_part[k] : ends[k]].tobytes())
         counts += of_part
         advance(stop - start)
-    outs = {name: _begun(scratch / f"{name}.npy", source) for name, source in sources.items()}
-    for k, count in enumerate(counts.tolist()):
-        order = rng.permutation(count)
-        for name, source in sources.items():
-            if count:
-                part = np.fromfile(dealt[name][k], dtype=source.dtype)
-                outs[name].write(part.reshape(count, *source.shape[1:])[order].tobytes())
-                dealt[name][k].unlink()
-        advance(count)
-    for out in outs.values():
-        out.flush()
-        os.fsync(out.fileno())
-        out.close()
+    with ExitStack() as stack:
+        outs = {
+            name: stack.enter_context(_begun(scratch / f"{name}.npy", source))
+            for name, source in sources.items()
+        }
+        for k, count in enumerate(counts.tolist()):
+            order = rng.permutation(count)
+            for name, source in sources.items():
+                if count:
+                    part = np.fromfile(dealt[name][k], dtype=source.dtype)
+                    outs[name].write(part.reshape(count, *source.shape[1:])[order].tobytes())
+                    dealt[name][k].unlink()
+            advance(count)
+        for out in outs.values():
+            out.flush()
+            sync(out.fileno())
 
 
 def _begun(path: Path, source: Source) -> Any:

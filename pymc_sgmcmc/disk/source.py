@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import math
 import os
+import stat
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -17,13 +19,22 @@ import numpy as np
 
 from pymc_sgmcmc.disk.dtypes import dtype_held
 
-__all__ = ["ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of"]
+__all__ = [
+    "MOST_CHUNKS", "ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "state_of",
+    "sync",
+]  # fmt: skip
 
 # Bytes of decoded chunks that a source keeps
 _LARGEST_CACHE = 2**26
 
+# Bytes of a chunk, and number of chunks, of which a source takes more from no file
+_LARGEST_CHUNK, MOST_CHUNKS = 2**32, 2**24
+
 # Bytes of decoded chunks, and their number, of which a fingerprint is taken at most
 _PRINTED_BYTES, _PRINTED = 2**28, 64
+
+# Of file systems that do not sync
+_UNSYNCED = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF}
 
 # Bytes of a part of the rows
 _PART = 2**22
@@ -34,25 +45,10 @@ class DiskError(RuntimeError):
 
 
 class Source(ABC):
-    """Rows of an array that are read on demand.
+    """Rows of an array, stored as one type, that are read on demand as another.
 
-    Parameters
-    ----------
-    name : str
-        Under which errors name it.
-    shape : tuple of int
-        Rows first.
-    stored : dtype
-        Of the numbers where they are.
-    dtype : dtype
-        Of the numbers in the model.
-
-    Attributes
-    ----------
-    held : dtype
-        Of the numbers that are read, no longer than those in the model.
-    chunk_rows : int
-        Rows that cannot be read one without the other; 1 where any can.
+    ``held`` is the type of what is read, no longer than that in the model; of ``chunk_rows`` rows
+    none can be read without the others.
     """
 
     chunk_rows = 1
@@ -79,24 +75,10 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start: int, out: np.ndarray) -> None:
-        """Fill ``out`` with the rows from ``start`` on.
-
-        Raises
-        ------
-        DiskError
-            If they cannot be read.
-        """
+        """Fill ``out`` with the rows from ``start`` on, or raise DiskError."""
 
     def read_blocks(self, offsets: np.ndarray, size: int, out: np.ndarray) -> None:
-        """Put the blocks of ``size`` rows at sorted offsets one after the other.
-
-        Neighbouring blocks are read at once.
-
-        Raises
-        ------
-        DiskError
-            If they cannot be read.
-        """
+        """Put the blocks of ``size`` rows at sorted offsets one after the other."""
         apart = np.flatnonzero(np.diff(offsets) != size) + 1
         for part in np.split(np.arange(len(offsets)), apart) if len(offsets) else []:
             begin = int(part[0]) * size
@@ -112,13 +94,7 @@ class Source(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Raise where what is stored was changed since the model was made.
-
-        Raises
-        ------
-        DiskError
-            Then.
-        """
+        """Raise DiskError where what is stored was changed since the model was made."""
 
     def parts(self) -> Iterator[np.ndarray]:
         """Return all rows, some at a time."""
@@ -133,17 +109,16 @@ class Source(ABC):
         return out.astype(self.dtype, copy=False)
 
     def assign(self, out: np.ndarray, values: np.ndarray) -> None:
-        """Convert what was read; whole numbers that the new type cannot hold are refused."""
-        out[...] = values
-        if self.held.kind == "i" and self.stored.kind in "iu" and values.size:
-            info = np.iinfo(self.held)
-            if not np.can_cast(self.stored, self.held) and (
-                values.max() > info.max or values.min() < info.min
-            ):
-                raise DiskError(
-                    f"{self.name} has numbers beyond the range of {self.dtype}, as which PyMC "
-                    "takes whole numbers. Write it as floats."
-                )
+        """Convert what was read; numbers that the new type cannot hold are refused."""
+        with np.errstate(all="ignore"):
+            out[...] = values
+        whole = self.held.kind in "iub" and not np.can_cast(self.stored, self.held)
+        if whole and not np.array_equal(out, values):
+            raise DiskError(
+                f"{self.name} has numbers that are beyond the range of {self.dtype}, or not whole, "
+                f"such as {values[out != values][0]}. Leave dtype= out, or write them as floats: "
+                "PyMC takes whole numbers as int32."
+            )
 
 
 class ArraySource(Source):
@@ -183,6 +158,11 @@ class ChunkedSource(Source):
         self, name: str, shape: Sequence[int], stored: Any, dtype: Any, starts: np.ndarray
     ) -> None:
         super().__init__(name, shape, stored, dtype)
+        if (size := int(np.diff(starts).max()) * self.row_bytes) > _LARGEST_CHUNK:
+            raise ValueError(
+                f"{name} has chunks of {size / 1e9:.3g} GB, each of which is decoded as a whole. "
+                "Write it with smaller ones."
+            )
         self._starts = starts
         self._kept: OrderedDict[int, np.ndarray] = OrderedDict()
         self.chunk_rows = int(np.diff(starts).max())
@@ -250,16 +230,21 @@ def aligned(arrays: Sequence[Any]) -> list[Any]:
     return [a if isinstance(a, Source) else ArraySource(np.asarray(a)) for a in arrays]
 
 
-def state_of(path: Path) -> tuple[int, int]:
-    """Return size and time of the last change of a file.
-
-    Raises
-    ------
-    DiskError
-        If there is none.
-    """
+def state_of(path: Path, descriptor: int | None = None) -> tuple[int, int]:
+    """Return size and time of the last change of a file, of the one that is open if it is."""
     try:
-        found = path.stat()
+        found = os.stat(path if descriptor is None else descriptor)
     except OSError as error:
         raise DiskError(f"'{path}' cannot be read: {error.strerror}.") from error
+    if not stat.S_ISREG(found.st_mode):
+        raise DiskError(f"'{path}' is no file.")
     return found.st_size, found.st_mtime_ns
+
+
+def sync(descriptor: int) -> None:
+    """Make what was written last, where the file system can."""
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _UNSYNCED:
+            raise

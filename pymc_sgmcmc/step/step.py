@@ -30,6 +30,7 @@ from pymc_sgmcmc.backends import jax_backend
 from pymc_sgmcmc.backends.workarounds import initvals_checked
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.monitor import final_warning, watched
+from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.chain.runner import Draw, Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.checks import one_of, positive, positive_int_or_auto
@@ -354,6 +355,7 @@ class SGMCMCStep(BlockedStep):
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Start a chain of ``tune + draws`` draws with its own generator."""
         super().setup_chain(rng, tune, draws)
+        end_with_parent()
         if self.options.backend != "numba":
             jax_backend.refuse_inherited(self._pid)
         if self._engine is not None and self._engine.is_stale():

@@ -6,12 +6,14 @@ import logging
 import os
 import time
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.model import Model, modelcontext
 from pymc.step_methods.arraystep import PopulationArrayStepShared
@@ -24,11 +26,12 @@ from pymc.util import (
 )
 
 from pymc_sgmcmc._version import __version__
-from pymc_sgmcmc.checks import a_model, not_negative
+from pymc_sgmcmc.chain.orphans import end_with_parent
+from pymc_sgmcmc.checks import a_model, a_path, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
+from pymc_sgmcmc.store.files import DamagedError
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
-from pymc_sgmcmc.store.orphans import end_with_parent
 from pymc_sgmcmc.store.records import Records, layout_of
 
 __all__ = ["Checkpoint", "checkpoint"]
@@ -85,14 +88,16 @@ def checkpoint(
     NotImplementedError
         If a step method is one of a population of chains, such as ``pm.DEMetropolis``.
     pymc.exceptions.SamplingError
-        While sampling: if the disk is full, if a file is damaged, or if another process samples
-        the same chain. What was written is kept.
+        If a file is damaged, if another process or thread samples the same chain, or if nothing
+        can be written when a chain begins. What was written is kept.
 
     Notes
     -----
     A store is kept by ``random_seed``: with another one it is refused. Without one the chains go
-    on with the seeds that they began with. Kill a run at any time, also inside a write: each file
-    is whole or not there, and carries a checksum. No file is unpickled.
+    on with the seeds that they began with. Where the disk is full or fails while a chain is
+    sampled, the log says so; the run goes on, tries again, and returns all draws. Kill a run at
+    any time, also inside a write: each file is whole or not there, and carries a checksum. No file
+    is unpickled.
 
     A chain takes the room of its draws and of two states, each some copies of a position and what
     tuning keeps: a matrix of d x d numbers for d to 512, at most 16 MB of gradients at an anchor.
@@ -117,13 +122,7 @@ def checkpoint(
 
 
 class Checkpoint(CompoundStep):
-    """What :func:`checkpoint` returns: step methods whose draws are kept, or read where they are.
-
-    Parameters
-    ----------
-    step, path, every, after, model
-        As of :func:`checkpoint`.
-    """
+    """What :func:`checkpoint` returns: step methods whose draws are kept, or read."""
 
     def __init__(
         self,
@@ -134,16 +133,16 @@ class Checkpoint(CompoundStep):
         after: str | Path | None = None,
         model: Model | None = None,
     ) -> None:
-        for one in step if isinstance(step, list | tuple) else [step]:
+        listed: list[Any] = list(step) if isinstance(step, list | tuple) else [step]
+        for one in listed or [step]:
             if not isinstance(one, BlockedStep | CompoundStep):
                 raise TypeError(
                     "step must be a step method, or a list of them, such as sg.MSGNHT(), got "
                     f"{one!r:.80}."
                 )
-        if isinstance(step, Sequence):
-            step = step[0] if len(step) == 1 else CompoundStep(list(step))
-        if isinstance(step, Checkpoint):
-            raise ValueError("step is a checkpoint already. Pass the step methods themselves.")
+            if isinstance(one, Checkpoint):
+                raise ValueError("step is a checkpoint already. Pass the step methods themselves.")
+        step = listed[0] if len(listed) == 1 else CompoundStep(listed)
         self._inner = step
         self._flat: list[BlockedStep] = flatten_steps(step)
         super().__init__(step.methods if isinstance(step, CompoundStep) else [step])
@@ -157,6 +156,8 @@ class Checkpoint(CompoundStep):
         self._lines: dict[str, str] = {}
         self._arrays: list[np.ndarray] = []
         self._store: ChainStore | None = None
+        # Whether there are whole chains that a store which failed does not have
+        self._unkept = False
         self._stored: Iterator[np.void] = iter(())
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:
@@ -168,6 +169,12 @@ class Checkpoint(CompoundStep):
     def _require_all_variables(self) -> None:
         sampled = {value for method in self._flat for value in method.vars}
         left = [v for v in self.model.value_vars if v not in sampled]
+        foreign = [v.name for v in sampled if v not in self.model.values_to_rvs]
+        if foreign:
+            raise ValueError(
+                f"model is none of the step methods': it has no '{min(foreign)}'. Leave it out, or "
+                "pass the one that they were made for."
+            )
         if left:
             names = ", ".join(f"'{self.model.values_to_rvs[value].name}'" for value in left)
             raise ValueError(
@@ -199,19 +206,42 @@ class Checkpoint(CompoundStep):
                 "path, or what the store was begun with."
             )
 
-    def _require_seed(self, stored: RandomGeneratorState) -> None:
+    def _require_seed(self, stored: RandomGeneratorState) -> bool:
+        """Refuse another seed; return whether one was given."""
+        assert self._store is not None
+        keys = [tuple(rng.seed_seq_state["spawn_key"]) for rng in (stored, self._rng)]
+        if keys[0] != keys[1]:
+            raise DamagedError(
+                f"The folder '{self._store.folder}' is a copy of another chain's, whose draws "
+                "would be taken twice. Remove it: with the same random_seed the chain is run anew, "
+                "with the same draws."
+            )
         was, now = (_words(rng.seed_seq_state["entropy"]) for rng in (stored, self._rng))
         if was == now:
-            return
+            return True
         if len(now) == 1 and now[0] >= _DRAWN:
             _log.info("Chain %s goes on with the seed that it began with.", self._number)
-            return
+            return False
         given = "was begun without random_seed"
         if len(was) > 1 or was[0] < _DRAWN:
             given = f"was begun with random_seed={was if len(was) > 1 else was[0]}"
         raise ValueError(
             f"The store '{self.path}' {given}. Pass none to go on with its own, or another path."
         )
+
+    def _require_start(self, begun: Begin, point: PointType) -> None:
+        """Refuse a start, of the same seed, that is another than the chain's."""
+        changed = [name for name, x in point.items() if not np.array_equal(x, begun.start[name])]
+        if not changed or begun.after is not None:
+            return
+        of = {value.name: f"'{rv.name}'" for value, rv in self.model.values_to_rvs.items()}
+        told = f"The initvals of {', '.join(of[name] for name in changed)}"
+        if self._seeded:
+            raise ValueError(
+                f"{told} are others than those with which the store '{self.path}' was begun. Pass "
+                "these, or another path."
+            )
+        _log.info("%s are not used: chain %s goes on from its own draws.", told, self._number)
 
     def _end_of_earlier(self, point: PointType) -> PointType:
         """Return where a chain of the earlier run ended."""
@@ -242,6 +272,7 @@ class Checkpoint(CompoundStep):
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
         """Find what is stored of this chain."""
+        end_with_parent()
         self._rng = get_state_from_generator(rng)
         # Of all generators that are spawned from one seed each has a key of its own
         self._number = "-".join(map(str, self._rng.seed_seq_state["spawn_key"])) or "0"
@@ -251,9 +282,11 @@ class Checkpoint(CompoundStep):
         store.read()
         self._last, self._tune, self._made = tune + draws, tune, 0
         self._due = time.monotonic() + self.every
+        self._failed = self._goes_on = False
+        self._kept = True
         if store.saved.draws < self._last:
-            store.open()
-            end_with_parent()
+            with self._in_memory():
+                store.open()
         self._stored = iter(())
         begun = store.begun
         if begun is not None:
@@ -263,9 +296,10 @@ class Checkpoint(CompoundStep):
                     f"The store '{self.path}' was begun with tune={begun.tune}, not {tune}. Pass "
                     f"tune={begun.tune}, or another path."
                 )
-            self._require_seed(begun.rng)
-            rng = random_generator_from_state(begun.rng)
-            self._records = Records(self._flat, begun.layout, store.saved.warnings)
+            self._seeded = self._require_seed(begun.rng)
+            with store.reading():
+                rng = random_generator_from_state(begun.rng)
+                self._records = Records(self._flat, begun.layout, store.saved.warnings)
         if store.saved.draws:
             _log.info(
                 "Chain %s: %d of its %d draws are in the store, after %d of burn-in.",
@@ -283,11 +317,14 @@ class Checkpoint(CompoundStep):
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the next draw that is stored, or make one and store it."""
-        record = next(self._stored, None)
-        if record is not None:
-            return self._read(point, record)
         assert self._store is not None
+        begun = self._store.begun
         try:
+            if begun is not None and not self._made:
+                self._require_start(begun, point)
+            record = next(self._stored, None)
+            if record is not None:
+                return self._read(point, record)
             return self._step(self._store, point)
         except BaseException:
             self._store.close()
@@ -296,7 +333,9 @@ class Checkpoint(CompoundStep):
     def _read(self, point: PointType, record: np.void) -> tuple[PointType, list[dict[str, Any]]]:
         assert self._store is not None
         self._made += 1
-        values, stats = self._records.read(self._made, record)
+        with self._store.reading("draws"):
+            values, stats = self._records.read(self._made, record)
+            values = {name: values[name] for name in point}
         if self._made < self._last:
             for method, of_method in zip(self._flat, stats, strict=True):
                 # What is said of a whole chain is said at its end
@@ -305,14 +344,33 @@ class Checkpoint(CompoundStep):
             if self._made == self._store.saved.draws:
                 # Before PyMC calls any other hook
                 self._go_on()
-        return {name: values[name] for name in point}, stats
+        return values, stats
 
     def _go_on(self) -> None:
         """Set the step methods to what they were after the last stored draw."""
         assert self._store is not None
-        self.sampling_state, self._store.saved.state = self._store.saved.state, None
-        for method in self._ours():
-            method.chain.last_draw = self._last
+        with self._store.reading():
+            self.sampling_state, self._store.saved.state = self._store.saved.state, None
+            for method in self._ours():
+                method.chain.last_draw = self._last
+        self._goes_on = True
+
+    @contextmanager
+    def _in_memory(self, *, last: bool = False) -> Generator[None]:
+        """Go on where the store fails and draws are in memory alone, which an error would lose."""
+        try:
+            yield
+        except SamplingError as error:
+            if not self._made and not self._unkept:
+                raise
+            if last or not self._failed:
+                _log.warning(
+                    "%s The run goes on, and the other draws of chain %s are in %s.",
+                    error, self._number, "the result alone" if last else "memory until then",
+                )  # fmt: skip
+            self._failed = True
+            self._unkept |= last
+            self._kept &= self._made > 0
 
     def _step(self, store: ChainStore, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         begun = store.begun
@@ -320,18 +378,28 @@ class Checkpoint(CompoundStep):
             if self.after is not None:
                 point = self._end_of_earlier(point)
             begun = self._beginning(point)
-            store.begin(begun, __version__)
+            if self._kept:
+                with self._in_memory():
+                    store.begin(begun, __version__)
             self._records = Records(self._flat, begun.layout, [])
         if not self._made:
             # A chain that was killed before its first state begins where it did then
             point = {name: np.array(begun.start[name]) for name in point}
-        point, stats = self._inner.step(point)
+        # A state of another shape is seen where it is used
+        with store.reading() if self._goes_on else nullcontext():
+            point, stats = self._inner.step(point)
+        self._goes_on = False
         self._made += 1
-        store.add(self._records.write(self._made, point, stats))
-        if self._made == self._last or time.monotonic() >= self._due:
-            store.save(self._made, self._records.warnings, self.sampling_state)
-            self._due = time.monotonic() + self.every
-        if self._made == self._last:
+        last = self._made == self._last
+        record = self._records.write(self._made, point, stats)
+        if self._kept:
+            with self._in_memory(last=last):
+                store.add(record)
+                if last or time.monotonic() >= self._due:
+                    self._due = time.monotonic() + self.every
+                    store.save(self._made, self._records.warnings, self.sampling_state)
+                    self._failed = False
+        if last:
             store.close()
         return point, stats
 
@@ -356,17 +424,9 @@ class Checkpoint(CompoundStep):
 
 def _folder(argument: str, path: Any) -> Path:
     """Check for the path of a folder, or of none yet."""
-    if not isinstance(path, str | os.PathLike) or not os.fspath(path) or "\0" in str(path):
-        raise ValueError(f"{argument} must be the path of a folder, such as 'run', got {path!r}.")
-    found = Path(path).expanduser().absolute()
+    found = a_path(argument, path, "a folder, such as 'run'").absolute()
     for place in (found, *found.parents):
-        try:
-            there = place.exists()
-        except OSError as error:
-            raise ValueError(
-                f"{argument}='{path}' cannot be the folder of a run: {error.strerror}. Pass "
-                "another path."
-            ) from None
+        there = os.path.exists(place)
         is_else = "a file" if there and not place.is_dir() else ""
         if place.is_symlink() and not there:
             is_else = "a link to nothing"

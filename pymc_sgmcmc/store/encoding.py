@@ -24,20 +24,14 @@ from pymc_sgmcmc.chain.monitor import Monitor
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.settings import Settings
 
-__all__ = ["packed", "unpacked"]
+__all__ = ["made", "packed", "unpacked"]
 
 _OURS = ChainState, Settings, Monitor, Memory, Place
 _GENERATORS = "PCG64", "PCG64DXSM", "SFC64", "Philox", "MT19937"
 
 
 def packed(tree: Any) -> bytes:
-    """Return the tree as the bytes of an ``.npz``.
-
-    Raises
-    ------
-    TypeError
-        If something in it is no number, text, array, generator or known dataclass.
-    """
+    """Return the tree as the bytes of an ``.npz``, or raise for what is none of these."""
     arrays: list[np.ndarray] = []
     text = json.dumps(_encoded(tree, arrays))
     file = io.BytesIO()
@@ -109,8 +103,15 @@ def _decoded(tree: Any, array: Callable[[int], np.ndarray]) -> Any:
         case {"generator": parts}:
             found = random_generator_from_state(_generator_state(inside(parts)))
         case {"of": name, "fields": own}:
-            found = _known()[name](**{key: inside(x) for key, x in own.items()})
+            found = made(_known()[name], {key: inside(x) for key, x in own.items()})
     return found
+
+
+def made(cls: type, own: dict[str, Any]) -> Any:
+    """Return a dataclass of its fields, of which none is left out."""
+    if differ := own.keys() ^ {f.name for f in fields(cls)}:
+        raise ValueError(f"{cls.__name__} has other fields, {', '.join(map(str, differ))}")
+    return cls(**own)
 
 
 def _generator_state(parts: list[Any]) -> RandomGeneratorState:

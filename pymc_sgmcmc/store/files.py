@@ -5,14 +5,22 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import time
 
+from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from threading import current_thread
+from typing import IO, ClassVar
 
 from pymc.exceptions import SamplingError
 
-__all__ = ["DamagedError", "append", "explained", "locked", "read_whole", "write_whole"]
+from pymc_sgmcmc.disk.source import sync
+
+__all__ = [
+    "DamagedError", "Lock", "append", "explained", "locked", "opened", "read_whole", "to_read",
+    "write_whole",
+]  # fmt: skip
 
 _MAGIC = b"sgmcmc-1"
 _DIGEST = 32
@@ -22,7 +30,11 @@ _PATIENCE = 30.0
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
-_MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP}
+_MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO}
+
+# So a pipe does not wait for its other end; what is written to is no link
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_WRITTEN = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 
 class DamagedError(SamplingError):
@@ -30,39 +42,35 @@ class DamagedError(SamplingError):
 
 
 def write_whole(path: Path, payload: bytes) -> None:
-    """Write a file under another name and rename it: it is there whole, or as it was before.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    payload : bytes
-        What is in it, beside a checksum.
-    """
+    """Write a file, with a checksum, under another name and rename it: it is whole or as before."""
     new = path.with_name(path.name + ".new")
-    # What an earlier process left is overwritten
-    with open(new, "wb", buffering=0) as file:
-        append(file.fileno(), _MAGIC + hashlib.blake2b(payload, digest_size=_DIGEST).digest())
-        append(file.fileno(), payload)
-        os.fsync(file.fileno())
+    # What an earlier process left, or another one made a link of
+    new.unlink(missing_ok=True)
+    file = opened(new, os.O_WRONLY | os.O_EXCL)
+    try:
+        append(file, _MAGIC + hashlib.blake2b(payload, digest_size=_DIGEST).digest())
+        append(file, payload)
+        sync(file)
+    finally:
+        os.close(file)
     os.replace(new, path)
-    _sync_folder(path.parent)
+    if os.name == "posix":
+        # Of a folder that may be written to and not read the renaming lasts when the system likes
+        with suppress(PermissionError):
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                sync(folder)
+            finally:
+                os.close(folder)
 
 
 def read_whole(path: Path) -> bytes | None:
-    """Return what :func:`write_whole` wrote, None where there is no such file.
-
-    Raises
-    ------
-    DamagedError
-        If the file is not what was written.
-    """
+    """Return what :func:`write_whole` wrote, None where there is no such file."""
     try:
-        found = path.read_bytes()
+        with to_read(path) as file:
+            found = file.read()
     except FileNotFoundError:
         return None
-    except (IsADirectoryError, NotADirectoryError) as error:
-        raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
     payload = found[len(_MAGIC) + _DIGEST :]
     digest = hashlib.blake2b(payload, digest_size=_DIGEST).digest()
     if found[: len(_MAGIC) + _DIGEST] != _MAGIC + digest:
@@ -77,83 +85,105 @@ def append(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def explained(error: OSError, what: str) -> SamplingError | OSError:
-    """Return the error of a disk that is full, or another's, in a sentence that says what is kept.
-
-    Others are returned as they are.
-
-    Parameters
-    ----------
-    error : OSError
-        Of a write.
-    what : str
-        What the store holds, as the end of a sentence.
-    """
-    if error.errno in _FORBIDDEN:
-        return PermissionError(
-            f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}). {what} Pass "
-            "another path, or have the folder made writable. With at most as many draws= nothing "
-            "is written."
-        )
-    if error.errno in _MISPLACED:
-        return SamplingError(
-            f"'{error.filename}' cannot be written ({os.strerror(error.errno or 0)}): its folder "
-            f"takes no files, was removed, or has something else of this name. {what} Pass another "
-            "path, or run the same line again once that is mended."
-        )
-    if error.errno not in _FULL:
-        return error
-    return SamplingError(
-        f"The disk is full ({os.strerror(error.errno or 0)}). {what} Make room and run the same "
-        "line again: it goes on from there. With at most as many draws= it writes nothing and "
-        "returns them."
-    )
-
-
-def locked(path: Path) -> IO[str]:
-    """Return the file, locked for this process until it is closed or the process ends.
-
-    Raises
-    ------
-    SamplingError
-        If another process keeps it.
-    """
-    file = open(path, "a+", encoding="utf-8")
-    try:
-        import fcntl
-    except ImportError:
-        return file
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            # One of the process: that of a fork's parent is none of the child's
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except OSError as error:
-            if error.errno not in {errno.EACCES, errno.EAGAIN}:
-                # A file system without locks
-                return file
-            if time.monotonic() > end:
-                file.seek(0)
-                owner = file.read().strip() or "unknown"
-                file.close()
-                raise SamplingError(
-                    f"The chain in '{path.parent}' is being sampled by another process (number "
-                    f"{owner}). Wait for its end or end it, or pass another path."
-                ) from None
-        time.sleep(0.1)
-    file.truncate(0)
-    file.write(str(os.getpid()))
-    file.flush()
+def opened(path: Path, flags: int) -> int:
+    """Open a file, made if it is to be written; no link is written through, no pipe waited for."""
+    file = os.open(path, flags | _AT_ONCE | (_WRITTEN if flags != os.O_RDONLY else 0), 0o644)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     return file
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make a renaming last."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
+def to_read(path: Path) -> IO[bytes]:
+    """Open a file to read it; something else of this name is an error of the chain."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return os.fdopen(opened(path, os.O_RDONLY), "rb")
+    except OSError as error:
+        if error.errno not in _MISPLACED - {errno.ENOENT}:
+            raise
+        raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
+
+
+def explained(error: OSError, path: Path, what: str) -> SamplingError:
+    """Return the error of a write in the store as a sentence, with one of what the store holds."""
+    why, mend = error.strerror or os.strerror(error.errno or 0), "mend that"
+    if error.errno in _FULL:
+        why, mend = f"the disk is full: {why}", "make room"
+    elif error.errno in _FORBIDDEN:
+        mend = "have the folder made writable"
+    elif error.errno in _MISPLACED:
+        why += ": its folder takes no files, was removed, or has something else of this name"
+    return SamplingError(
+        f"'{error.filename or path}' cannot be written ({why}). {what} Pass another path, or "
+        f"{mend} and run the same line again: it goes on from there. With at most as many draws= "
+        "nothing is written, and they are returned."
+    )
+
+
+class Lock:
+    """A file that is locked until it is closed or the process ends.
+
+    A lock of the system is the process's: that of a fork's parent is none of the child's. So
+    threads are told apart here. What the same thread left locked it may take anew.
+    """
+
+    _held: ClassVar[dict[str, Lock]] = {}
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key = os.path.realpath(path)
+        self._file: int | None = None
+        self._of = os.getpid(), current_thread()
+
+    def taken_by(self) -> str | None:
+        """Take the lock; return who else has it, None once it is taken."""
+        other = self._held.setdefault(self._key, self)
+        if other is not self:
+            (process, thread), (here, this) = other._of, self._of
+            if process == here and thread is not this and thread.is_alive():
+                return f"another thread of this process ('{thread.name}')"
+            if process == here:
+                # To close it would end the lock
+                self._file, other._file = other._file, None
+            self._held[self._key] = self
+        if self._file is None:
+            self._file = opened(self._path, os.O_RDWR)
+        with suppress(ImportError):
+            import fcntl
+
+            try:
+                fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno in {errno.EACCES, errno.EAGAIN}:
+                    owner = os.pread(self._file, 20, 0).decode(errors="replace") or "unknown"
+                    return f"another process (number {owner})"
+                # Else a file system without locks
+            with suppress(OSError):  # a disk that is full
+                os.ftruncate(self._file, 0)
+                os.pwrite(self._file, str(os.getpid()).encode(), 0)
+        return None
+
+    def close(self) -> None:
+        """Give the lock free."""
+        if self._held.get(self._key) is self:
+            del self._held[self._key]
+        if self._file is not None:
+            os.close(self._file)
+        self._file = None
+
+
+def locked(path: Path) -> Lock:
+    """Return the file, locked for this thread; that another one keeps it is an error."""
+    lock, end = Lock(path), time.monotonic() + _PATIENCE
+    try:
+        while owner := lock.taken_by():
+            if time.monotonic() > end:
+                raise SamplingError(
+                    f"The chain in '{path.parent}' is being sampled by {owner}. Wait for its end "
+                    "or end it, or pass another path."
+                )
+            time.sleep(0.1)
+    except BaseException:
+        lock.close()
+        raise
+    return lock

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import partial, singledispatch
+from functools import partial
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -53,17 +53,10 @@ _OF_THE_STEP = {
 
 
 def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
-    """Return what a run is of, as lines by name.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model; its data are read once.
-    steps : list of BlockedStep
-        The step methods; what was asked of those of this package counts, too.
-    """
+    """Return what a run is of, as lines by name; what was asked of our step methods counts."""
     found = {
         "version of pymc_sgmcmc": __version__,
+        "version of PyMC": pm.__version__,
         "floatX": str(pytensor.config.floatX),
     }
     for k, step in enumerate(steps):
@@ -155,14 +148,8 @@ def _of_graph(
 ) -> str:
     """Return a digest of a graph: its operations, and numbers that are no arrays.
 
-    Parameters
-    ----------
-    outputs : list of Variable
-        The graph.
-    named : set of Variable
-        Those that stand for themselves, by name.
-    inputs : list of Variable, optional
-        Of a graph inside an operation. Its arrays count.
+    Named variables stand for themselves. In a graph inside an operation, which has inputs, arrays
+    count, too.
     """
     inner = inputs is not None
     known = {x: _digest("argument", k) for k, x in enumerate(inputs or ())}
@@ -190,83 +177,49 @@ def _of_graph(
     return _digest(*[of(output) for output in outputs])
 
 
-@singledispatch
 def _told(value: Any) -> str:
     """Return a text that is the same in every process."""
-    if is_dataclass(value):
-        own = {f.name: getattr(value, f.name) for f in fields(value)}
-    else:
-        # Of an object that is not known, what is plain in it
-        plain = bool | int | float | str | np.ndarray | None
-        attributes = getattr(value, "__dict__", {})
-        own = {
-            key: x
-            for key, x in attributes.items()
-            if isinstance(x, plain) and not key.startswith("__")
-        }
-    return f"{type(value).__qualname__}{_told(own)}"
+    found = ""
+    match value:
+        case bool() | int() | float() | str() | bytes() | np.dtype() | np.generic() | None:
+            found = repr(value)
+        case list() | tuple():
+            found = f"({', '.join(_told(x) for x in value)})"
+        case set() | frozenset():
+            found = f"({', '.join(sorted(_told(x) for x in value))})"
+        case Mapping():
+            found = "{" + ", ".join(f"{_told(k)}: {_told(x)}" for k, x in value.items()) + "}"
+        case np.ndarray():
+            found = f"array {_of_array(value)[:12]}"
+        case type():
+            found = f"{value.__module__}.{value.__qualname__}"
+        case Type():
+            found = str(value)
+        case Variable():
+            found = _of_graph([value], set())
+        case partial():
+            found = _told([value.func, value.args, value.keywords])
+        case FunctionType():
+            found = _of_function(value, frozenset())
+        case _:
+            found = f"{type(value).__qualname__}{_of_attributes(value)}"
+    return found
 
 
-@_told.register(bool | int | float | str | bytes | np.dtype | np.generic | None)
-def _(value: Any) -> str:
-    return repr(value)
-
-
-@_told.register(list | tuple)
-def _(value: Any) -> str:
-    return f"({', '.join(_told(x) for x in value)})"
-
-
-@_told.register(set | frozenset)
-def _(value: Any) -> str:
-    return f"({', '.join(sorted(_told(x) for x in value))})"
-
-
-@_told.register(Mapping)
-def _(value: Any) -> str:
-    return "{" + ", ".join(f"{_told(k)}: {_told(x)}" for k, x in value.items()) + "}"
-
-
-@_told.register(np.ndarray)
-def _(value: Any) -> str:
-    return f"array {_of_array(value)[:12]}"
-
-
-@_told.register(type)
-def _(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
-
-
-@_told.register(Type)
-def _(value: Any) -> str:
-    return str(value)
-
-
-@_told.register(Variable)
-def _(value: Any) -> str:
-    return _of_graph([value], set())
-
-
-@_told.register(Op)
-def _(value: Any) -> str:
-    inner = getattr(value, "fgraph", None)
+def _of_attributes(value: Any) -> str:
+    """Return a text of what tells an object from others of its kind."""
+    inner = getattr(value, "fgraph", None) if isinstance(value, Op) else None
     graph = "" if inner is None else _of_graph(inner.outputs, set(), inner.inputs)
-    names = getattr(value, "__props__", None)
+    own = getattr(value, "__dict__", {})
+    names = getattr(value, "__props__", None) if isinstance(value, Op) else None
+    if names is None and is_dataclass(value):
+        names = [f.name for f in fields(value)]
     if names is None:
-        # One of the user's that does not say in what it differs from others of its kind
-        names = [] if graph else [k for k, x in vars(value).items() if isinstance(x, _PLAIN)]
-    properties = {key: getattr(value, key) for key in names}
-    return f"{type(value).__qualname__}{_told(properties)}{graph}"
-
-
-@_told.register(partial)
-def _(value: Any) -> str:
-    return _told([value.func, value.args, value.keywords])
-
-
-@_told.register(FunctionType)
-def _(value: Any) -> str:
-    return _of_function(value, frozenset())
+        # One of the user's that does not say in what it differs: what is plain in it
+        plain = _PLAIN if isinstance(value, Op) else bool | int | float | str | np.ndarray | None
+        names = [k for k, x in own.items() if isinstance(x, plain) and not k.startswith("__")]
+        names = [] if graph else names
+    return _told({key: getattr(value, key) for key in names}) + graph
 
 
 def _of_function(function: Any, above: frozenset[int]) -> str:

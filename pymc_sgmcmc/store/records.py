@@ -19,15 +19,7 @@ _VALUE = "value "
 
 
 def layout_of(methods: Sequence[BlockedStep], start: PointType) -> Layout:
-    """Return names, types and shapes of the numbers in a record.
-
-    Parameters
-    ----------
-    methods : list of BlockedStep
-        In the order in which their statistics come.
-    start : dict of ndarray
-        A point of the model.
-    """
+    """Return names, types and shapes of the numbers in a record: of a point, and each method's."""
     layout = [(_VALUE + name, np.asarray(x).dtype.str, np.shape(x)) for name, x in start.items()]
     for k, method in enumerate(methods):
         for name, (kind, shape) in method.stats_dtypes_shapes.items():
@@ -56,20 +48,8 @@ def values_of(record: np.void) -> dict[str, np.ndarray]:
 class Records:
     """Draws of a chain to records and back.
 
-    Parameters
-    ----------
-    methods : list of BlockedStep
-        The step methods.
-    layout : list
-        Of their records.
-    warnings : list
-        Of each warning that was given the number of the draw, from 1 on, the index of the step
-        method, the name of the statistic, and the warning's kind, message and level.
-
-    Attributes
-    ----------
-    warnings : list
-        With those of the draws that were written since.
+    Of each warning there is the number of the draw, from 1 on, the index of the step method, the
+    name of the statistic, and the warning's kind, message and level.
     """
 
     def __init__(

@@ -1,11 +1,13 @@
 """Each workaround does what it says, and is still needed: where not, its test fails."""
 
+import errno
 import gc
 import inspect
 import json
 import os
 import re
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -461,3 +463,46 @@ def test_a_platform_that_jax_lacks_is_named(monkeypatch, error):
     monkeypatch.setattr(jax, "devices", missing)
     with pytest.raises(RuntimeError, match=r"^JAX cannot start on .*Set JAX_PLATFORMS=cpu.*numba'"):
         start_jax()
+
+
+# ----------------------------------------------------------------------------- numba
+
+
+class _Full:
+    """A folder in which there is no room."""
+
+    def save(self, key, data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def load(self, key):
+        return None
+
+
+def test_numba_goes_on_where_it_cannot_keep_what_it_compiled(monkeypatch):
+    import numba
+
+    from numba.core import caching
+
+    def twice():
+        def double(x):
+            return 2 * x
+
+        function = numba.njit(double)
+        function.enable_caching()
+        monkeypatch.setattr(function._cache, "_cache_file", _Full())
+        return function(2.0)
+
+    with pytest.warns(UserWarning, match=r"cannot be kept in '.*' \(No space .* base_compiledir"):
+        assert twice() == 4.0
+    # Said once
+    assert twice() == 4.0
+    usual = inspect.unwrap(caching.Cache._guard_against_spurious_io_errors)
+    assert usual.__module__ == "pymc_sgmcmc.backends.workarounds"
+
+    @contextmanager
+    def unguarded(self):
+        yield
+
+    monkeypatch.setattr(caching.Cache, "_guard_against_spurious_io_errors", unguarded)
+    with pytest.raises(OSError, match="No space"):
+        twice()

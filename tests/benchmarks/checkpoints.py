@@ -20,7 +20,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -35,6 +34,8 @@ import pymc as pm
 from table import Table
 
 import pymc_sgmcmc as sg
+
+from pymc_sgmcmc.store.chain_store import ChainStore
 
 COLUMNS_OF_TABLE = "a chain", "of parameters", "figures"
 ROWS, BATCH, THIN = 100_000, 500, 20
@@ -146,14 +147,12 @@ def on_full_disk(folder: Path, backend: str) -> None:
         return pm.sample(step=sg.checkpoint(step, folder / "run", every=0.05), **options, **quiet)
 
     with model:
-        try:
-            sample()
-        except pm.exceptions.SamplingError as error:
-            print(f"{type(error).__name__}: {error}")
-            kept = re.search(r"keeps the first (\d+) draws", str(error))
-            assert kept is not None
-            options["draws"] = int(kept.group(1))
-            print(f"read afterwards: {sample().posterior.sizes['draw']} draws")
+        # The log says how many of them are kept
+        print(f"returned: {sample().posterior.sizes['draw']} draws")
+        store = ChainStore(folder / "run" / "chain-0")
+        store.read()
+        options["draws"] = store.saved.draws
+        print(f"read afterwards: {sample().posterior.sizes['draw']} draws")
 
 
 def full(backend: str) -> None:

@@ -1,5 +1,6 @@
 """What cannot be read or drawn is refused in a sentence."""
 
+import errno
 import os
 
 import numpy as np
@@ -12,6 +13,7 @@ from pymc.backends.arviz import find_observations
 import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.disk import on_disk
+from pymc_sgmcmc.disk.on_disk import opened
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -79,8 +81,6 @@ def test_columns_and_groups(folder):
         sg.on_disk(folder / "t.parquet", columns="c")
     with pytest.raises(ValueError, match=r"column 'b' .* holds no numbers"):
         sg.on_disk(folder / "t.parquet")
-    with pytest.raises(ValueError, match=r"of parquet only"):
-        sg.on_disk(folder / "x.npy", columns="a")
     zarr.open_group(folder / "g.zarr", mode="w").create_array("x", data=np.ones(3))
     with pytest.raises(ValueError, match=r"is a zarr group and no array.*'x'"):
         sg.on_disk(folder / "g.zarr")
@@ -123,10 +123,108 @@ def test_what_is_no_path():
         sg.on_disk(np.zeros(3))
 
 
-def test_whole_numbers_beyond_int32(tmp_path):
-    np.save(tmp_path / "y.npy", np.array([1, 2**40]))
-    with pytest.raises(sg.DiskError, match=r"beyond the range of int32"):
-        sg.on_disk(tmp_path / "y.npy").owner.op.source.rows(0, 2)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": 3}, "name must be a word"),
+        ({"dims": 3}, "dims must be a word, or a list of words"),
+        ({"dims": ["obs", 3]}, "dims must be a word, or a list of words"),
+        ({"dims": "obs"}, "give a dim, or None, for each axis"),
+        ({"dims": ("short", None)}, "'x' has 1000 along the dim 'short', whose coords have 7"),
+        ({"dims": ("obs", "obs")}, "'x' has 3 along the dim 'obs', whose coords have 1000"),
+        ({"dtype": "words"}, "dtype='words' is no type of numbers"),
+        ({"dtype": "complex128"}, "dtype='complex128' is no type of numbers"),
+        ({"dtype": "longdouble"}, "dtype='longdouble' is no type of numbers"),
+        ({"dtype": 7}, "dtype=7 is no type of numbers"),
+        ({"columns": "a"}, "of parquet only"),
+    ],
+)
+def test_arguments_are_refused_by_name(folder, options, message):
+    with (
+        pm.Model(coords={"short": range(7)}),
+        pytest.raises((TypeError, ValueError), match=message),
+    ):
+        sg.on_disk(folder / "x.npy", **options)
+
+
+@pytest.mark.parametrize("columns", [3, [3], ["a", "a"], {"a": 1}, [["a", "b"]], []])
+def test_columns_that_are_no_names(tmp_path, columns):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    parquet.write_table(pa.table({"a": [1.0], "b": [2.0]}), tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match=r"columns (must be different names|is empty)"):
+        sg.on_disk(tmp_path / "t.parquet", columns=columns)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pipes")
+@pytest.mark.parametrize("name", ["p.npy", "p.parquet", "p.zarr/zarr.json", "parts/0.parquet"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((ValueError, sg.DiskError), match=r"is no file|is neither"):
+        sg.on_disk(tmp_path / name.split("/")[0])
+
+
+@pytest.mark.parametrize(
+    ("shape", "chunks", "message"),
+    [
+        ((10**12,), (10,), "these are too many"),
+        ((10, 10**12), (1, 10), "these are too many"),
+        ((10**12,), (10**12,), r"chunks of 8e\+03 GB"),
+        ((10**10,), (10**6,), r"more than 2\^31 - 1"),
+        ((0, 3), (1, 3), "has no rows"),
+    ],
+)
+def test_sizes_that_no_file_has(tmp_path, shape, chunks, message):
+    zarr = pytest.importorskip("zarr")
+    zarr.create_array(tmp_path / "x.zarr", shape=shape, chunks=chunks, dtype="f8")
+    with pytest.raises(ValueError, match=message):
+        sg.on_disk(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (1000000000000, 1000000000000)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (-1, 2)}",
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (True,)}",
+        "{'descr': '|O', 'fortran_order': False, 'shape': (2,)}",
+        "{'descr': '<f8', 'shape'",
+        "(" * 500,
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_a_header_that_holds_anything(tmp_path, header):
+    text = header.encode() + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(100)
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(ValueError, match=r"x.npy' is no .npy file of numbers"):
+        sg.on_disk(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize("path", ["", "a\0b", "n" * 300, "~nobody-of-this-name/x.npy"])
+def test_paths_that_there_cannot_be(path):
+    with pytest.raises(ValueError, match=r"path must be the path of a file or folder.*\(.+\)"):
+        sg.on_disk(path)
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+@pytest.mark.parametrize("call", ["stat", "preadv", "open"])
+def test_a_disk_that_fails_is_named(folder, monkeypatch, code, call):
+    source = opened(folder / "x.npy")
+    original = getattr(os, call)
+
+    def failing(path, *arguments):
+        if isinstance(path, str | os.PathLike) and "x.npy" not in str(path):
+            return original(path, *arguments)
+        raise OSError(code, os.strerror(code))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, failing)
+        with pytest.raises(sg.DiskError, match=rf"x.npy' cannot be .*: {os.strerror(code)}"):
+            source.whole()
+    assert source.whole().shape == (1000, 3)
 
 
 def test_arrays_of_different_lengths(folder):

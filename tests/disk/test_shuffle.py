@@ -1,6 +1,10 @@
 """Rows that are brought into random order, and the warning where they are not."""
 
+import errno
+import itertools
+import multiprocessing
 import os
+import signal
 
 import numpy as np
 import pymc as pm
@@ -75,26 +79,93 @@ def test_parquet_to_npy(tmp_path):
     np.testing.assert_array_equal(x, np.stack([y, y], axis=1))
 
 
-def test_what_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("arrays", "options", "message"),
+    [
+        ({}, {}, "empty"),
+        ([np.zeros(3)], {}, "must be a dict"),
+        ({"a": np.zeros(3), "b": np.zeros(4)}, {}, "different lengths"),
+        ({"a": np.ma.masked_less(np.arange(3), 1)}, {}, "missing values"),
+        ({"a": np.zeros((3, 0))}, {}, r"shape \(3, 0\)"),
+        ({"a": np.array(["u"])}, {}, "no array of numbers"),
+        ({"a": None}, {}, "no array of numbers"),
+        ({"a": [[1], [1, 2]]}, {}, r"arrays\['a'\] has rows of different lengths"),
+        ({"a/b": np.zeros(3)}, {}, "no name of a file"),
+        ({"": np.zeros(3)}, {}, "no name of a file"),
+        ({1: np.zeros(3)}, {}, "1 is no name of a file"),
+        ({"a\0b": np.zeros(3)}, {}, "no name of a file"),
+        ({"n" * 300: np.zeros(3)}, {}, "cannot be written .*too long"),
+        ({"a": np.zeros(3)}, {"seed": -1}, "seed must be a whole number of at least 0"),
+        ({"a": np.zeros(3)}, {"seed": 0.5}, "seed must be a whole number"),
+        ({"a": np.zeros(3)}, {"seed": True}, "seed must be a whole number"),
+        ({"a": np.zeros(3)}, {"columns": ["a"]}, "columns must be a dict"),
+        ({"a": np.zeros(3)}, {"columns": {"b": "c"}}, "columns has 'b', which is none"),
+        ({"a": np.zeros(3)}, {"columns": {"a": "c"}}, "columns has 'a', which is none"),
+        ({"a": np.zeros(3)}, {"folder": 3}, "folder must be the path of a folder"),
+        ({"a": np.zeros(3)}, {"folder": ""}, "folder must be the path of a folder"),
+        ({"a": np.zeros(3)}, {"folder": "n" * 300}, "folder must be the path of a folder"),
+    ],
+)
+def test_what_is_refused(tmp_path, arrays, options, message):
+    with pytest.raises((TypeError, ValueError, sg.DiskError), match=message):
+        sg.shuffle_to_disk(arrays, **{"folder": tmp_path, "progressbar": False, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def test_files_that_are_there_are_left_alone(tmp_path):
     (tmp_path / "x.npy").touch()
     with pytest.raises(FileExistsError, match="is there already"):
         sg.shuffle_to_disk({"x": np.zeros(3)}, tmp_path)
-    with pytest.raises(ValueError, match="different lengths"):
-        sg.shuffle_to_disk({"a": np.zeros(3), "b": np.zeros(4)}, tmp_path)
-    with pytest.raises(ValueError, match="empty"):
-        sg.shuffle_to_disk({}, tmp_path)
-    with pytest.raises(ValueError, match="missing values"):
-        sg.shuffle_to_disk({"a": np.ma.masked_less(np.arange(3), 1)}, tmp_path)
-    with pytest.raises(ValueError, match="columns has 'b', which is none of the arrays"):
-        sg.shuffle_to_disk({"a": np.zeros(3)}, tmp_path, columns={"b": "c"})
-    with pytest.raises(ValueError, match="no name of a file"):
-        sg.shuffle_to_disk({"a/b": np.zeros(3)}, tmp_path)
-    with pytest.raises(ValueError, match=r"shape \(3, 0\)"):
-        sg.shuffle_to_disk({"a": np.zeros((3, 0))}, tmp_path)
     with pytest.raises(FileExistsError, match="Pass a folder"):
         sg.shuffle_to_disk({"a": np.zeros(3)}, tmp_path / "x.npy")
-    with pytest.raises(TypeError, match="must be a dict"):
-        sg.shuffle_to_disk([np.zeros(3)], tmp_path)
+    assert (tmp_path / "x.npy").stat().st_size == 0
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.ESTALE, errno.EROFS])
+@pytest.mark.parametrize("call", ["fsync", "replace", "mkdir"])
+def test_a_disk_that_fails_is_named_and_nothing_is_left(tmp_path, monkeypatch, code, call):
+    original, calls = getattr(os, call), itertools.count()
+
+    def failing(*arguments, **options):
+        if next(calls) < (call != "mkdir"):
+            return original(*arguments, **options)
+        raise OSError(code, os.strerror(code))
+
+    arrays = {"x": np.arange(6), "y": np.arange(6)}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, failing)
+        said = rf"cannot be written to '{tmp_path}/out' \({os.strerror(code)}\).* Make room for"
+        with pytest.raises(sg.DiskError, match=said):
+            sg.shuffle_to_disk(arrays, tmp_path / "out", progressbar=False)
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
+    sg.shuffle_to_disk(arrays, tmp_path / "out", progressbar=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no forks")
+def test_what_a_call_that_was_killed_left_is_removed_by_the_next(small, tmp_path, monkeypatch):
+    def killed(*arguments):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def call():
+        monkeypatch.setattr(os, "fsync", killed)
+        sg.shuffle_to_disk({"x": np.arange(5000)}, tmp_path, progressbar=False)
+
+    fork = multiprocessing.get_context("fork")
+    process = fork.Process(target=call)
+    process.start()
+    process.join()
+    [left] = tmp_path.iterdir()
+    assert sum(file.stat().st_size for file in left.iterdir()) >= 40_000
+    # One that is at work is not
+    alive = tmp_path / ".shuffle-alive"
+    alive.mkdir()
+    with open(alive / "lock", "w+") as lock:
+        pytest.importorskip("fcntl").flock(lock, 2)
+        print("kept", file=lock, flush=True)
+        sg.shuffle_to_disk({"x": np.arange(5)}, tmp_path, progressbar=False)
+        assert sorted(p.name for p in tmp_path.iterdir()) == [".shuffle-alive", "x.npy"]
+    sg.shuffle_to_disk({"y": np.arange(5)}, tmp_path, progressbar=False)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["x.npy", "y.npy"]
 
 
 def step_of(x, y, method=sg.SGLD, **options):

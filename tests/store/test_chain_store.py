@@ -1,8 +1,12 @@
 """The files of a chain: whole or not there, whatever becomes of a write."""
 
+import dataclasses
 import errno
 import itertools
 import multiprocessing
+import os
+import shutil
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from pymc.util import get_state_from_generator
 
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.chain_store import Begin, ChainStore
+from pymc_sgmcmc.store.encoding import packed
 from pymc_sgmcmc.store.files import DamagedError
 
 RECORD = np.dtype([("value x", "<f8", (2,)), ("statistic 0 h", "<f8")])
@@ -166,7 +171,7 @@ def test_a_full_disk_is_named_and_what_was_written_is_kept(tmp_path, monkeypatch
         folder = tmp_path / f"{code}-{write}"
         with monkeypatch.context() as patch:
             stopped_at(patch, write, size // 2, OSError(code, "no room"))
-            with pytest.raises(SamplingError, match="The disk is full") as caught:
+            with pytest.raises(SamplingError, match="the disk is full") as caught:
                 sampled(folder, 9)
         kept = assert_right(folder)
         assert f"'{folder}' keeps the first {kept} draws." in str(caught.value)
@@ -174,14 +179,212 @@ def test_a_full_disk_is_named_and_what_was_written_is_kept(tmp_path, monkeypatch
         assert_right(folder, 9)
 
 
-def test_other_errors_of_a_disk_keep_their_names(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "code", [errno.EIO, errno.ESTALE, errno.ETIMEDOUT, getattr(errno, "EREMOTEIO", errno.EIO)]
+)
+@pytest.mark.parametrize("call", ["write", "fsync", "open", "replace"])
+def test_other_errors_of_a_disk_are_named_and_what_was_written_is_kept(
+    tmp_path, monkeypatch, code, call
+):
+    sampled(tmp_path, 4)
+    original = getattr(os, call)
+
+    def failing(*arguments):
+        if call in ("open", "replace") and "state" not in str(arguments[0]):
+            return original(*arguments)
+        raise OSError(code, os.strerror(code), *arguments[:1] if call == "open" else ())
+
     with monkeypatch.context() as patch:
-        stopped_at(patch, 2, 0, OSError(errno.EIO, "no longer"))
-        with pytest.raises(OSError, match="no longer"):
+        patch.setattr(os, call, failing)
+        with pytest.raises(SamplingError, match=r"cannot be (written|read)") as caught:
             sampled(tmp_path, 9)
+    assert str(tmp_path) in str(caught.value)
+    assert os.strerror(code) in str(caught.value)
+    assert "run the same line again" in str(caught.value)
+    assert_right(tmp_path, 4)
+    sampled(tmp_path, 9)
+    assert_right(tmp_path, 9)
+
+
+def test_a_folder_that_is_not_ours_to_write_is_named(tmp_path, monkeypatch):
     stopped_at(monkeypatch, 2, 0, PermissionError(errno.EACCES, "not yours", "run/draws"))
-    with pytest.raises(PermissionError, match=r"'run/draws' cannot be written .* another path"):
+    with pytest.raises(SamplingError, match=r"'run/draws' cannot be written .* another path"):
         sampled(tmp_path, 9)
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.EBADF])
+def test_a_file_system_that_does_not_sync_holds_a_store(tmp_path, monkeypatch, code):
+    def refuse(descriptor):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    sampled(tmp_path, 9)
+    assert_right(tmp_path, 9)
+
+
+# ----------------------------------------------------------------------------- what is no file
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no pipes")
+@pytest.mark.parametrize("name", ["begin", "draws", "state-0", "state-1", "lock", "state-0.new"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path, name):
+    sampled(tmp_path, 9)
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    try:
+        sampled(tmp_path, 12)
+    except SamplingError as error:
+        assert f"{name}'" in str(error)
+        assert name in ("begin", "draws", "lock")
+    else:
+        assert_right(tmp_path, 12)
+
+
+@pytest.mark.parametrize("name", ["draws", "lock", "state-0.new", "state-1.new", "begin.new"])
+def test_a_link_that_was_planted_is_not_written_through(tmp_path, name):
+    victim = tmp_path / "diary"
+    victim.write_text("dear diary")
+    chain = tmp_path / "chain"
+    chain.mkdir()
+    (chain / name).symlink_to(victim)
+    try:
+        sampled(chain, 9)
+    except SamplingError as error:
+        assert name in str(error)
+        assert "Remove" in str(error) or "another path" in str(error)
+    else:
+        assert_right(chain, 9)
+        assert name.endswith(".new")
+    assert victim.read_text() == "dear diary"
+
+
+# ----------------------------------------------------------------------------- files of another
+
+
+def other_beginning(folder):
+    """A chain of another seed, in a folder of its own."""
+    store = ChainStore(folder)
+    store.open()
+    store.begin(dataclasses.replace(begun(), tune=3), "1")
+    for k in range(9):
+        store.add(record(k + 100).tobytes())
+        store.save(k + 1, [], {"total": 0})
+    store.close()
+
+
+def no_begin(folder, other):
+    (folder / "begin").unlink()
+
+
+def begin_of_another(folder, other):
+    shutil.copy(other / "begin", folder)
+
+
+def states_and_draws_of_another(folder, other):
+    for name in ("draws", "state-0", "state-1"):
+        shutil.copy(other / name, folder)
+
+
+@pytest.mark.parametrize("fault", [no_begin, begin_of_another, states_and_draws_of_another])
+def test_what_belongs_to_another_beginning_is_not_taken(tmp_path, fault):
+    sampled(tmp_path / "ours", 9)
+    other_beginning(tmp_path / "theirs")
+    fault(tmp_path / "ours", tmp_path / "theirs")
+    before = (tmp_path / "ours" / "draws").read_bytes()
+    with pytest.raises(DamagedError, match=r"(no file 'begin'|another run).*Remove the folder"):
+        sampled(tmp_path / "ours", 12)
+    # Whoever finds the right file again has all draws
+    assert (tmp_path / "ours" / "draws").read_bytes() == before
+
+
+def test_one_state_of_another_beginning_is_no_harm(tmp_path):
+    sampled(tmp_path / "ours", 9)
+    other_beginning(tmp_path / "theirs")
+    shutil.copy(tmp_path / "theirs" / "state-1", tmp_path / "ours")
+    sampled(tmp_path / "ours", 12)
+    assert_right(tmp_path / "ours", 12)
+
+
+def test_draws_that_are_cut_off_after_they_were_checked(tmp_path):
+    sampled(tmp_path, 9)
+    store = ChainStore(tmp_path)
+    store.read()
+    os.truncate(tmp_path / "draws", 5 * RECORD.itemsize)
+    with pytest.raises(DamagedError, match="draws' was cut off"):
+        list(store.records())
+
+
+# Content that is not what is written, under a checksum that is right
+CONTENTS = {
+    "begin": [
+        {}, [], None, {"schema": chain_store._SCHEMA},
+        {"schema": chain_store._SCHEMA, "version": "9"},
+        {"schema": chain_store._SCHEMA, "version": "9", "begin": {"fingerprint": {}}},
+        {"schema": chain_store._SCHEMA, "version": "9", "begin": 3},
+        {
+            "schema": chain_store._SCHEMA, "version": "9",
+            "begin": {**vars(begun()), "layout": [["x", "no type", [2]]]},
+        },
+        {"schema": chain_store._SCHEMA, "version": "9", "begin": {**vars(begun()), "later": 1}},
+    ],
+    "state-0": [{}, [], None, 3, {"draws": 9}, {**vars(chain_store.Saved()), "draws": "nine"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTENTS)
+def test_content_that_is_not_known_is_named(tmp_path, name):
+    sampled(tmp_path, 9)
+    (tmp_path / "state-1").unlink()
+    for content in CONTENTS[name]:
+        files.write_whole(tmp_path / name, packed(content))
+        with pytest.raises(DamagedError, match=rf"{name}' is (damaged|of another run).* Remove"):
+            ChainStore(tmp_path).read()
+    for payload in (b"", b"PK no archive", packed({})[:-30]):
+        files.write_whole(tmp_path / name, payload)
+        with pytest.raises(DamagedError, match=rf"{name}' is damaged.* Remove"):
+            ChainStore(tmp_path).read()
+
+
+# ----------------------------------------------------------------------------- whose chain it is
+
+
+def test_a_chain_has_one_thread_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PATIENCE", 0.2)
+    sampled(tmp_path, 4)
+    taken, ended = threading.Event(), threading.Event()
+
+    def keep():
+        store = ChainStore(tmp_path)
+        store.open()
+        taken.set()
+        ended.wait(60)
+
+    other = threading.Thread(target=keep, name="other cell")
+    other.start()
+    assert taken.wait(60)
+    with pytest.raises(SamplingError, match=r"another thread of this process \('other cell'\)"):
+        ChainStore(tmp_path).open()
+    ended.set()
+    other.join()
+    sampled(tmp_path, 6)
+    # What the same thread has left open it takes anew, and keeps from others
+    left = ChainStore(tmp_path)
+    left.open()
+    store = ChainStore(tmp_path)
+    store.open()
+    left.close()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(refused, (tmp_path,))
+        store.close()
+        assert not pool.apply(refused, (tmp_path,))
+
+
+def refused(folder):
+    try:
+        ChainStore(folder).open()
+    except SamplingError:
+        return True
+    return False
 
 
 def test_a_chain_has_one_process_at_a_time(tmp_path, monkeypatch):
@@ -209,6 +412,6 @@ def test_a_chain_has_one_process_at_a_time(tmp_path, monkeypatch):
 
 def test_a_store_of_another_format_is_refused(tmp_path, monkeypatch):
     sampled(tmp_path, 2)
-    monkeypatch.setattr(chain_store, "_SCHEMA", 2)
+    monkeypatch.setattr(chain_store, "_SCHEMA", 99)
     with pytest.raises(ValueError, match=r"another version of pymc_sgmcmc \(1\)"):
         ChainStore(tmp_path)

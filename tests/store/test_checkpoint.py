@@ -1,6 +1,9 @@
 """Runs that are kept on disk: the bits of the unbroken run, whatever came between."""
 
+import errno
+import itertools
 import logging
+import os
 import re
 import shutil
 
@@ -18,6 +21,8 @@ from helpers.kept import bits, location, run, untuned
 from helpers.sampling import QUIET
 from pymc_sgmcmc.kernel import row_memory
 from pymc_sgmcmc.store import chain_store, files
+from pymc_sgmcmc.store.encoding import packed
+from pymc_sgmcmc.store.records import Records
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -284,12 +289,73 @@ def test_a_store_of_another_run_is_refused_by_name(kept, options, said):
         run(kept, 5, **options)
 
 
-def test_a_store_of_another_version_is_refused_by_name(kept, monkeypatch):
+@pytest.mark.parametrize("package", ["pymc_sgmcmc", "PyMC"])
+def test_a_store_of_another_version_is_refused_by_name(kept, monkeypatch, package):
     from pymc_sgmcmc.store import fingerprint
 
-    monkeypatch.setattr(fingerprint, "__version__", "7.0")
-    with pytest.raises(ValueError, match=r"version of pymc_sgmcmc was .* and is 7\.0"):
+    of = fingerprint if package == "pymc_sgmcmc" else pm
+    monkeypatch.setattr(of, "__version__", "7.0")
+    with pytest.raises(ValueError, match=rf"version of {package} was .* and is 7\.0"):
         run(kept, 5)
+
+
+def test_initvals_that_are_changed_are_refused_by_name(tmp_path, caplog):
+    options = {"chains": 1, "initvals": {"sigma": 2.0}}
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(17), **options)
+    expected = bits(run(None, **options))
+    for draws in (3, 30):
+        with pytest.raises(ValueError, match="The initvals of 'sigma' are others than those"):
+            run(tmp_path, draws, **{**options, "initvals": {"sigma": 3.0}})
+    assert bits(run(tmp_path, **options)) == expected
+    # Without a seed they may be random
+    seedless = {"chains": 1, "random_seed": None}
+    run(tmp_path / "seedless", 5, initvals={"mu": "prior"}, **seedless)
+    with caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
+        run(tmp_path / "seedless", 9, initvals={"mu": "prior"}, **seedless)
+    assert "The initvals of 'mu' are not used" in caplog.text
+
+
+def test_a_chain_in_the_folder_of_another_is_refused(copied, unbroken):
+    shutil.rmtree(copied / "chain-1")
+    shutil.copytree(copied / "chain-0", copied / "chain-1")
+    with pytest.raises(SamplingError, match=r"chain-1' is a copy of another chain's.* Remove it"):
+        run(copied)
+    shutil.rmtree(copied / "chain-1")
+    assert bits(run(copied)) == unbroken
+
+
+# Of the tree in a state's file, where there is what, and what is put there
+STATES = {
+    "a position of another shape": lambda chain: chain.psi.__setitem__(0, np.zeros((2, 3))),
+    "no position": lambda chain: setattr(chain, "psi", 3),
+    "no settings": lambda chain: setattr(chain, "settings", None),
+    "no batches": lambda chain: setattr(chain, "batches_left", "x"),
+    "no generator": lambda chain: setattr(chain, "noise_rng", 1.5),
+    "no monitor": lambda chain: setattr(chain, "monitor", [1]),
+    "a draw that is no number": lambda chain: setattr(chain, "draw", None),
+}
+
+
+@pytest.mark.parametrize("fault", STATES)
+def test_a_state_that_does_not_fit_is_named(copied, fault):
+    store = chain_store.ChainStore(copied / "chain-0")
+    store.read()
+    STATES[fault](store.saved.state.methods[0].chain)
+    for path in store._states():
+        path.unlink()
+    files.write_whole(store.folder / "state-0", packed(vars(store.saved)))
+    with pytest.raises(SamplingError, match=r"state-0' is damaged, or of another version .*Remove"):
+        run(copied, 41)
+
+
+def test_records_that_do_not_fit_are_named(copied, monkeypatch):
+    def fail(*arguments):
+        raise KeyError("value mu")
+
+    monkeypatch.setattr(Records, "read", fail)
+    with pytest.raises(SamplingError, match=r"draws' is damaged, or of another version .*Remove"):
+        run(copied, 41)
 
 
 def test_data_that_are_set_anew_are_seen(tmp_path):
@@ -321,11 +387,18 @@ def test_bad_arguments_are_refused(tmp_path):
             with pytest.raises(ValueError, match=r"cannot be the folder of a run: .*file' is a f"):
                 sg.checkpoint(step, path)
         (tmp_path / "link").symlink_to("nowhere")
-        for path, fault in (("link", "'.*link' is a link to nothing"), ("n" * 300, ".*too long")):
-            with pytest.raises(ValueError, match=f"cannot be the folder of a run: {fault}"):
-                sg.checkpoint(step, tmp_path / path)
-        with pytest.raises(ValueError, match="path must be the path of a folder"):
-            sg.checkpoint(step, "a\0b")
+        with pytest.raises(ValueError, match=r"folder of a run: '.*link' is a link to nothing"):
+            sg.checkpoint(step, tmp_path / "link")
+        for path in ("n" * 300, "a\0b", "~nobody-of-this-name/run", b"run", 3, None):
+            with pytest.raises(ValueError, match=r"path must be the path of a folder.*\(.+\)\.$"):
+                sg.checkpoint(step, path)
+        for steps in ([], (), None, [None], sg.MSGNHT, {step}):
+            with pytest.raises(TypeError, match="step must be a step method, or a list of them"):
+                sg.checkpoint(steps, tmp_path)
+        with pytest.raises(ValueError, match="a checkpoint already"):
+            sg.checkpoint([sg.checkpoint(step, tmp_path)], tmp_path)
+        with pytest.raises(ValueError, match="model is none of the step methods': it has no 'mu'"):
+            sg.checkpoint(step, tmp_path, model=pm.Model())
 
 
 @pytest.mark.parametrize("name", ["begin", "draws"])
@@ -344,12 +417,12 @@ def test_a_file_in_place_of_a_chain_is_named(tmp_path):
         run(tmp_path)
 
 
-def test_a_folder_that_is_removed_under_a_run_is_named(tmp_path):
+def test_a_folder_that_is_removed_under_a_run_costs_no_draws(tmp_path, unbroken, caplog):
     def removed(trace, draw):
         shutil.rmtree(tmp_path / "run", ignore_errors=True)
 
-    with pytest.raises(SamplingError, match=r"cannot be written .* was removed, .* another path"):
-        run(tmp_path / "run", every=0, callback=removed)
+    assert bits(run(tmp_path / "run", every=0, callback=removed)) == unbroken
+    assert re.search(r"cannot be written .* was removed.* are in the result alone", caplog.text)
 
 
 def test_other_files_in_the_folder_are_left_alone(complete, unbroken):
@@ -394,32 +467,60 @@ def test_other_kinds_of_seeds(tmp_path):
 # ----------------------------------------------------------------------------- errors
 
 
-def test_a_full_disk_ends_in_its_name_and_what_was_written_is_read(tmp_path, unbroken, monkeypatch):
-    import errno
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("every", [0.0, 1e6])
+def test_a_disk_that_fails_is_named_and_costs_no_draws(
+    tmp_path, unbroken, monkeypatch, caplog, code, every
+):
+    # Lock and beginning; with a state for each draw a part of the first chain is written, too
+    left = 100 if every == 0.0 else 3
 
-    left = 100
-
-    def full(descriptor, data):
+    def failing(descriptor, data):
         nonlocal left
         left -= 1
         if left < 0:
             append(descriptor, data[: len(data) // 2])
-            raise OSError(errno.ENOSPC, "No space left on device")
+            raise OSError(code, os.strerror(code))
         append(descriptor, data)
 
     append = files.append
     with monkeypatch.context() as patch:
         for module in (files, chain_store):
-            patch.setattr(module, "append", full)
-        with pytest.raises(SamplingError, match="The disk is full") as caught:
-            run(tmp_path)
-        kept = int(re.search(r"keeps the first (\d+) draws", str(caught.value)).group(1))
-        assert kept > 10
+            patch.setattr(module, "append", failing)
+        assert bits(run(tmp_path, every=every)) == unbroken
+        kept = [int(n) for n in re.findall(r"keeps the first (\d+) draws", caplog.text)]
+        assert kept[0] > 10 if every == 0.0 else kept[0] == 0
+        for said in (os.strerror(code), str(tmp_path), "chain 0 are in the result alone"):
+            assert said in caplog.text
+        # One line where it begins, one at each chain's end
+        assert len(kept) == (3 if every == 0.0 else 2)
         # As many draws as there are are returned, and nothing is written
         left = 0
-        few = run(tmp_path, kept - 10, chains=1)
-        assert few.posterior.sizes["draw"] == kept - 10
-    assert bits(run(tmp_path)) == unbroken
+        if kept[0] > 10:
+            few = run(tmp_path, kept[0] - 10, chains=1)
+            assert few.posterior.sizes["draw"] == kept[0] - 10
+        # Where nothing can be written when a run begins, nothing would be lost
+        with pytest.raises(SamplingError, match=r"cannot be written .* run the same line again"):
+            run(tmp_path / "other", every=every)
+    assert bits(run(tmp_path, every=every)) == unbroken
+
+
+def test_a_disk_that_fails_for_a_while_has_all_draws_in_the_end(tmp_path, unbroken, monkeypatch):
+    writes = itertools.count()
+
+    def failing(descriptor, data):
+        if 20 < next(writes) < 40:
+            append(descriptor, data[: len(data) // 2])
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        append(descriptor, data)
+
+    append = files.append
+    with monkeypatch.context() as patch:
+        for module in (files, chain_store):
+            patch.setattr(module, "append", failing)
+        assert bits(run(tmp_path)) == unbroken
+        monkeypatch.setattr(sg.SGMCMCStep, "step", None)
+        assert bits(run(tmp_path)) == unbroken
 
 
 def test_a_damaged_chain_is_named_with_its_cure(copied, unbroken):
