@@ -148,7 +148,7 @@ def all_rows(value: Any) -> Variable:
     batches = find_minibatches([value])
     found = replace_minibatches([value], batches, [batch.sources for batch in batches])
     # Of batches along another axis than the first the rows are moved there
-    moved = value.owner.inputs[0] if value.owner else value
+    moved = value.owner.inputs[0] if value.owner and value.owner.inputs else value
     array: Variable = found.get(value, found.get(moved, value))
     return array
 
