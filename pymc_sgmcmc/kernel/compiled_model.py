@@ -31,6 +31,7 @@ from pymc_sgmcmc.model.coordinates import (
     left_as_written,
 )
 from pymc_sgmcmc.model.hierarchy import depends_on
+from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data
 from pymc_sgmcmc.model.posterior import NoRowsError, Posterior
@@ -81,7 +82,6 @@ class CompiledModel:
         self.options = options
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
-        expanded = options.expands(sum(np.size(point[str(v.name)]) for v in values))
         coordinates, self._express = coordinates_for(
             model,
             values,
@@ -89,7 +89,7 @@ class CompiledModel:
             point,
             named=options.named_transforms,
             centring=options.centring,
-            expanded=expanded,
+            masses=options.masses,
         )
         self.posterior = Posterior(model, coordinates, options.temperature)
         self.on_disk = has_source(self.posterior.arrays)
@@ -183,7 +183,7 @@ class CompiledModel:
         coordinates = self.posterior.coordinates
         own = {c.rv for c in coordinates}
         return any(
-            depends_on(c.rv.owner.inputs, own) if c.expanded else c.weighted and c.map.noise_grows
+            depends_on(c.rv.owner.inputs, own) if isinstance(c.transform, Masses) else c.weighted and c.map.noise_grows
             for c in coordinates
         )
 

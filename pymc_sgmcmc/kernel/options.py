@@ -69,14 +69,15 @@ class Options:
     backend: str = "auto"
     compile_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    def expands(self, dimension: int) -> bool:
-        """Whether simplexes have redundant coordinates: nearly independent where no matrix helps.
+    @property
+    def masses(self) -> bool:
+        """Whether simplexes are sampled as masses.
 
         Scales by hand are those of the coordinates as they are written, and nothing else is left
         to choose where all else is given by hand.
         """
         chosen = self.transforms in ("lipschitz", "mirror") and self.scale in ("auto", "diagonal")
-        return chosen and dimension > LARGEST_DENSE and not self.is_complete()
+        return chosen and not self.is_complete()
 
     def is_complete(self) -> bool:
         """Whether nothing is left to tuning."""

@@ -26,7 +26,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring import InformedCoefficients
 from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex
 from pymc_sgmcmc.model.graphs import (
     constants_as_numbers,
     gradient_of,
@@ -312,9 +311,7 @@ class Posterior:
 
         Along a nearly flat circle the curvature says nothing of a width.
         """
-        widths = [ExpandedSimplex.widest if c.expanded else np.inf for c in self.coordinates]
-        sizes = [int(np.prod(c.phi.type.shape)) for c in self.coordinates]
-        return np.where(self.circular, 1.0, np.repeat(widths, sizes))
+        return np.where(self.circular, 1.0, np.inf)
 
     def on_line(self, parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """Leave out what lies on a circle, of arrays shaped as φ or of all of them in one."""
