@@ -182,9 +182,9 @@ class CompiledModel:
         """Whether noise of some variable, whose law is sampled too, grows along its coordinates."""
         coordinates = self.posterior.coordinates
         own = {c.rv for c in coordinates}
-        return any(
-            depends_on(c.rv.owner.inputs, own) if isinstance(c.transform, Masses) else c.weighted and c.map.noise_grows
-            for c in coordinates
+        simplexes = (c for c in coordinates if isinstance(c.transform, Masses))
+        return any(c.weighted and c.map.noise_grows for c in coordinates) or any(
+            depends_on(c.rv.owner.inputs, own) for c in simplexes
         )
 
     def _weights(self, scales: Sequence[np.ndarray]) -> dict[Coordinate, np.ndarray]:

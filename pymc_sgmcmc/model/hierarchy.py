@@ -46,7 +46,14 @@ from pymc_sgmcmc.centring import (
     lower_factor,
 )
 
-__all__ = ["LOCATION_SCALE", "centring_of", "constant_of", "depends_on", "shape_priors", "values_of"]
+__all__ = [
+    "LOCATION_SCALE",
+    "centring_of",
+    "constant_of",
+    "depends_on",
+    "shape_priors",
+    "values_of",
+]
 
 # Families whose last two inputs are location and scale
 LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)

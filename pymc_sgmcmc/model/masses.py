@@ -272,7 +272,9 @@ def _root_of(position: np.ndarray) -> np.ndarray:
 
 def _slopes_of(position: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return r, dy / dφ with y = log m, and the first two derivatives of its logarithm."""
-    phi = position.astype(float) + _STEP * np.array([-1.0, 0.0, 1.0]).reshape(-1, *[1] * position.ndim)
+    phi = position.astype(float) + _STEP * np.array([-1.0, 0.0, 1.0]).reshape(
+        -1, *[1] * position.ndim
+    )
     s = np.logaddexp(0.0, -phi)
     root = _root_of(phi)
     slope = -2 * np.expm1(-root) / root * (1 - s * np.expm1(-s))

@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 from scipy.special import gammaln
-from scipy.stats import beta, gamma
+from scipy.stats import gamma
 
 import pymc_sgmcmc as sg
 
@@ -92,9 +92,7 @@ def test_the_unit_of_gamma_posteriors_is_found():
     a, rate, s = np.array([0.1, 3.1, 50.1]), np.array([2.0, 0.01, 400.0]), np.ones(3)
     transform, phi = Mass(pt.as_tensor(s)), pt.vector("phi", shape=(3,))
     start = transform.forward(a / rate).eval()
-    at, sd = mode_of(
-        lambda x: pt.sum((a - 1) * pt.log(x) - rate * x), transform, phi, start
-    )
+    at, sd = mode_of(lambda x: pt.sum((a - 1) * pt.log(x) - rate * x), transform, phi, start)
     np.testing.assert_allclose(Mass.fitted(s, at, sd), 1 / rate, rtol=1e-3)
 
 
