@@ -71,13 +71,8 @@ class Options:
 
     @property
     def masses(self) -> bool:
-        """Whether simplexes are sampled as masses.
-
-        Scales by hand are those of the coordinates as they are written, and nothing else is left
-        to choose where all else is given by hand.
-        """
-        chosen = self.transforms in ("lipschitz", "mirror") and self.scale in ("auto", "diagonal")
-        return chosen and not self.is_complete()
+        """Whether simplexes are masses: scales by hand are those of coordinates as written."""
+        return self.transforms in ("lipschitz", "mirror") and isinstance(self.scale, str)
 
     def is_complete(self) -> bool:
         """Whether nothing is left to tuning."""
