@@ -279,8 +279,8 @@ print(f"500 independent exact draws: {floor.min():.2f} to {floor.max():.2f}")
 
 # %% [markdown]
 # Untuned methods sample the masses of the categories, one coordinate for each, in place of the
-# entropic map's ratios. In these the empty categories are nearly normal, too, and draws are about as
-# good as independent ones.
+# entropic map's ratios. In these the empty categories are nearly normal, too, and draws are about
+# as good as independent ones.
 
 # %% [markdown]
 # ## Verdicts

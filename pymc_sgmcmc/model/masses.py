@@ -36,11 +36,13 @@ _LOW = -30.0
 # Newton steps to the coordinate of a root
 _STEPS = 6
 
-# Step of a difference of logarithms of slopes, and the relative error of a curvature
-_STEP, _ERROR = 1e-3, 0.1
+# Step of a difference of logarithms of slopes; relative error of a curvature of which a fit of
+# normals says little, and absolute error of that of a sparse entry
+_STEP, _ERROR, _LEAST_ERROR = 1e-3, 0.1, 0.3
 
-# The least that a total is changed by
-_LEAST_RATIO = 0.5
+# The least that a total is changed by, and the least where a single entry is all but 1, which says
+# nothing of it: with a small one all masses go to 0 together
+_LEAST_RATIO, _LEAST_TOTAL, _LEAST_SPREAD = 0.5, 8.0, 0.05
 
 
 class Masses(Transform):
@@ -161,11 +163,13 @@ class ExpandedSimplex(Masses):
         """
         x = mass / np.sum(mass, axis=-1, keepdims=True)
         beyond, error = curvature - mass, 1 + mass
-        beyond = np.where(np.abs(beyond) > _ERROR * error, beyond, 0) / error
+        beyond = np.where(np.abs(beyond) > _ERROR * mass + _LEAST_ERROR, beyond, 0) / error
         expected = x * (1 - x) / error
         squares = np.maximum(np.sum(expected**2, axis=-1, keepdims=True), np.finfo(float).tiny)
         n = np.sum(expected * beyond, axis=-1, keepdims=True) / squares
-        return np.maximum(scale + n, _LEAST_RATIO * scale)
+        alone = np.sum(x * (1 - x), axis=-1, keepdims=True) < _LEAST_SPREAD
+        least = np.maximum(_LEAST_RATIO * scale, np.where(alone, _LEAST_TOTAL, 0.0))
+        return np.maximum(scale + n, least)
 
 
 class Mass(Masses):
