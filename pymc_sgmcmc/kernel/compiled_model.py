@@ -89,7 +89,7 @@ class CompiledModel:
             point,
             named=options.named_transforms,
             centring=options.centring,
-            masses=options.masses,
+            bend=options.bend(sum(np.size(point[str(v.name)]) for v in values)),
         )
         self.posterior = Posterior(model, coordinates, options.temperature)
         self.on_disk = has_source(self.posterior.arrays)

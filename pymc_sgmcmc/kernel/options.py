@@ -69,10 +69,13 @@ class Options:
     backend: str = "auto"
     compile_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def masses(self) -> bool:
-        """Whether simplexes are masses: scales by hand are those of coordinates as written."""
-        return self.transforms in ("lipschitz", "mirror") and isinstance(self.scale, str)
+    def bend(self, dimension: int) -> int | None:
+        """Return the bend of masses: 1 where a matrix whitens. None where there are none.
+
+        Scales by hand are those of coordinates as they are written.
+        """
+        chosen = self.transforms in ("lipschitz", "mirror") and isinstance(self.scale, str)
+        return int(dimension <= LARGEST_DENSE) if chosen else None
 
     def is_complete(self) -> bool:
         """Whether nothing is left to tuning."""

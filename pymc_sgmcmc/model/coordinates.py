@@ -119,7 +119,7 @@ def coordinates_for(
     *,
     named: Mapping[str, Transform | None] = MappingProxyType({}),
     centring: bool = False,
-    masses: bool = False,
+    bend: int | None = None,
 ) -> tuple[list[Coordinate], Express]:
     """Choose the coordinates of each value variable.
 
@@ -138,9 +138,9 @@ def coordinates_for(
     centring : bool
         Whether variables whose location or scale is sampled get a weight between the centred and
         the non-centred writing.
-    masses : bool
-        Whether simplexes and sparse gamma variables have the coordinates of
-        :mod:`~pymc_sgmcmc.model.masses`.
+    bend : {1, 0}, optional
+        Of the coordinates of masses, :mod:`~pymc_sgmcmc.model.masses`, which simplexes and sparse
+        gamma variables then have.
 
     Returns
     -------
@@ -165,7 +165,7 @@ def coordinates_for(
     chosen = [
         (named[rv.name], None)
         if rv.name in named
-        else _choose(model, value, choice, point[str(value.name)], sampled, own_maps, masses)
+        else _choose(model, value, choice, point[str(value.name)], sampled, own_maps, bend)
         for rv, value in zip(rvs, values, strict=True)
     ]
     outputs = [
@@ -329,7 +329,7 @@ def _choose(
     array: np.ndarray,
     sampled: Collection[Variable],
     own_maps: Mapping[TensorVariable, Weighted],
-    masses: bool,
+    bend: int | None,
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
@@ -342,10 +342,10 @@ def _choose(
         shape = (*centring.numbers, *np.shape(array))
         weight = pt.tensor(f"{rv.name}_weight", dtype=value.dtype, shape=shape)
         return centring.with_weight(weight), weight
-    if masses and (map_ := masses_of(rv, own)) is not None:
+    if bend is not None and (map_ := masses_of(rv, own)) is not None:
         shape = (*np.shape(array)[:-1], 1) if map_.ndim_supp else np.shape(array)
         scale = pt.tensor(f"{rv.name}_scale", dtype=value.dtype, shape=shape)
-        return map_(scale), scale
+        return map_(scale, bend), scale
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[choice], None

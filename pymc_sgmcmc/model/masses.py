@@ -30,6 +30,10 @@ from pymc_sgmcmc.model.hierarchy import values_of
 
 __all__ = ["ExpandedSimplex", "Mass", "Masses", "masses_of"]
 
+# Of a sparse entry without bend the law is wide towards 0, where U is a line, and has a curvature
+# near 1 where rows take to it: a fit sees the one, steps may not be longer than the other allows
+_WIDEST = 1.5
+
 # Of a softplus: below it is written as an exponential
 _LOW = -30.0
 
@@ -52,24 +56,30 @@ class Masses(Transform):
     ----------
     scale : TensorVariable
         What tuning fits of the map, positive. Any leaves the law of the variable as it is.
+    bend : {1, 0}
+        0 where scales are fitted from normals of independent coordinates, which say little of
+        them: then r is log(1 + exp 2 φ) / 2, of which the logarithm has a bounded slope.
     """
 
-    def __init__(self, scale: TensorVariable) -> None:
-        self.scale = scale
+    def __init__(self, scale: TensorVariable, bend: int = 1) -> None:
+        self.scale, self.bend = scale, bend
+
+    @property
+    def widest(self) -> float:
+        """The largest sd that a fit may give to a coordinate: without bend tails are wide."""
+        return np.inf if self.bend else _WIDEST
 
     @staticmethod
     def of_prior(rv: TensorVariable) -> TensorVariable:
         """Return the scale with which masses have a unit scale in the prior of a variable."""
         raise NotImplementedError
 
-    @classmethod
-    def at_scale(cls, position: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+    def at_scale(self, position: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
         """Return φ of the same θ at another scale."""
-        root = _root_of(position) * np.sqrt(cls._growth(old.astype(float), new))
-        return np.asarray(_coordinate(root, np), dtype=position.dtype)
+        root = _root_of(position, self.bend) * np.sqrt(self._growth(old.astype(float), new))
+        return np.asarray(_coordinate(root, np, self.bend), dtype=position.dtype)
 
-    @classmethod
-    def fitted(cls, scale: np.ndarray, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    def fitted(self, scale: np.ndarray, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """Return the scale with which the masses' laws have a unit scale.
 
         Parameters
@@ -79,9 +89,9 @@ class Masses(Transform):
         position, sd : ndarray
             φ where the gradient of U is about 0, and the curvatures there to the power -1/2.
         """
-        root, slope, bend, change = _slopes_of(position)
+        root, slope, bend, change = _slopes_of(position, self.bend)
         curvature = (1 / sd.astype(float) ** 2 - bend**2 + change) / slope**2
-        return np.asarray(cls._fitted(scale, root**2 / 4, curvature), dtype=scale.dtype)
+        return np.asarray(self._fitted(scale, root**2 / 4, curvature), dtype=scale.dtype)
 
     @staticmethod
     def _growth(old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -133,21 +143,21 @@ class ExpandedSimplex(Masses):
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map K real coordinates in the last axis to a simplex of K entries."""
-        mass, _ = _shares(*_root(value))
+        mass, _ = _shares(*_root(value, self.bend))
         return _normal(mass / pt.sum(mass, axis=-1, keepdims=True))
 
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map a simplex of K entries in the last axis to K coordinates, at G = A."""
-        return _coordinate(2 * pt.sqrt(_normal(value) * self.scale), pt)
+        return _coordinate(2 * pt.sqrt(_normal(value) * self.scale), pt, self.bend)
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return the log determinant of the Jacobian, with the log density of G."""
-        root, rest = _root(value)
+        root, rest = _root(value, self.bend)
         share, unit = _shares(root, rest)
         log_total = pt.log(pt.sum(share, axis=-1) / 4) + 2 * unit[..., 0]
         A = self.scale[..., 0]
         of_total = (A - value.shape[-1]) * log_total - pt.exp(log_total) - pt.gammaln(A)
-        return pt.sum(_log_slope(value), axis=-1) + of_total
+        return pt.sum(_log_slope(value, self.bend), axis=-1) + of_total
 
     @staticmethod
     def _growth(old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -193,16 +203,16 @@ class Mass(Masses):
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map the coordinates to θ."""
-        root, rest = _root(value)
+        root, rest = _root(value, self.bend)
         return _normal(self.scale * (root * pt.exp(rest)) ** 2 / 4)
 
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map θ to its coordinates."""
-        return _coordinate(2 * pt.sqrt(_normal(value) / self.scale), pt)
+        return _coordinate(2 * pt.sqrt(_normal(value) / self.scale), pt, self.bend)
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return the logarithm of dθ / dφ of each element."""
-        return pt.log(self.scale) + _log_slope(value)
+        return pt.log(self.scale) + _log_slope(value, self.bend)
 
     @staticmethod
     def _growth(old: np.ndarray, new: np.ndarray) -> np.ndarray:
@@ -225,9 +235,12 @@ def masses_of(rv: TensorVariable, own: Transform | None) -> type[Masses] | None:
     return None
 
 
-def _coordinate(root: Any, of: ModuleType) -> Any:
+def _coordinate(root: Any, of: ModuleType, bend: int) -> Any:
     """Return φ of roots, arrays or tensors."""
-    psi = root + of.log(-of.expm1(-root))
+    sharpness = 2 - bend
+    psi = root + of.log(-of.expm1(-sharpness * root)) / sharpness
+    if not bend:
+        return psi
     value = of.maximum(psi, 0) + 1 - of.sqrt(1 - 2 * of.minimum(psi, 0))
     for _ in range(_STEPS):
         s = of.log1p(of.exp(-of.abs(value))) + of.maximum(-value, 0)
@@ -235,23 +248,25 @@ def _coordinate(root: Any, of: ModuleType) -> Any:
     return value
 
 
-def _psi(value: Any) -> tuple[TensorVariable, TensorVariable]:
-    """Return ψ and log dψ / dφ."""
+def _psi(value: Any, bend: int) -> tuple[TensorVariable, TensorVariable]:
+    """Return the argument of r's softplus, and the logarithm of its slope over its sharpness."""
     value = pt.as_tensor(value)
+    if not bend:
+        return 2 * value, pt.zeros_like(value)
     s = pt.softplus(-value)
     return value - s**2 / 2, pt.log1p(s * pt.sigmoid(-value))
 
 
-def _root(value: Any) -> tuple[TensorVariable, TensorVariable]:
+def _root(value: Any, bend: int) -> tuple[TensorVariable, TensorVariable]:
     """Return r and s of the root :math:`r e^s`: r is never 0, and s is 0 where the root is not."""
-    psi, _ = _psi(value)
-    return pt.softplus(pt.maximum(psi, _LOW)), pt.minimum(psi - _LOW, 0)
+    psi, _ = _psi(value, bend)
+    return pt.softplus(pt.maximum(psi, _LOW)) / (2 - bend), pt.minimum(psi - _LOW, 0)
 
 
-def _log_slope(value: Any) -> TensorVariable:
+def _log_slope(value: Any, bend: int) -> TensorVariable:
     """Return log dm / dφ."""
-    root, rest = _root(value)
-    psi, slope = _psi(value)
+    root, rest = _root(value, bend)
+    psi, slope = _psi(value, bend)
     return pt.log(root / 2) + rest - pt.softplus(-psi) + slope
 
 
@@ -268,20 +283,20 @@ def _normal(value: Any) -> TensorVariable:
     return value + pt.switch(value < tiny, tiny, 0).astype(value.dtype)
 
 
-def _root_of(position: np.ndarray) -> np.ndarray:
-    phi = position.astype(float)
-    root = np.logaddexp(0.0, phi - np.logaddexp(0.0, -phi) ** 2 / 2)
+def _root_of(position: np.ndarray, bend: int) -> np.ndarray:
+    phi, sharpness = position.astype(float), 2 - bend
+    root = np.logaddexp(0.0, sharpness * phi - bend * np.logaddexp(0.0, -phi) ** 2 / 2) / sharpness
     return np.asarray(np.maximum(root, np.sqrt(np.finfo(float).tiny)))
 
 
-def _slopes_of(position: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _slopes_of(
+    position: np.ndarray, bend: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return r, dy / dφ with y = log m, and the first two derivatives of its logarithm."""
-    phi = position.astype(float) + _STEP * np.array([-1.0, 0.0, 1.0]).reshape(
-        -1, *[1] * position.ndim
-    )
-    s = np.logaddexp(0.0, -phi)
-    root = _root_of(phi)
-    slope = -2 * np.expm1(-root) / root * (1 - s * np.expm1(-s))
+    phi = np.stack([position.astype(float) + k * _STEP for k in (-1, 0, 1)])
+    s = bend * np.logaddexp(0.0, -phi)
+    root = _root_of(phi, bend)
+    slope = -2 * np.expm1(-(2 - bend) * root) / root * (1 - s * np.expm1(-s))
     before, here, after = np.log(slope)
     first, second = (after - before) / (2 * _STEP), (after - 2 * here + before) / _STEP**2
     return root[1], slope[1], first, second

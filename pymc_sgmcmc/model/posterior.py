@@ -37,6 +37,7 @@ from pymc_sgmcmc.model.graphs import (
     with_known_shapes,
 )
 from pymc_sgmcmc.model.kinks import has_kinks
+from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
@@ -311,7 +312,10 @@ class Posterior:
 
         Along a nearly flat circle the curvature says nothing of a width.
         """
-        return np.where(self.circular, 1.0, np.inf)
+        maps = [c.transform for c in self.coordinates]
+        widths = [x.widest if isinstance(x, Masses) else np.inf for x in maps]
+        sizes = [int(np.prod(c.phi.type.shape)) for c in self.coordinates]
+        return np.where(self.circular, 1.0, np.repeat(widths, sizes))
 
     def on_line(self, parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         """Leave out what lies on a circle, of arrays shaped as φ or of all of them in one."""
