@@ -8,8 +8,7 @@ The coordinate φ of a mass m:
 A root r has an sd of 1 where the mass is not small, whatever it is. Towards 0, where the law of
 :math:`-\log m` is an exponential one, :math:`\log m \approx -\varphi^2` makes it half a normal
 one. Of a Gamma(a, 1) mass with a from 0.03 to 100 the slowest relaxation of Langevin dynamics, in
-units of the inverse mean curvature, is at most 1.2 times that of a normal variable. (In logarithms
-it is 10 times at a = 0.1, and more where the mass is rarer.)
+units of the inverse mean curvature, is at most 1.2 times that of a normal variable.
 """
 
 from __future__ import annotations
@@ -61,6 +60,9 @@ class Masses(Transform):
         them: then r is log(1 + exp 2 φ) / 2, of which the logarithm has a bounded slope.
     """
 
+    # Masses of the same θ are as the scale to this power
+    power: int
+
     def __init__(self, scale: TensorVariable, bend: int = 1) -> None:
         self.scale, self.bend = scale, bend
 
@@ -76,27 +78,17 @@ class Masses(Transform):
 
     def at_scale(self, position: np.ndarray, old: np.ndarray, new: np.ndarray) -> np.ndarray:
         """Return φ of the same θ at another scale."""
-        root = _root_of(position, self.bend) * np.sqrt(self._growth(old.astype(float), new))
+        root = _root_of(position, self.bend) * (new / old.astype(float)) ** (self.power / 2)
         return np.asarray(_coordinate(root, np, self.bend), dtype=position.dtype)
 
     def fitted(self, scale: np.ndarray, position: np.ndarray, sd: np.ndarray) -> np.ndarray:
         """Return the scale with which the masses' laws have a unit scale.
 
-        Parameters
-        ----------
-        scale : ndarray
-            The present one.
-        position, sd : ndarray
-            φ where the gradient of U is about 0, and the curvatures there to the power -1/2.
+        The gradient of U is about 0 at φ, and the curvatures there are 1 / sd².
         """
         root, slope, bend, change = _slopes_of(position, self.bend)
         curvature = (1 / sd.astype(float) ** 2 - bend**2 + change) / slope**2
         return np.asarray(self._fitted(scale, root**2 / 4, curvature), dtype=scale.dtype)
-
-    @staticmethod
-    def _growth(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        """Return how many times as large masses are at another scale."""
-        raise NotImplementedError
 
     @staticmethod
     def _fitted(scale: np.ndarray, mass: np.ndarray, curvature: np.ndarray) -> np.ndarray:
@@ -133,7 +125,7 @@ class ExpandedSimplex(Masses):
     """
 
     name = "expanded"
-    ndim_supp = 1
+    ndim_supp = power = 1
 
     @staticmethod
     def of_prior(rv: TensorVariable) -> TensorVariable:
@@ -158,10 +150,6 @@ class ExpandedSimplex(Masses):
         A = self.scale[..., 0]
         of_total = (A - value.shape[-1]) * log_total - pt.exp(log_total) - pt.gammaln(A)
         return pt.sum(_log_slope(value, self.bend), axis=-1) + of_total
-
-    @staticmethod
-    def _growth(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return new / old
 
     @staticmethod
     def _fitted(scale: np.ndarray, mass: np.ndarray, curvature: np.ndarray) -> np.ndarray:
@@ -194,7 +182,7 @@ class Mass(Masses):
     """
 
     name = "mass"
-    ndim_supp = 0
+    ndim_supp, power = 0, -1
 
     @staticmethod
     def of_prior(rv: TensorVariable) -> TensorVariable:
@@ -213,10 +201,6 @@ class Mass(Masses):
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return the logarithm of dθ / dφ of each element."""
         return pt.log(self.scale) + _log_slope(value, self.bend)
-
-    @staticmethod
-    def _growth(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-        return old / new
 
     @staticmethod
     def _fitted(scale: np.ndarray, mass: np.ndarray, curvature: np.ndarray) -> np.ndarray:
