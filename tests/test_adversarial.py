@@ -134,6 +134,8 @@ RIGHT = [
     many_dimensions,
     horseshoe,
     correlated_walk,
+    sparse_dirichlet,
+    sparse_dirichlet_with_data,
 ]
 # Wrong or hard, and said so
 TOLD = [
@@ -147,8 +149,6 @@ EITHER = [
     student,
     cauchy,
     centred_schools,
-    sparse_dirichlet,
-    sparse_dirichlet_with_data,
     discrete_neighbour,
 ]
 # Of more than 20 s, or not needed in each run: by one method each, in turn. A funnel is in

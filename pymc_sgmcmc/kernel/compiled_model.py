@@ -31,6 +31,7 @@ from pymc_sgmcmc.model.coordinates import (
     left_as_written,
 )
 from pymc_sgmcmc.model.hierarchy import depends_on
+from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
@@ -78,7 +79,6 @@ class CompiledModel:
         self.options = options
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
-        expanded = options.expands(sum(np.size(point[str(v.name)]) for v in values))
         coordinates, self._express = coordinates_for(
             model,
             values,
@@ -86,7 +86,7 @@ class CompiledModel:
             point,
             named=options.named_transforms,
             centring=options.centring,
-            expanded=expanded,
+            bend=options.bend(sum(np.size(point[str(v.name)]) for v in values)),
         )
         self.posterior = Posterior(model, coordinates, options.temperature)
         self.on_disk = has_source(self.posterior.arrays)
@@ -179,9 +179,9 @@ class CompiledModel:
         """Whether noise of some variable, whose law is sampled too, grows along its coordinates."""
         coordinates = self.posterior.coordinates
         own = {c.rv for c in coordinates}
-        return any(
-            depends_on(c.rv.owner.inputs, own) if c.expanded else c.weighted and c.map.noise_grows
-            for c in coordinates
+        simplexes = (c for c in coordinates if isinstance(c.transform, Masses))
+        return any(c.weighted and c.map.noise_grows for c in coordinates) or any(
+            depends_on(c.rv.owner.inputs, own) for c in simplexes
         )
 
     def _weights(self, scales: Sequence[np.ndarray]) -> dict[Coordinate, np.ndarray]:

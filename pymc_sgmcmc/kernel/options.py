@@ -69,14 +69,13 @@ class Options:
     backend: str = "auto"
     compile_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
-    def expands(self, dimension: int) -> bool:
-        """Whether simplexes have redundant coordinates: nearly independent where no matrix helps.
+    def bend(self, dimension: int) -> int | None:
+        """Return the bend of masses: 1 where a matrix whitens. None where there are none.
 
-        Scales by hand are those of the coordinates as they are written, and nothing else is left
-        to choose where all else is given by hand.
+        Scales by hand are those of coordinates as they are written.
         """
-        chosen = self.transforms in ("lipschitz", "mirror") and self.scale in ("auto", "diagonal")
-        return chosen and dimension > LARGEST_DENSE and not self.is_complete()
+        chosen = self.transforms in ("lipschitz", "mirror") and isinstance(self.scale, str)
+        return int(dimension <= LARGEST_DENSE) if chosen else None
 
     def is_complete(self) -> bool:
         """Whether nothing is left to tuning."""

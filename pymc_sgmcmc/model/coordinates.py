@@ -12,19 +12,18 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV
-from pymc.logprob.transforms import SimplexTransform, Transform
+from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pytensor.graph.basic import Variable
-from pytensor.tensor.random.basic import DirichletRV
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring import InformedCoefficients, Weighted
 from pymc_sgmcmc.model.coefficients import coefficients_of
-from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex, at_total, fitted_total
 from pymc_sgmcmc.model.fields import beside_effects, fields_of
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.hierarchy import centring_of, depends_on
+from pymc_sgmcmc.model.masses import Masses, masses_of
 from pymc_sgmcmc.model.standardised import is_standard, standardised
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
@@ -64,7 +63,7 @@ class Coordinate:
         The position φ.
     scale : TensorVariable or None
         What tuning fits of the map, an input of the compiled function: the scale s of a scaled
-        softplus, shaped as θ, the weight of a centring, or the total of an expanded simplex.
+        softplus, shaped as θ, the weight of a centring, or the scale of masses.
     kind : str
         Support of the variable, as :func:`~pymc_sgmcmc.model.support.kind_of_support` names it.
     lower, upper : tensor_like or None
@@ -85,11 +84,6 @@ class Coordinate:
     def weighted(self) -> bool:
         """Whether ``scale`` is the weight of a centring."""
         return self.scale is not None and isinstance(self.transform, Weighted)
-
-    @property
-    def expanded(self) -> bool:
-        """Whether ``scale`` is the total of an expanded simplex."""
-        return isinstance(self.transform, ExpandedSimplex)
 
     @property
     def unbounded(self) -> bool:
@@ -125,7 +119,7 @@ def coordinates_for(
     *,
     named: Mapping[str, Transform | None] = MappingProxyType({}),
     centring: bool = False,
-    expanded: bool = False,
+    bend: int | None = None,
 ) -> tuple[list[Coordinate], Express]:
     """Choose the coordinates of each value variable.
 
@@ -144,9 +138,9 @@ def coordinates_for(
     centring : bool
         Whether variables whose location or scale is sampled get a weight between the centred and
         the non-centred writing.
-    expanded : bool
-        Whether Dirichlet variables have as many coordinates as entries, those of
-        :class:`~pymc_sgmcmc.model.expanded_simplex.ExpandedSimplex`.
+    bend : {1, 0}, optional
+        Of the coordinates of masses, :mod:`~pymc_sgmcmc.model.masses`, which simplexes and sparse
+        gamma variables then have.
 
     Returns
     -------
@@ -154,7 +148,7 @@ def coordinates_for(
     express : callable
         Of a point it returns φ, and the scale of each coordinate that has one: ten times the
         distance of θ from its bound (of a half-Cauchy variable 10,000 times), the weight that
-        leaves the model as it is written, or the total that makes masses independent in the prior.
+        leaves the model as it is written, or the scale that suits masses of the prior.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
@@ -171,7 +165,7 @@ def coordinates_for(
     chosen = [
         (named[rv.name], None)
         if rv.name in named
-        else _choose(model, value, choice, point[str(value.name)], sampled, own_maps, expanded)
+        else _choose(model, value, choice, point[str(value.name)], sampled, own_maps, bend)
         for rv, value in zip(rvs, values, strict=True)
     ]
     outputs = [
@@ -184,9 +178,8 @@ def coordinates_for(
             shape = scale.type.shape[len(transform.numbers) :]
             written = transform.uniform(transform.as_written, shape)
             measured.append(pt.constant(written.astype(scale.dtype)))
-        elif scale is not None and isinstance(transform, ExpandedSimplex):
-            concentration = pt.broadcast_to(rv.owner.inputs[-1], rv.shape)
-            measured.append(pt.sum(concentration, axis=-1, keepdims=True).astype(scale.dtype))
+        elif scale is not None and isinstance(transform, Masses):
+            measured.append(transform.of_prior(rv).astype(scale.dtype))
         elif scale is not None:
             unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
             distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
@@ -233,7 +226,7 @@ def rescaled(
     scales: Sequence[np.ndarray],
     positions: Sequence[Sequence[np.ndarray]],
 ) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
-    """Fit the scales of the scaled softplus, and the totals of simplexes, to a position.
+    """Fit the scales of the scaled softplus, and of masses, to a position.
 
     Parameters
     ----------
@@ -242,8 +235,8 @@ def rescaled(
     scales : list of ndarray
         The scales of those coordinates that have one.
     positions : list of list of ndarray
-        Positions φ; the scales are fitted to the first. Where there are three, the others are one
-        sd above and below it, and totals are fitted too.
+        Positions φ; the scales are fitted to the first. Where there are three and more, the next
+        are one sd above and below it, and scales of masses are fitted too.
 
     Returns
     -------
@@ -278,8 +271,8 @@ def at_scales(
             moved.append(x)
             continue
         a, b = next(both)
-        if c.expanded:
-            moved.append(at_total(x, a, b))
+        if isinstance(c.transform, Masses):
+            moved.append(c.transform.at_scale(x, a, b))
             continue
         if not c.weighted:
             ratio = a.astype(float) / b
@@ -307,11 +300,14 @@ def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
 
 
 def _fitted(c: Coordinate, scale: np.ndarray, x: np.ndarray, *around: np.ndarray) -> np.ndarray:
-    if c.expanded and len(around) == len(("above", "below")):
-        return fitted_total(scale, x, *around)
-    if c.weighted or c.expanded:
+    if isinstance(c.transform, Masses):
+        both = around[:2]
+        return c.transform.fitted(scale, x, (both[0] - both[1]) / 2) if both[1:] else scale
+    if c.weighted:
         return scale
-    return np.asarray(scale * _over_start(c.rv) * _softplus(x), dtype=scale.dtype)
+    ratio = _over_start(c.rv) * _softplus(x)
+    fits = np.allclose(ratio, 1, rtol=1e-6)
+    return scale if fits else np.asarray(scale * ratio, dtype=scale.dtype)
 
 
 def _over_start(rv: TensorVariable) -> float:
@@ -333,7 +329,7 @@ def _choose(
     array: np.ndarray,
     sampled: Collection[Variable],
     own_maps: Mapping[TensorVariable, Weighted],
-    expanded: bool,
+    bend: int | None,
 ) -> tuple[Transform | None, TensorVariable | None]:
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
@@ -346,9 +342,10 @@ def _choose(
         shape = (*centring.numbers, *np.shape(array))
         weight = pt.TensorType(value.dtype, shape)(f"{rv.name}_weight")
         return centring.with_weight(weight), weight
-    if expanded and type(own) is SimplexTransform and isinstance(rv.owner.op, DirichletRV):
-        total = pt.TensorType(value.dtype, (*np.shape(array)[:-1], 1))(f"{rv.name}_total")
-        return ExpandedSimplex(total), total
+    if bend is not None and (map_ := masses_of(rv, own)) is not None:
+        shape = (*np.shape(array)[:-1], 1) if map_.ndim_supp else np.shape(array)
+        scale = pt.TensorType(value.dtype, shape)(f"{rv.name}_scale")
+        return map_(scale, bend), scale
     if choice in ("identity", "model", "mirror"):
         chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
         return chosen[choice], None

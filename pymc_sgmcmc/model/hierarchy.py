@@ -46,7 +46,14 @@ from pymc_sgmcmc.centring import (
     lower_factor,
 )
 
-__all__ = ["LOCATION_SCALE", "centring_of", "constant_of", "depends_on", "shape_priors"]
+__all__ = [
+    "LOCATION_SCALE",
+    "centring_of",
+    "constant_of",
+    "depends_on",
+    "shape_priors",
+    "values_of",
+]
 
 # Families whose last two inputs are location and scale
 LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
@@ -120,11 +127,15 @@ def _of_family(
 
 def constant_of(x: Variable) -> float | None:
     """Return the number that all elements of a constant are, None where there is none."""
+    values = values_of(x)
+    return float(values[0]) if values.size and (values == values[0]).all() else None
+
+
+def values_of(x: Variable) -> np.ndarray:
+    """Return the elements of a constant in a vector, an empty one where there is none."""
     while x.owner is not None and isinstance(x.owner.op, DimShuffle):
         x = x.owner.inputs[0]
-    if isinstance(x, Constant) and x.data.size and (x.data == x.data.flat[0]).all():
-        return float(x.data.flat[0])
-    return None
+    return np.ravel(x.data) if isinstance(x, Constant) else np.empty(0)
 
 
 def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:

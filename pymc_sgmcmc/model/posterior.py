@@ -27,7 +27,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring import InformedCoefficients
 from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.expanded_simplex import ExpandedSimplex
 from pymc_sgmcmc.model.graphs import (
     constants_as_numbers,
     gradient_of,
@@ -39,6 +38,7 @@ from pymc_sgmcmc.model.graphs import (
     with_known_shapes,
 )
 from pymc_sgmcmc.model.kinks import has_kinks
+from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
@@ -332,7 +332,8 @@ class Posterior:
 
         Along a nearly flat circle the curvature says nothing of a width.
         """
-        widths = [ExpandedSimplex.widest if c.expanded else np.inf for c in self.coordinates]
+        maps = [c.transform for c in self.coordinates]
+        widths = [x.widest if isinstance(x, Masses) else np.inf for x in maps]
         sizes = [int(np.prod(c.phi.type.shape)) for c in self.coordinates]
         return np.where(self.circular, 1.0, np.repeat(widths, sizes))
 

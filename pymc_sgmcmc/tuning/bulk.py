@@ -21,8 +21,9 @@ from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["find_bulk"]
 
-# How often a start is led by the data, by how many steps each time, and until scales move by less
-_MOST_LED, _STEPS_LED, _LITTLE = 8, 4, 0.3
+# How often a start is led by the data, by how many steps each time, and until scales move by less;
+# how often scales of masses are fitted
+_MOST_LED, _STEPS_LED, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
 
 def find_bulk(
@@ -172,6 +173,16 @@ class _Search:
         centre, start, collapses = self._mode(start, rows)
         centre, start = self.rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
+        for _ in range(_MOST_FITS):
+            # Scales of masses follow from curvatures; along a saddle there is no width
+            sd = np.maximum(np.diag(hessian), 1e-12 * np.abs(hessian).max()) ** -0.5
+            there, _, _, start_there = self.rescale(
+                np.stack([centre, centre + sd, centre - sd, start])
+            )
+            if np.abs(there - centre).max() < _LITTLE:
+                break
+            start = start_there
+            centre, hessian, collapses = newton(surface, there, rows)
         return centre, inverse_root(hessian, surface.circular), collapses, start
 
     def _mode(

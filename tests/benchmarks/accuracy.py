@@ -13,7 +13,8 @@ sds; the smallest and the largest ratio of an sd to the reference's; the share o
 within 0.1 sd and 10 %; the least effective number of draws; updates for each draw; averaged
 batches; seconds in all, and of them in the slower chain's tuning; runs that ended with a warning.
 The line of each run ends with its farthest mean or sd in Monte-Carlo standard errors: among many
-parameters 3 is chance, 6 is not.
+parameters 3 is chance, 6 is not. Where deciles are known it ends with the largest total variation
+distance of an element by them, and that of as many independent draws, on average.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import subprocess
 import sys
 import time
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ MODELS = {
     **gallery.POSTERIORDB,
     **gallery.LARGE,
     **gallery.SMALL,
+    **gallery.SPARSE,
     **gallery.HIERARCHIES,
     **gallery.WRITINGS,
     **gallery.MANY,
@@ -98,6 +101,11 @@ def measure(
             most = int(np.argmax(np.abs(off)))
             label = f"{kind} of {variable}" + f"[{most}]" * (off.size > 1)
             farthest = max(farthest, (float(off[most]), label), key=lambda pair: abs(pair[0]))
+    distances = [
+        distance
+        for variable, tenths in gallery.DECILES.get(name, dict)().items()
+        for distance in total_variations(result.posterior[variable].values, tenths)
+    ]
     error, ratio = np.concatenate(errors), np.concatenate(ratios)
     error, ratio = error[np.isfinite(error)], ratio[np.isfinite(ratio)]
     stats = result.sample_stats
@@ -124,9 +132,29 @@ def measure(
             default=np.nan,
         ),
         "warned": any(re.search("While tuning|R-hat does not|not finite", m) for m in messages),
-        "farthest": f"{farthest[1]}: {farthest[0]:+.1f} SE",
+        "farthest": f"{farthest[1]}: {farthest[0]:+.1f} SE" + of_deciles(distances, data.sizes),
         "said": messages,
     }
+
+
+def total_variations(draws: np.ndarray, tenths: np.ndarray) -> list[float]:
+    """Return each element's distance from its law, by its nine deciles in the last axis."""
+    tenths = tenths.reshape(-1, tenths.shape[-1])
+    columns = draws.reshape(-1, len(tenths)).T
+    shares = (
+        np.bincount(np.searchsorted(edges, x), minlength=len(edges) + 1) / len(x)
+        for edges, x in zip(tenths, columns, strict=True)
+    )
+    return [float(np.abs(share - share.size**-1).sum() / 2) for share in shares]
+
+
+def of_deciles(distances: list[float], sizes: Mapping[str, int]) -> str:
+    """Return in words what deciles say."""
+    if not distances:
+        return ""
+    expected = 5 * np.sqrt(2 / np.pi * 0.09 / (sizes["chain"] * sizes["draw"]))
+    mean, most = np.mean(distances), max(distances)
+    return f", TV {mean:.3f} on average and {most:.3f} at most ({expected:.3f} independent)"
 
 
 def shown(model: str, method: str, rows: list[dict[str, Any]]) -> list[str]:

@@ -1,8 +1,9 @@
-"""Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``HIERARCHIES``,
-``WRITINGS``, ``MANY``, ``MIXED``.
+"""Models with known posteriors: ``POSTERIORDB``, ``LARGE``, ``SMALL``, ``SPARSE``,
+``HIERARCHIES``, ``WRITINGS``, ``MANY``, ``MIXED``.
 
 Each is a dict from a model's name to a function that returns the ``pm.Model``; what is known is
-``reference(name)``. Those of ``MIXED`` also make their list of steps.
+``reference(name)``, and of sparse ones also ``DECILES[name]()``. Those of ``MIXED`` also make their
+list of steps.
 """
 
 from .hierarchies import HIERARCHIES
@@ -12,9 +13,11 @@ from .mixed import MIXED
 from .posteriordb import POSTERIORDB
 from .references import Reference, reference, sampling
 from .small import SMALL
+from .sparse import DECILES, SPARSE
 from .writings import PAIRS, WRITINGS
 
 __all__ = [
+    "DECILES",
     "HIERARCHIES",
     "LARGE",
     "MANY",
@@ -22,6 +25,7 @@ __all__ = [
     "PAIRS",
     "POSTERIORDB",
     "SMALL",
+    "SPARSE",
     "WRITINGS",
     "Reference",
     "reference",

@@ -15,6 +15,7 @@ from .areas import AREAS
 from .conjugate import CONJUGATE
 from .many import MANY, moments_of_many
 from .processes import PROCESSES
+from .sparse import SPARSE_MOMENTS
 from .writings import pair_of
 
 FOLDER = Path(__file__).parents[1] / "references"
@@ -39,7 +40,7 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
-    exact = CONJUGATE | PROCESSES | AREAS
+    exact = CONJUGATE | PROCESSES | AREAS | SPARSE_MOMENTS
     if name in MANY or name in exact:
         moments = exact[name]() if name in exact else moments_of_many(name)
         return {
