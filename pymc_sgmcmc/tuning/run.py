@@ -30,8 +30,8 @@ from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
-from pymc_sgmcmc.tuning.cost import told_cost
-from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
+from pymc_sgmcmc.tuning.cost import spoken_of, told_cost, too_dear
+from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
@@ -55,8 +55,9 @@ __all__ = ["Tuning"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Seconds after which the log names each step of tuning
-_LONG = 5.0
+# Seconds after which the log names each step of tuning, and each trial too; and how long it says
+# nothing at most
+_LONG, _VERY_LONG, _SILENT = 5.0, 30.0, 20.0
 
 # A gradient this many times its usual size, noise included, is met at no sane position
 _FARTHEST = 10.0
@@ -68,9 +69,6 @@ _MOST_CENTRES = 4
 
 # E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
 _OF_SQUARES, _HOTTER = 2.0, 2.0
-
-# Least updates of a draw where no thinning is enough
-_LEAST_THIN = 5
 
 # With more parameters the space in which shared directions are looked for takes too much memory
 _MOST_TURNED = 2**19
@@ -113,8 +111,10 @@ class Tuning:
         self._density = Density(engine, state, places)
         self._again = again
         self._began = time.perf_counter()
+        self._spoke = self._began
         self._gradients = 0
         self._step = "start"
+        self._seconds = 0.0
 
     def run(self, *, thorough: bool = True) -> Runner:
         """Tune, and return what moves the chain on.
@@ -132,7 +132,7 @@ class Tuning:
         try:
             # The matrices are small: beside another program several threads of BLAS wait for each
             # other, and tuning takes several times as long
-            with threadpool_limits(limits=1, user_api="blas"):
+            with threadpool_limits(limits=1, user_api="blas"), spoken_of(self._still):
                 return self._run(thorough)
         except TuningError as error:
             raise SamplingError(f"Tuning failed: {error}.") from error
@@ -195,7 +195,8 @@ class Tuning:
         if not thorough:
             settings.step_size = h
             return runner, plan
-        most_thin = largest_thin(plan, settings.thin, self._density.views[0].n_blocks)
+        bounds = self._bounds(plan)
+        most_thin = bounds.largest_thin(settings.thin)
         if settings.variance and surface.batch_size and len(self._density.places) == 1:
             chain.noise = plan.noise_on_the_way(surface, self._rng)
         found = settle(
@@ -207,7 +208,8 @@ class Tuning:
             fixed_thin=self._options.thin is not None,
             # What has no law of its own never mixes, and trials would cost more than the draws
             most_thin=settings.thin if plan.endless else most_thin,
-            draws=draws_of_a_trial(plan, settings.thin),
+            draws=bounds.draws_of_a_trial(settings.thin),
+            most_updates=bounds.updates_of_trials(),
             collapses=collapses,
             curvatures=self._curvatures(surface, plan),
             report=self._report,
@@ -219,6 +221,15 @@ class Tuning:
         if plan.endless and self._options.thin is None:
             settings.thin = max(found.thin, most_thin)
         settings.warnings = found.warnings
+        self._seconds, draws = chain.seconds, self._state.last_draw - self._state.draw
+        if self._options.thin is None and not plan.endless and found.needed > found.thin:
+            found.warnings.append(
+                too_dear(found.thin, found.needed, draws, chain.seconds, bounds.passes)
+            )
+        lasts = time.perf_counter() - self._began + draws * found.thin * chain.seconds
+        for warning in found.warnings if lasts > _VERY_LONG else []:
+            # Before the draws are made: at the end of the chain it is said again
+            _log.warning("Tuning: %s.", warning)
         if chain.noise is not None and (variance := chain.noise.variance()) is not None:
             # The fit's widths are those of independent normals
             plan.heed(variance, found.step_size, self._policy)
@@ -279,6 +290,7 @@ class Tuning:
                 self._density.others,
                 many=plan.many,
                 shared=None if turn is None else turn.coordinates,
+                report=self._trial,
             )
             if schedule is not None and not fixed:
                 # A step size that moves cannot be checked by trials at one place of its schedule
@@ -286,7 +298,10 @@ class Tuning:
                 return runner, plan, chain, plan.step_size
             h = schedule.h if isinstance(schedule, constant) else plan.step_size
             self._report("burn-in")
-            h, seen = burn_in(chain, h, runner.settings.thin, fixed_step=fixed)
+            h, seen = burn_in(
+                chain, h, runner.settings.thin, fixed_step=fixed,
+                updates=self._bounds(plan).updates_of_a_burn_in(),
+            )  # fmt: skip
             # A single jump of heavy-tailed noise can move a mean by many sds
             middle = np.mean if self._policy.second_moments else np.median
             offset = middle(seen, axis=0)
@@ -360,7 +375,7 @@ class Tuning:
         settings = runner.settings
         fixed = schedule.h if isinstance(schedule, constant) else None
         if self._options.thin is None:
-            settings.thin = largest_thin(plan, settings.thin, self._density.views[0].n_blocks)
+            settings.thin = self._bounds(plan).largest_thin(settings.thin)
         thin, policy = settings.thin, self._policy
         found = warm_up(
             runner, surface, plan, policy, self._density.others, self._rng, self._report,
@@ -394,6 +409,9 @@ class Tuning:
         averaged = met.max() * max(ratio(n, size, plan.batches) for n, size in surface.sizes)
         return float(met.max()) if averaged > _HOTTER * anchored_bound(self._policy) else 0.0
 
+    def _bounds(self, plan: Plan) -> CostBounds:
+        return CostBounds(plan, self._density.views[0], self._engine.remembers_blocks)
+
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
         state = self._state
@@ -411,10 +429,8 @@ class Tuning:
         if plan.root is not None and plan.root.ndim == 1:
             root = split(plan.root)
         thin = thin_of(self._options.step_size, self._options.thin)
-        if plan.endless and self._options.thin is None and self._options.step_size is None:
-            thin = min(
-                thin, max(_LEAST_THIN, updates_of_a_draw(plan, self._density.views[0].n_blocks))
-            )
+        if self._options.thin is None and self._options.step_size is None:
+            thin = self._bounds(plan).least_thin(thin)
         before = self._state.settings
         turn = plan.turn
         settings = Settings(
@@ -472,8 +488,24 @@ class Tuning:
 
     def _report(self, step: str) -> None:
         self._step = step
-        if time.perf_counter() - self._began > _LONG:
-            _log.info("Tuning: %s (%.0f s).", step, time.perf_counter() - self._began)
+        self._say(_LONG, step)
+
+    def _trial(self, draws: int, thin: int, seconds: float) -> None:
+        """Say what a run of the chain is."""
+        took = f", about {draws * thin * seconds:.2g} s" if seconds else ""
+        self._say(_VERY_LONG, f"{draws} draws of {thin} updates{took}")
+
+    def _still(self) -> None:
+        """Say what goes on where that has taken long."""
+        if time.perf_counter() - self._spoke > _SILENT:
+            self._say(_LONG, f"still {self._step}")
+
+    def _say(self, after: float, what: str) -> None:
+        """Log what is done if tuning has lasted so many seconds."""
+        now = time.perf_counter()
+        if now - self._began > after:
+            self._spoke = now
+            _log.info("Tuning: %s (%.0f s).", what, now - self._began)
 
     def _log(self, plan: Plan, settings: Settings, gradients: int, *, thorough: bool) -> None:
         noise = float(plan.variance.max())
@@ -501,6 +533,7 @@ class Tuning:
                     anchored=bool(settings.anchor) and not settings.anchor_blocks,
                     blocks=self._density.views[0].n_blocks,
                     dimension=len(plan.centre),
+                    seconds=self._seconds,
                 )
             )
 
