@@ -11,8 +11,9 @@ __all__ = ["spoken_of", "told_cost", "too_dear"]
 # Parameters from which on PyMC's checks of two thousand draws after sampling take minutes
 _MANY_TO_CHECK = 200_000
 
-# Seconds between two looks at whether something is to be said, and in larger units
-_LOOK = 5.0
+# Seconds between two looks at whether something is to be said, and those of draws that take long;
+# larger units
+_LOOK, _LONG = 5.0, 300.0
 _UNITS = (1, "s"), (60, "minutes"), (3600, "hours")
 
 
@@ -69,6 +70,8 @@ def told_cost(
         told = f"The chain will take {updates:,} updates."
     if updates * seconds >= _LOOK:
         told += f" That takes {_spelled(updates * seconds)}."
+    if updates * seconds >= _LONG:
+        told += " A smaller thin= costs as much less, and leaves draws more alike."
     if dimension >= _MANY_TO_CHECK:
         told += (
             f" PyMC's checks of {dimension:,} parameters then take minutes; "

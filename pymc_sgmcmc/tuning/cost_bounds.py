@@ -23,7 +23,7 @@ _GRADIENTS_OF_FEW, _PASSES_OF_FEW = 10_240, 160
 _LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
 # Numbers computed for a draw of few parameters, which takes a fifth of a second, for a trial, a
 # burn-in and all trials; least updates of a burn-in, and of a draw that costs too much
-_DRAW, _TRIAL, _BURN_IN, _TRIALS = 2**27, 2**34, 2**33, 2**36
+_DRAW, _TRIAL, _BURN_IN, _TRIALS = 2**27, 2**34, 2**33, 2**35
 _LEAST_BURN_IN, _LEAST_THIN, _NO_BOUND = 250, 5, 2**62
 
 

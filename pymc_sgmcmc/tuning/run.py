@@ -376,11 +376,12 @@ class Tuning:
         fixed = schedule.h if isinstance(schedule, constant) else None
         if self._options.thin is None:
             settings.thin = self._bounds(plan).largest_thin(settings.thin)
-        thin, policy = settings.thin, self._policy
+        thin, policy, began = settings.thin, self._policy, time.perf_counter()
         found = warm_up(
             runner, surface, plan, policy, self._density.others, self._rng, self._report,
             thin=thin, fixed=fixed,
         )  # fmt: skip
+        self._seconds = (time.perf_counter() - began) * plan.batches / max(1, runner.gradients)
         if found.damping > 1:
             self._gradients += runner.gradients
             plan = replace(plan, centre=Potential.join(runner.phi()), root=root / found.damping)

@@ -140,3 +140,5 @@ def test_times_are_spelled_in_words():
     assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=0.5) == (
         "The chain will take 200 updates. That takes about 1.7 minutes."
     )
+    long = told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=2.0)
+    assert "about 6.7 minutes. A smaller thin= costs" in long
