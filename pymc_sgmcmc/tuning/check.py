@@ -197,12 +197,7 @@ def settle(
 class _Departure:
     """Tells a chain that has left the Gaussian of exchangeable units from a bound that is too low.
 
-    Parameters
-    ----------
-    chain : Chain
-        Its bound is raised.
-    whole : bool
-        Whether all of its coordinates are seen.
+    Then the chain's bound is raised; ``whole`` says whether all of its coordinates are seen.
     """
 
     def __init__(self, chain: Chain, *, whole: bool) -> None:
@@ -211,13 +206,7 @@ class _Departure:
         self._loosened = 0
 
     def again(self, trial: Trial, *, far: bool) -> bool:
-        """Return whether the trial says nothing, because too many gradients were scaled down.
-
-        Raises
-        ------
-        TuningError
-            If the chain has left.
-        """
+        """Return whether the trial says nothing, as too many gradients were scaled down."""
         tamed = trial.tamed > _LEFT
         spent = self._loosened == _MOST_LOOSENED
         if far or (tamed and (spent or trial.escaped > _LEFT)):
@@ -234,16 +223,7 @@ def burn_in(
 ) -> tuple[float, np.ndarray]:
     """Run from m + Le until the chain has forgotten it, with half the step where it runs away.
 
-    Returns
-    -------
-    step_size : float
-    psi : ndarray
-        Positions of the second half, shape (draws, d).
-
-    Raises
-    ------
-    TuningError
-        If no step size gives finite updates.
+    Return the step size and positions of the second half, shape (draws, d).
     """
     for _ in range(_MOST_HALVINGS):
         chain.restart()

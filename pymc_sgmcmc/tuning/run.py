@@ -78,20 +78,10 @@ _MOST_BLOCKS = 20
 
 
 class Tuning:
-    """Tunes a chain at places of the variables that are not sampled.
+    """Tunes a chain at places of the variables that are not sampled, the present one last.
 
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    options : Options
-        What the user set.
-    state : ChainState
-        The chain's; its scales, position and settings are set.
-    places : sequence of Place
-        Values of the other variables, the present ones last; a single place where there are none.
-    again : bool
-        Whether the chain was tuned before: it goes on from where it stands.
+    The state's scales, position and settings are set. Where the chain is tuned ``again`` it goes
+    on from where it stands.
     """
 
     def __init__(
@@ -119,15 +109,7 @@ class Tuning:
     def run(self, *, thorough: bool = True) -> Runner:
         """Tune, and return what moves the chain on.
 
-        Parameters
-        ----------
-        thorough : bool
-            Whether trials decide on step size and thinning; without them both stay as they are.
-
-        Raises
-        ------
-        SamplingError
-            If the density is not finite at the start, or if a step of tuning fails.
+        Without ``thorough`` trials step size and thinning stay as they are.
         """
         try:
             # The matrices are small: beside another program several threads of BLAS wait for each

@@ -28,22 +28,9 @@ _FAR, _LOOSER = 2.0, 4.0
 class TrialChain:
     """Runs a chain for a while, in units of its whitened coordinates.
 
-    Parameters
-    ----------
-    runner : Runner
-        Moves the chain; it stands at the centre of the bulk.
-    unit : float
-        Scale of the narrowest direction in the chain's coordinates.
-    rng : numpy.random.Generator
-        Draws the starts.
-    others : list of ndarray
-        Values of the variables that are not sampled.
-    many : bool
-        Whether coordinates are judged by quantiles of each variable's.
-    shared : ndarray, optional
-        Which coordinates are directions that several variables share: each of these counts.
-    report : callable, optional
-        Is told of each run its draws, the updates of a draw, and how long an update takes.
+    The runner stands at the centre of the bulk, ``unit`` is the scale of the narrowest direction
+    in its coordinates, and ``report`` is told each run's draws, thinning and seconds an update. Of
+    ``many`` coordinates quantiles of each variable's are judged, but each that is ``shared``.
 
     Attributes
     ----------
