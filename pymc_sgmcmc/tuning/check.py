@@ -26,7 +26,7 @@ TRIAL_DRAWS = 500
 _LEAST_TO_EXTRAPOLATE = 30
 _MOST_TRIALS = 14
 _MOST_HALVINGS = 12
-LARGEST_THIN = 2560
+_USUAL_THIN, LARGEST_THIN = 20, 2560
 _FARTHEST = 1e3
 _ABSURD = 1e6
 _SLACK = 0.05
@@ -178,7 +178,9 @@ def settle(
             if allowed < h:
                 h = allowed
                 continue
-        ess, enough = _effective_draws_of(trial), _enough(*trial.psi.shape)
+        # Draws that cost much have fewer updates each
+        share = 1.0 if trial.variables is not None else min(1.0, thin / _USUAL_THIN)
+        ess, enough = _effective_draws_of(trial), share * _enough(*trial.psi.shape)
         needed = math.ceil(thin * max(1.0, enough / max(ess, 1.0)))
         if not fixed_thin and thin < min(needed, most_thin):
             factor = 2 ** math.ceil(math.log2(needed / thin))

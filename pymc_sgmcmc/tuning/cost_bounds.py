@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.check import BURN_IN, LARGEST_THIN, TRIAL_DRAWS
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.surface import Surface
@@ -21,7 +22,7 @@ _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
 _GRADIENTS_OF_FEW, _PASSES_OF_FEW = 10_240, 160
 # Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
 _LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
-# Numbers computed for a draw of few parameters, which takes a fifth of a second, for a trial, a
+# Numbers computed for a draw of up to 512 parameters, which takes a fifth of a second, a trial, a
 # burn-in and all trials; least updates of a burn-in, and of a draw that costs too much
 _DRAW, _TRIAL, _BURN_IN, _TRIALS = 2**27, 2**34, 2**33, 2**35
 _LEAST_BURN_IN, _LEAST_THIN, _NO_BOUND = 250, 5, 2**62
@@ -84,6 +85,7 @@ class CostBounds:
         return max(1, most // self._gradients) if self.plan.many else 0
 
     def _computing(self, numbers: int) -> int:
-        """Return how many updates compute so many numbers; of many parameters that is no bound."""
+        """Return how many updates compute so many numbers; of thousands of parameters any."""
         each = self.passes * self.surface.n_blocks * self.surface.numbers
-        return _NO_BOUND if self.plan.many else max(1, int(numbers / each))
+        dense = len(self.plan.centre) <= LARGEST_DENSE
+        return max(1, int(numbers / each)) if dense else _NO_BOUND

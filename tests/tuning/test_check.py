@@ -297,3 +297,9 @@ def test_a_burn_in_may_be_shorter():
     chain = FakeChain()
     burn_in(chain, 0.2, 20, fixed_step=False, updates=300)
     assert chain.asked == [(0.2, 20, 15)]
+
+
+def test_draws_of_few_updates_need_not_be_as_effective():
+    # Of 500 draws of 5 updates at 0.2 and a relaxation time of 2 updates 120 are effective
+    assert settled(FakeChain(), thin=5, most_thin=5).warnings == []
+    assert settled(FakeChain(time=40.0), thin=5, most_thin=5).warnings

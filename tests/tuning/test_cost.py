@@ -92,7 +92,9 @@ def test_what_is_computed_is_bounded(numbers):
     assert draws == 100 or draws * thin * numbers <= 2**34
     burn_in = dear.updates_of_a_burn_in()
     assert burn_in == 250 or burn_in * numbers <= 2**33
+    assert bounds(numbers=numbers, many=True).draws_of_a_trial(20) == dear.draws_of_a_trial(20)
     assert bounds(numbers=numbers, many=True).least_thin(20) == 20
+    assert bounds(numbers=numbers, many=True, d=513).updates_of_a_burn_in() == 1000
 
 
 def test_numbers_of_a_graph_are_those_of_its_results():
@@ -116,8 +118,8 @@ def test_what_takes_long_is_spoken_of_meanwhile(monkeypatch):
 
 
 def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypatch):
-    # Five updates are too few for half of the draws to be effective
     monkeypatch.setattr("pymc_sgmcmc.tuning.cost_bounds._DRAW", 1)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.check._enough", lambda draws, dimension: 4.0 * draws)
     monkeypatch.setattr("pymc_sgmcmc.tuning.run._VERY_LONG", 0.0)
     with pm.Model():
         pm.Normal("mu", 0, 1, shape=2)
