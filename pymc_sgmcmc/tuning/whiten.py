@@ -188,9 +188,9 @@ def rewhitened(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return centre and whitening for a centre that the chain itself has found."""
     if surface.batch_size:
-        # The old L is nearly right: where Hessians cost much, a few correct it
+        # The old L is nearly right: where Hessians cost far too much, a few correct it
         count, most = _hessians(surface, _LAST_WORK)
-        work = _LAST_WORK if count <= most else _WORK
+        work = _LAST_WORK if count <= 2 * most else _WORK
         return centre, _whiten(surface, centre, root, rng, work)[0]
     return bulk_of_full_data(surface, centre, root, rng, rounds=3)[:2]
 
