@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-__all__ = ["spoken_of", "told_cost", "too_dear"]
+__all__ = ["spelled", "spoken_of", "told_cost", "too_dear"]
 
 # Parameters from which on PyMC's checks of two thousand draws after sampling take minutes
 _MANY_TO_CHECK = 200_000
@@ -39,15 +39,15 @@ def too_dear(thin: int, needed: int, draws: int, seconds: float, passes: float) 
     """Say what ``needed`` updates of a draw would cost, and what is cheaper."""
     rows = "all rows in place of batches, " if passes < 1 else ""
     return (
-        f"a draw would need about {needed:,} updates, {needed * passes:,.3g} passes over the data, "
-        f"and a chain of {draws:,} draws {_spelled(draws * needed * seconds)}. That is too much: "
-        f"draws have {thin} updates, {_spelled(draws * thin * seconds)} in all, and depend on each "
+        f"a draw would need {needed:,} updates or more, {needed * passes:,.3g} passes over the data, "
+        f"and a chain of {draws:,} draws {spelled(draws * needed * seconds)}. That is too much: "
+        f"draws have {thin} updates, {spelled(draws * thin * seconds)} in all, and depend on each "
         f"other. Cheaper may be {rows}NUTS (pm.sample without step=), or a model with fewer "
         f"components or parameters; thin={needed} takes that time"
     )
 
 
-def _spelled(seconds: float) -> str:
+def spelled(seconds: float) -> str:
     """Return a time in words."""
     unit, name = max((u, n) for u, n in _UNITS if u == 1 or seconds >= 1.5 * u)
     return f"about {seconds / unit:.2g} {name}"
@@ -69,7 +69,7 @@ def told_cost(
     else:
         told = f"The chain will take {updates:,} updates."
     if updates * seconds >= _LOOK:
-        told += f" That takes {_spelled(updates * seconds)}."
+        told += f" That takes {spelled(updates * seconds)}."
     if updates * seconds >= _LONG:
         told += " A smaller thin= costs as much less, and leaves draws more alike."
     if dimension >= _MANY_TO_CHECK:

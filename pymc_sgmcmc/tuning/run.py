@@ -30,7 +30,7 @@ from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
-from pymc_sgmcmc.tuning.cost import spoken_of, told_cost, too_dear
+from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost, too_dear
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
@@ -475,7 +475,7 @@ class Tuning:
 
     def _trial(self, draws: int, thin: int, seconds: float) -> None:
         """Say what a run of the chain is."""
-        took = f", about {draws * thin * seconds:.2g} s" if seconds else ""
+        took = f", {spelled(draws * thin * seconds)}" if seconds else ""
         self._say(_VERY_LONG, f"{draws} draws of {thin} updates{took}")
 
     def _still(self) -> None:

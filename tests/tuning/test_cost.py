@@ -16,7 +16,7 @@ import pymc_sgmcmc as sg
 from helpers.sampling import run
 from pymc_sgmcmc.kernel.estimators import ControlVariates, Plain
 from pymc_sgmcmc.model.graphs import numbers_computed
-from pymc_sgmcmc.tuning.cost import _spelled, spoken_of, told_cost
+from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 
 
@@ -127,7 +127,7 @@ def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypa
             stats = run(sg.SGLD(), chains=1, draws=30, tune=10).sample_stats
     assert np.all(stats["thin"].values == 5)
     told = re.search(
-        r"a draw would need about (\d+) updates.*draws have 5 updates.*NUTS.*thin=\1 takes",
+        r"a draw would need (\d+) updates or more.*draws have 5 updates.*NUTS.*thin=\1 takes",
         caplog.text,
     )
     assert int(told[1]) > 5
@@ -135,8 +135,8 @@ def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypa
     assert "500 draws of 5 updates, about" in caplog.text
 
 
-def test_times_are_spelled_in_words():
-    assert [_spelled(x) for x in (0.123, 99, 200, 7300)] == [
+def test_times_arespelled_in_words():
+    assert [spelled(x) for x in (0.123, 99, 200, 7300)] == [
         "about 0.12 s", "about 1.6 minutes", "about 3.3 minutes", "about 2 hours"
     ]  # fmt: skip
     assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=0.5) == (
