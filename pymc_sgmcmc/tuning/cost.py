@@ -38,12 +38,13 @@ def spoken_of(say: Callable[[], None]) -> Iterator[None]:
 def too_dear(thin: int, needed: int, draws: int, seconds: float, passes: float) -> str:
     """Say what ``needed`` updates of a draw would cost, and what is cheaper."""
     rows = "all rows in place of batches, " if passes < 1 else ""
+    told = spelled(draws * thin * seconds)
     return (
         f"a draw would need {needed:,} updates or more, {needed * passes:,.3g} passes over the "
-        f"data, and a chain of {draws:,} draws {spelled(draws * needed * seconds)}. That is too much: "
-        f"draws have {thin} updates, {spelled(draws * thin * seconds)} in all, and depend on each "
-        f"other. Cheaper may be {rows}NUTS (pm.sample without step=), or a model with fewer "
-        f"components or parameters; thin={needed} takes that time"
+        f"data, and a chain of {draws:,} draws {spelled(draws * needed * seconds)}. That is too "
+        f"much: draws have {thin} updates, {told} in all, and depend on each other. Cheaper may be "
+        f"{rows}NUTS (pm.sample without step=), or a model with fewer components or parameters; "
+        f"thin={needed} takes that time"
     )
 
 

@@ -49,7 +49,7 @@ _ROWS_OF_OVERHEAD = 200
 
 # Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
 # and how many Hessians there are whatever they cost
-_NUMBERS, _LEAST = 2**34, 2
+_NUMBERS, _LEAST = int(2.5e10), 2
 
 # Most places, each with its opposite, at which one block is seen
 _MOST_PAIRS = 4

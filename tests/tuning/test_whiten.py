@@ -221,7 +221,7 @@ def test_a_whitening_knows_what_a_gradient_costs(numbers, least):
         np.testing.assert_allclose(np.linalg.norm(root, axis=1), 8**-0.5, rtol=0.15)
         np.testing.assert_allclose(centre, np.log(8) - 1 / 16, atol=0.1)
     # Slopes at 32 points come to it
-    assert dear.computed <= max(1.1 * 2**34, 10 * (least * 61 + 32) * numbers)
+    assert dear.computed <= max(1.1 * 2.5e10, 10 * (least * 61 + 32) * numbers)
     if numbers == 1:
         assert dear.computed == cheap.computed
 
@@ -249,7 +249,7 @@ def test_a_whitening_by_batches_knows_what_a_gradient_costs(numbers):
     assert away_from_identity(root.T @ hessian @ root) < (1.5 if numbers == 10**5 else 4)
     # Descents are passes over the data
     first = sum(gradients) * numbers
-    assert first < 1.5 * 2**34 or numbers == 10**7
+    assert first < 1.5 * 2.5e10 or numbers == 10**7
     # Where the chain finds a better centre L is corrected, and not found anew
     gradients.clear()
     rewhitened(surface, centre, root, np.random.default_rng(2))

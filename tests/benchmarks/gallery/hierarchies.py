@@ -97,38 +97,3 @@ EXACT: dict[str, Moments] = {
     "funnel_of_100": FUNNEL,
     "funnel_in_a_funnel": FUNNEL,
 }
-
-
-@HIERARCHIES.add
-def media_mix() -> pm.Model:
-    """Sales of 60 regions in a year: carry-over and saturation of four media, effects by region.
-
-    A gradient costs much beside the number of parameters, which all regions tie together.
-    """
-    rng = np.random.default_rng(44)
-    regions, weeks, media, lags = 60, 52, 4, 8
-    spent = rng.gamma(1, 1, (regions, weeks, media)) * (rng.random((regions, weeks, media)) < 0.6)
-    padded = np.pad(spent, ((0, 0), (lags - 1, 0), (0, 0)))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, lags, axis=1)[..., ::-1].copy()
-    lag, year = np.arange(lags), 2 * np.pi * np.arange(weeks) / weeks
-    carried = np.sum(windows * np.array([0.6, 0.4, 0.3, 0.5])[:, None] ** lag, axis=-1)
-    of_region = np.array([0.6, 1.0, 0.8, 0.7]) + 0.15 * rng.normal(size=(regions, media))
-    sold = np.sum(of_region[:, None] * np.tanh(np.array([0.6, 0.5, 0.8, 0.7]) * carried), axis=-1)
-    sold += 2 + 0.5 * rng.normal(size=(regions, 1)) + 0.2 * np.sin(year)
-    sold += 0.3 * rng.normal(size=sold.shape)
-    with pm.Model() as model:
-        kept = pm.Beta("kept", 2, 2, shape=media)
-        saturation = pm.HalfNormal("saturation", 1, shape=media)
-        mean = pm.Normal("mean", 0, 3)
-        sd = pm.HalfNormal("sd", 1)
-        base = pm.Normal("base", mean, sd, shape=regions)
-        mean_effect = pm.Normal("mean_effect", 0, 1, shape=media)
-        sd_effect = pm.HalfNormal("sd_effect", 0.5, shape=media)
-        effect = pm.Normal("effect", mean_effect, sd_effect, shape=(regions, media))
-        season = pm.Normal("season", 0, 0.5, shape=2)
-        sigma = pm.HalfNormal("sigma", 1)
-        adstock = pt.sum(windows * kept[:, None] ** lag, axis=-1)
-        of_media = pt.sum(effect[:, None] * pt.tanh(saturation * adstock), axis=-1)
-        of_year = season[0] * np.sin(year) + season[1] * np.cos(year)
-        pm.Normal("y", base[:, None] + of_media + of_year, sigma, observed=sold)
-    return model
