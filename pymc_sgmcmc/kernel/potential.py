@@ -21,7 +21,7 @@ from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.whitening import Unwhitened
 from pymc_sgmcmc.model.batch_density import BatchDensity
-from pymc_sgmcmc.model.graphs import canonical, gradient_of, substitute
+from pymc_sgmcmc.model.graphs import canonical, gradient_of, numbers_computed, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Potential"]
@@ -71,6 +71,8 @@ class Potential:
         The largest sd that a fit may give to each of them, shape (d,).
     kinked : bool
         Whether ∇U may jump.
+    numbers : int
+        Numbers that a gradient of one batch computes.
 
     Raises
     ------
@@ -119,6 +121,7 @@ class Potential:
     def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
         """Compile what evaluates a list of pairs."""
         wanted, point, inputs, fixed, outputs = self._evaluation(backend)
+        self.numbers = numbers_computed(outputs[1:])
         zero = pt.zeros((), dtype=outputs[0].dtype)
         # The log density may cost more than its gradient, and most of tuning needs only that
         potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Any
@@ -20,6 +22,7 @@ from pytensor.graph.rewriting.basic import MergeOptimizer, in2out, node_rewriter
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, io_toposort
 from pytensor.tensor.basic import Nonzero
+from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.decomposition.eigen import Eigvalsh
 from pytensor.tensor.math import Dot
@@ -43,6 +46,7 @@ __all__ = [
     "made_again",
     "masks_as_numbers",
     "merged",
+    "numbers_computed",
     "rebuilt",
     "substitute",
     "with_known_shapes",
@@ -66,6 +70,21 @@ def merged(graphs: Sequence[Any]) -> list[TensorVariable]:
         if count == before:
             return found
         before = count
+
+
+def numbers_computed(graphs: Sequence[Any]) -> int:
+    """Count the numbers that ``graphs`` compute: what they cost.
+
+    Of a product of matrices or a decomposition, eight multiplications count as one number.
+    """
+    count = 0
+    for node in io_toposort([], list(graphs)):
+        shape: Any = getattr(node.inputs[0].type, "shape", ()) if node.inputs else ()
+        products = isinstance(node.op, Dot) or (isinstance(node.op, Blockwise) and len(shape) > 1)
+        each = 1 + (shape[-1] or 1) // 8 if products and shape else 1
+        for x in node.outputs:
+            count += each * math.prod(n or 1 for n in getattr(x.type, "shape", ()))
+    return count
 
 
 def rebuilt(

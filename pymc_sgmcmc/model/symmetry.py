@@ -34,17 +34,33 @@ def has_permutable_units(
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
     here: np.ndarray | None = None
-    for axes in islice(_units(position), _MOST_TRIES):
+    tries = ((shaped, axes) for shaped in _readings(position) for axes in _units(shaped))
+    for shaped, axes in islice(tries, _MOST_TRIES):
         # Most models have no such axes, and are spared the gradient
         here = gradient(flat) if here is None else here
         if not np.all(np.isfinite(here)):
             return False
-        swapped = _swapped(position, axes, _unlike(position, axes, here))
+        swapped = _swapped(shaped, axes, _unlike(shaped, axes, here))
         moved = here[swapped]
         there = gradient(flat[swapped])
         if np.linalg.norm(there - moved) < _SAME * np.linalg.norm(moved - here):
             return True
     return False
+
+
+def _readings(position: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
+    """Yield the variables, then with an axis of a matrix read as two: units times places of each.
+
+    What a convolution gives is flattened for the layer that follows.
+    """
+    yield list(position)
+    lengths = {n for x in position for n in x.shape if n > 1}
+    for k, x in enumerate(position):
+        for axis, length in enumerate(x.shape if x.ndim > 1 else ()):
+            for n in sorted(n for n in lengths if n < length and length % n == 0):
+                for both in sorted({(n, length // n), (length // n, n)}):
+                    shape = *x.shape[:axis], *both, *x.shape[axis + 1 :]
+                    yield [*position[:k], x.reshape(shape), *position[k + 1 :]]
 
 
 def _units(position: Sequence[np.ndarray]) -> Iterator[tuple[tuple[int, int], ...]]:

@@ -18,16 +18,16 @@ from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
-__all__ = ["LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]
+__all__ = ["BURN_IN", "LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]
 
 # Updates of a burn-in, and its least draws: the mean of half of them has an error of half an sd
-_BURN_IN, _LEAST_SEEN = 1000, 10
+BURN_IN, _LEAST_SEEN = 1000, 10
 TRIAL_DRAWS = 500
 # Fewer effective draws say too little to extrapolate from
 _LEAST_TO_EXTRAPOLATE = 30
 _MOST_TRIALS = 14
 _MOST_HALVINGS = 12
-LARGEST_THIN = 2560
+_USUAL_THIN, LARGEST_THIN = 20, 2560
 _FARTHEST = 1e3
 _ABSURD = 1e6
 _SLACK = 0.05
@@ -103,11 +103,12 @@ class Chain(Protocol):
 
 @dataclass
 class Found:
-    """Step size and thinning that passed, and what looked wrong."""
+    """Step size and thinning that passed, what looked wrong, and the thinning that would do."""
 
     step_size: float
     thin: int
     warnings: list[str]
+    needed: int
 
 
 @named_step("the check of the step size")
@@ -127,6 +128,7 @@ def settle(
     permutable: bool = False,
     whole: bool = False,
     draws: int = TRIAL_DRAWS,
+    most_updates: int = 2**62,
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
@@ -137,7 +139,7 @@ def settle(
     of a net have none. Where the density ``collapses``
     into a funnel, the warning of a coordinate much wider than its whitening comes sooner. Where
     the law ``moves`` with what other step methods sample, temperatures are taken about its mean. A
-    trial has so many ``draws``.
+    trial has so many ``draws``; no further one begins that would end after ``most_updates``.
 
     Raises
     ------
@@ -147,11 +149,14 @@ def settle(
         trials see the ``whole`` chain, also if its temperature is off: a net's is, and a
         factorisation's is right however far it goes along its ridges.
     """
-    h, least, passed = step_size, step_size / 16, False
+    h, least, passed, needed, updates = step_size, step_size / 16, False, thin, 0
     departure = _Departure(chain, whole=whole) if permutable else None
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
     report("check")
     for _ in range(_MOST_TRIALS):
+        if updates and updates + thin * draws > most_updates:
+            break
+        updates += thin * draws
         trial = chain.run(h, thin, draws)
         far = trial.variables is None and bool(_looks(trial, widest, policy))
         if departure is not None and departure.again(trial, far=far):
@@ -165,7 +170,7 @@ def settle(
         if wild or hot:
             if fixed_step or h / 2 < least:
                 break
-            h /= 2
+            h, needed = h / 2, 2 * thin
             thin = thin if fixed_thin else max(thin, min(2 * thin, most_thin))
             chain.restart()
             continue
@@ -174,34 +179,28 @@ def settle(
             if allowed < h:
                 h = allowed
                 continue
-        ess, enough = _effective_draws_of(trial), _enough(*trial.psi.shape)
-        if fixed_thin or ess >= enough or thin >= most_thin:
-            passed = ess >= enough or fixed_thin
-            break
-        factor = 2 ** math.ceil(math.log2(enough / max(ess, 1.0)))
-        before, thin = thin, min(thin * min(factor, 8), most_thin)
-        if ess >= _LEAST_TO_EXTRAPOLATE and factor <= 8:
-            passed = True
-            break
-        if trial.variables is not None and thin == most_thin:
-            # Whatever another trial finds, thinning goes no further: it costs what draws cost
-            passed = ess * thin / before >= enough
-            break
+        # Draws that cost much have fewer updates each
+        share = 1.0 if trial.variables is not None else min(1.0, thin / _USUAL_THIN)
+        ess, enough = _effective_draws_of(trial), share * _enough(*trial.psi.shape)
+        needed = math.ceil(thin * max(1.0, enough / max(ess, 1.0)))
+        if not fixed_thin and thin < min(needed, most_thin):
+            factor = 2 ** math.ceil(math.log2(needed / thin))
+            thin = min(thin * min(factor, 8), most_thin)
+            # Whatever another trial finds, thinning goes no further than it may cost
+            if thin < most_thin and (ess < _LEAST_TO_EXTRAPOLATE or factor > 8):
+                continue
+        passed = fixed_thin or needed <= thin
+        break
     warnings = [] if trial.is_wild() else _looks(trial if moves else raw, widest, policy)
     if not passed and (why := _why_not(trial, policy)):
         warnings.append(why)
-    return Found(h, thin, warnings)
+    return Found(h, thin, warnings, needed)
 
 
 class _Departure:
     """Tells a chain that has left the Gaussian of exchangeable units from a bound that is too low.
 
-    Parameters
-    ----------
-    chain : Chain
-        Its bound is raised.
-    whole : bool
-        Whether all of its coordinates are seen.
+    Then the chain's bound is raised; ``whole`` says whether all of its coordinates are seen.
     """
 
     def __init__(self, chain: Chain, *, whole: bool) -> None:
@@ -210,12 +209,9 @@ class _Departure:
         self._loosened = 0
 
     def again(self, trial: Trial, *, far: bool) -> bool:
-        """Return whether the trial says nothing, because too many gradients were scaled down.
+        """Return whether the trial says nothing, as too many gradients were scaled down.
 
-        Raises
-        ------
-        NoGaussianError
-            If the chain has left.
+        Raises NoGaussianError if the chain has left.
         """
         tamed = trial.tamed > _LEFT
         spent = self._loosened == _MOST_LOOSENED
@@ -228,23 +224,16 @@ class _Departure:
 
 
 @named_step("the burn-in")
-def burn_in(chain: Chain, h: float, thin: int, *, fixed_step: bool) -> tuple[float, np.ndarray]:
+def burn_in(
+    chain: Chain, h: float, thin: int, *, fixed_step: bool, updates: int = BURN_IN
+) -> tuple[float, np.ndarray]:
     """Run from m + Le until the chain has forgotten it, with half the step where it runs away.
 
-    Returns
-    -------
-    step_size : float
-    psi : ndarray
-        Positions of the second half, shape (draws, d).
-
-    Raises
-    ------
-    TuningError
-        If no step size gives finite updates.
+    Return the step size and positions of the second half, shape (draws, d).
     """
     for _ in range(_MOST_HALVINGS):
         chain.restart()
-        trial = chain.run(h, thin, max(_LEAST_SEEN, _BURN_IN // thin))
+        trial = chain.run(h, thin, max(_LEAST_SEEN, updates // thin))
         if not trial.is_wild():
             return h, trial.psi[len(trial.psi) // 2 :]
         if fixed_step:
@@ -346,7 +335,7 @@ def _looks(trial: Trial, widest: float, policy: Policy) -> list[str]:
 def _why_not(trial: Trial, policy: Policy) -> str:
     if trial.is_wild():
         return (
-            f"after {_MOST_TRIALS} trials updates still diverge. The draws cannot be trusted: "
+            "after all trials updates still diverge. The draws cannot be trusted: "
             "write the model non-centred, take tighter priors, or use NUTS"
         )
     if trial.variables is not None:
@@ -364,7 +353,7 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             "to be trusted, predictions that average over them may be. Raise thin, write an "
             "intercept as the mean of its effects, or give them tighter priors"
         )
-    mean, _ = temperatures(trial)
+    mean, error = temperatures(trial)
     worst = float(mean[np.argmax(np.abs(mean - 1))]) if mean.size else 1.0
     if policy.second_moments and not abs(worst) < _ABSURD:
         return (
@@ -372,6 +361,9 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             "draws cannot be trusted: leave out rows of the data that no parameter can explain, "
             "take tighter priors, or use NUTS"
         )
+    # Those of a chain that mixes slowly are chance
+    off = np.where(np.abs(mean - 1) > 3 * error, mean, 1.0)
+    worst = float(off[np.argmax(np.abs(off - 1))]) if off.size else 1.0
     if policy.second_moments and abs(worst - 1) > 0.1:
         return (
             f"the worst configurational temperature is {worst:.2f}, not 1: some sds are wrong by "

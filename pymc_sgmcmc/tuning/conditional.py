@@ -36,6 +36,7 @@ class Conditional:
         self.circular = surface.circular[free]
         self.widest = surface.widest[free]
         self.kinked = surface.kinked
+        self.numbers = surface.numbers
 
     def whole(self, points: np.ndarray) -> np.ndarray:
         """Map positions in the free coordinates to all coordinates, shape (P, D)."""

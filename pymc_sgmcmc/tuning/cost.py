@@ -2,30 +2,63 @@
 
 from __future__ import annotations
 
-__all__ = ["told_cost"]
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+
+__all__ = ["spelled", "spoken_of", "told_cost", "too_dear"]
 
 # Parameters from which on PyMC's checks of two thousand draws after sampling take minutes
 _MANY_TO_CHECK = 200_000
 
+# Seconds between two looks at whether something is to be said, and those of draws that take long;
+# larger units
+_LOOK, _LONG = 5.0, 300.0
+_UNITS = (1, "s"), (60, "minutes"), (3600, "hours")
+
+
+@contextmanager
+def spoken_of(say: Callable[[], None]) -> Iterator[None]:
+    """Call ``say`` every few seconds, in a thread, as work goes on that cannot be interrupted."""
+    done = Event()
+
+    def speak() -> None:
+        while not done.wait(_LOOK):
+            say()
+
+    thread = Thread(target=speak, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def too_dear(thin: int, needed: int, draws: int, seconds: float, passes: float) -> str:
+    """Say what ``needed`` updates of a draw would cost, and what is cheaper."""
+    rows = "all rows in place of batches, " if passes < 1 else ""
+    told = spelled(draws * thin * seconds)
+    return (
+        f"a draw would need {needed:,} updates or more, {needed * passes:,.3g} passes over the "
+        f"data, and a chain of {draws:,} draws {spelled(draws * needed * seconds)}. That is too "
+        f"much: draws have {thin} updates, {told} in all, and depend on each other. Cheaper may be "
+        f"{rows}NUTS (pm.sample without step=), or a model with fewer components or parameters; "
+        f"thin={needed} takes that time"
+    )
+
+
+def spelled(seconds: float) -> str:
+    """Return a time in words."""
+    unit, name = max((u, n) for u, n in _UNITS if u == 1 or seconds >= 1.5 * u)
+    return f"about {seconds / unit:.2g} {name}"
+
 
 def told_cost(
-    draws: int, thin: int, batches: int, *, anchored: bool, blocks: int, dimension: int
-) -> str:
-    """Return a sentence on the cost of a chain's draws.
-
-    Parameters
-    ----------
-    draws : int
-        Of the chain, those of the burn-in included.
-    thin, batches : int
-        Updates of a draw, and batches averaged for an update.
-    anchored : bool
-        Whether the gradient of each batch is computed at an anchor too.
-    blocks : int
-        Batches that make up the data; 1 where there are none.
-    dimension : int
-        Number of parameters.
-    """
+    draws: int, thin: int, batches: int, *,
+    anchored: bool, blocks: int, dimension: int, seconds: float = 0.0,
+) -> str:  # fmt: skip
+    """Say what a chain's draws cost, those of the burn-in included; ``seconds`` are an update's."""
     updates = draws * thin
     if blocks > 1:
         passes = updates * batches * (1 + anchored) / blocks
@@ -36,6 +69,10 @@ def told_cost(
         )
     else:
         told = f"The chain will take {updates:,} updates."
+    if updates * seconds >= _LOOK:
+        told += f" That takes {spelled(updates * seconds)}."
+    if updates * seconds >= _LONG:
+        told += " A smaller thin= costs as much less, and leaves draws more alike."
     if dimension >= _MANY_TO_CHECK:
         told += (
             f" PyMC's checks of {dimension:,} parameters then take minutes; "

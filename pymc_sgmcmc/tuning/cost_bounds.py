@@ -1,53 +1,91 @@
-"""What a draw and a trial may cost."""
+"""What a draw and a trial may cost, in gradients, passes over the data, and numbers computed."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import Plain
-from pymc_sgmcmc.tuning.check import LARGEST_THIN, TRIAL_DRAWS
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE
+from pymc_sgmcmc.tuning.check import BURN_IN, LARGEST_THIN, TRIAL_DRAWS
 from pymc_sgmcmc.tuning.plan import Plan
+from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["draws_of_a_trial", "largest_thin", "updates_of_a_draw"]
+__all__ = ["CostBounds"]
 
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
 # What a draw of few parameters may cost. Of a chain at a saddle both thin and the batches of an
-# update go to their bounds, and the product would take hours
-_GRADIENTS_OF_FEW = 10_240
+# update go to their bounds, and the product would take hours. The passes over batches are those of
+# eight draws that are made of all rows, by 20 updates each
+_GRADIENTS_OF_FEW, _PASSES_OF_FEW = 10_240, 160
 # Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
 _LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
+# Numbers computed for a draw of up to 512 parameters, which takes a fifth of a second, a trial, a
+# burn-in and all trials; least updates of a burn-in, and of a draw that costs too much
+_DRAW, _TRIAL, _BURN_IN, _TRIALS = 2**27, 2**34, 2**33, 2**35
+_LEAST_BURN_IN, _LEAST_THIN, _NO_BOUND = 250, 5, 2**62
 
 
-def largest_thin(plan: Plan, each: int, n_blocks: int) -> int:
-    """Return the largest multiple of ``each`` that a draw may cost, ``each`` itself at least."""
-    if plan.many:
-        most = updates_of_a_draw(plan, n_blocks)
-    else:
-        most = min(LARGEST_THIN, _GRADIENTS_OF_FEW // _of_update(plan))
-    return max(1, most // each) * each
+@dataclass(frozen=True)
+class CostBounds:
+    """Bounds on what the chain of a plan may cost: counts, which are the same in every run."""
 
+    plan: Plan
+    surface: Surface
+    remembered: bool
 
-def updates_of_a_draw(plan: Plan, n_blocks: int) -> int:
-    """Return how many updates a draw of many parameters may take.
+    def least_thin(self, thin: int) -> int:
+        """Return ``thin``, or less where so many updates cost too much."""
+        if self.plan.many and not self.plan.endless:
+            return thin
+        return min(thin, max(_LEAST_THIN, self._updates_of_many or self._computing(_DRAW)))
 
-    Parameters
-    ----------
-    plan : Plan
-        Its number of batches says what an update costs.
-    n_blocks : int
-        Batches that make up the data.
-    """
-    gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * n_blocks)
-    return max(1, min(gradients, _LARGEST_DRAW // len(plan.centre)) // _of_update(plan))
+    def largest_thin(self, each: int) -> int:
+        """Return the largest multiple of ``each`` that a draw may cost, ``each`` at least."""
+        most = self._updates_of_many
+        if not most:
+            most = min(LARGEST_THIN, _GRADIENTS_OF_FEW // self._gradients, self._computing(_DRAW))
+            if self.surface.n_blocks > 1:
+                most = min(most, int(_PASSES_OF_FEW / self.passes))
+        return max(1, most // each) * each
 
+    def draws_of_a_trial(self, thin: int) -> int:
+        """Return how many draws a trial has."""
+        most = _LARGEST_TRIAL // (self._gradients * len(self.plan.centre))
+        return int(
+            np.clip(min(most, self._computing(_TRIAL)) // thin, _LEAST_OF_TRIAL, TRIAL_DRAWS)
+        )
 
-def draws_of_a_trial(plan: Plan, thin: int) -> int:
-    """Return how many draws a trial has."""
-    numbers = thin * _of_update(plan) * len(plan.centre)
-    return int(np.clip(_LARGEST_TRIAL // numbers, _LEAST_OF_TRIAL, TRIAL_DRAWS))
+    def updates_of_trials(self) -> int:
+        """Return how many updates all trials may take."""
+        return self._computing(_TRIALS)
 
+    def updates_of_a_burn_in(self) -> int:
+        """Return how many updates a burn-in has."""
+        return int(np.clip(self._computing(_BURN_IN), _LEAST_BURN_IN, BURN_IN))
 
-def _of_update(plan: Plan) -> int:
-    """Return how many gradients an update takes."""
-    return plan.batches * (1 if isinstance(plan.gradient, Plain) else 2)
+    @property
+    def passes(self) -> float:
+        """Passes over the data of an update, those at an anchor that are kept left out."""
+        kept = self.remembered and not isinstance(self.plan.gradient, Plain)
+        return self._gradients / self.surface.n_blocks / (1 + kept)
+
+    @property
+    def _gradients(self) -> int:
+        """How many gradients an update takes."""
+        return self.plan.batches * (1 if isinstance(self.plan.gradient, Plain) else 2)
+
+    @property
+    def _updates_of_many(self) -> int:
+        """How many updates a draw of many parameters may take, 0 of few."""
+        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self.surface.n_blocks)
+        most = min(gradients, _LARGEST_DRAW // len(self.plan.centre))
+        return max(1, most // self._gradients) if self.plan.many else 0
+
+    def _computing(self, numbers: int) -> int:
+        """Return how many updates compute so many numbers; of thousands of parameters any."""
+        each = self.passes * self.surface.n_blocks * self.surface.numbers
+        dense = len(self.plan.centre) <= LARGEST_DENSE
+        return max(1, int(numbers / each)) if dense else _NO_BOUND

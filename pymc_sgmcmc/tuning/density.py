@@ -22,6 +22,10 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Density"]
 
+# Numbers that searches for other modes compute, where they take one gradient of a few batches a
+# parameter: they take a hundred. How many there are whatever they cost
+_SEARCHED, _BATCHES, _LEAST_STARTS = 2**28, 8, 2
+
 
 class Density:
     """The density at some places of the variables that are not sampled.
@@ -112,7 +116,10 @@ class Density:
         start = Potential.join(phi)
         if not self._state.jitter or len(self.places) > 1 or len(start) > LARGEST_NEWTON:
             return []
-        return more_starts(start, self._state.jitter, self._rng)
+        view = self.views[-1]
+        cost = len(start) * min(view.n_blocks, _BATCHES) * view.numbers
+        starts = more_starts(start, self._state.jitter, self._rng)
+        return starts[: max(_LEAST_STARTS, _SEARCHED // cost)]
 
     def set_scales(self, scales: Sequence[np.ndarray]) -> None:
         """Put the views into coordinates of these scales."""

@@ -40,6 +40,7 @@ class Remembered:
         self.circular = first.circular
         self.widest = first.widest
         self.kinked = first.kinked
+        self.numbers = first.numbers
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data, averaged over the values."""

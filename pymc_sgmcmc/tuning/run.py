@@ -31,8 +31,8 @@ from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
-from pymc_sgmcmc.tuning.cost import told_cost
-from pymc_sgmcmc.tuning.cost_bounds import draws_of_a_trial, largest_thin, updates_of_a_draw
+from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost, too_dear
+from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
 from pymc_sgmcmc.tuning.failure import NEARER
@@ -55,8 +55,9 @@ __all__ = ["Tuning"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Seconds after which the log names each step of tuning
-_LONG = 5.0
+# Seconds after which the log names each step of tuning, and each trial too; and how long it says
+# nothing at most
+_LONG, _VERY_LONG, _SILENT = 5.0, 30.0, 20.0
 
 # A gradient this many times its usual size, noise included, is met at no sane position
 _FARTHEST = 10.0
@@ -69,9 +70,6 @@ _MOST_CENTRES = 4
 # E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
 _OF_SQUARES, _HOTTER = 2.0, 2.0
 
-# Least updates of a draw where no thinning is enough
-_LEAST_THIN = 5
-
 # With more parameters the space in which shared directions are looked for takes too much memory
 _MOST_TURNED = 2**19
 
@@ -80,20 +78,10 @@ _MOST_BLOCKS = 20
 
 
 class Tuning:
-    """Tunes a chain at places of the variables that are not sampled.
+    """Tunes a chain at places of the variables that are not sampled, the present one last.
 
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    options : Options
-        What the user set.
-    state : ChainState
-        The chain's; its scales, position and settings are set.
-    places : sequence of Place
-        Values of the other variables, the present ones last; a single place where there are none.
-    again : bool
-        Whether the chain was tuned before: it goes on from where it stands.
+    The state's scales, position and settings are set. Where the chain is tuned ``again`` it goes
+    on from where it stands.
     """
 
     def __init__(
@@ -113,26 +101,20 @@ class Tuning:
         self._density = Density(engine, state, places)
         self._again = again
         self._began = time.perf_counter()
+        self._spoke = self._began
         self._gradients = 0
         self._step = "start"
+        self._seconds = 0.0
 
     def run(self, *, thorough: bool = True) -> Runner:
         """Tune, and return what moves the chain on.
 
-        Parameters
-        ----------
-        thorough : bool
-            Whether trials decide on step size and thinning; without them both stay as they are.
-
-        Raises
-        ------
-        SamplingError
-            If the density is not finite at the start, or if a step of tuning fails.
+        Without ``thorough`` trials step size and thinning stay as they are.
         """
         try:
             # The matrices are small: beside another program several threads of BLAS wait for each
             # other, and tuning takes several times as long
-            with threadpool_limits(limits=1, user_api="blas"):
+            with threadpool_limits(limits=1, user_api="blas"), spoken_of(self._still):
                 return self._run(thorough)
         except TuningError as error:
             told = improper(self._engine.model)
@@ -196,7 +178,8 @@ class Tuning:
         if not thorough:
             settings.step_size = h
             return runner, plan
-        most_thin = largest_thin(plan, settings.thin, self._density.views[0].n_blocks)
+        bounds = self._bounds(plan)
+        most_thin = bounds.largest_thin(settings.thin)
         if settings.variance and surface.batch_size and len(self._density.places) == 1:
             chain.noise = plan.noise_on_the_way(surface, self._rng)
         found = settle(
@@ -208,7 +191,8 @@ class Tuning:
             fixed_thin=self._options.thin is not None,
             # What has no law of its own never mixes, and trials would cost more than the draws
             most_thin=settings.thin if plan.endless else most_thin,
-            draws=draws_of_a_trial(plan, settings.thin),
+            draws=bounds.draws_of_a_trial(settings.thin),
+            most_updates=bounds.updates_of_trials(),
             collapses=collapses,
             curvatures=self._curvatures(surface, plan),
             report=self._report,
@@ -220,6 +204,15 @@ class Tuning:
         if plan.endless and self._options.thin is None:
             settings.thin = max(found.thin, most_thin)
         settings.warnings = found.warnings
+        self._seconds, draws = chain.seconds, self._state.last_draw - self._state.draw
+        if self._options.thin is None and not plan.endless and found.needed > found.thin:
+            found.warnings.append(
+                too_dear(found.thin, found.needed, draws, chain.seconds, bounds.passes)
+            )
+        lasts = time.perf_counter() - self._began + draws * found.thin * chain.seconds
+        for warning in found.warnings if lasts > _VERY_LONG else []:
+            # Before the draws are made: at the end of the chain it is said again
+            _log.warning("Tuning: %s.", warning)
         if chain.noise is not None and (variance := chain.noise.variance()) is not None:
             # The fit's widths are those of independent normals
             plan.heed(variance, found.step_size, self._policy)
@@ -281,6 +274,7 @@ class Tuning:
                 self._density.others,
                 many=plan.many,
                 shared=None if turn is None else turn.coordinates,
+                report=self._trial,
             )
             if schedule is not None and not fixed:
                 # A step size that moves cannot be checked by trials at one place of its schedule
@@ -289,7 +283,10 @@ class Tuning:
             h = schedule.h if isinstance(schedule, constant) else plan.step_size
             self._report("burn-in")
             each = runner.settings.each or runner.settings.thin
-            h, seen = burn_in(chain, h, each, fixed_step=fixed)
+            h, seen = burn_in(
+                chain, h, each, fixed_step=fixed,
+                updates=self._bounds(plan).updates_of_a_burn_in(),
+            )  # fmt: skip
             # A single jump of heavy-tailed noise can move a mean by many sds
             middle = np.mean if self._policy.second_moments else np.median
             offset = middle(seen, axis=0)
@@ -365,12 +362,13 @@ class Tuning:
         settings = runner.settings
         fixed = schedule.h if isinstance(schedule, constant) else None
         if self._options.thin is None:
-            settings.thin = largest_thin(plan, settings.thin, self._density.views[0].n_blocks)
-        thin, policy = settings.thin, self._policy
+            settings.thin = self._bounds(plan).largest_thin(settings.thin)
+        thin, policy, began = settings.thin, self._policy, time.perf_counter()
         found = warm_up(
             runner, surface, plan, policy, self._density.others, self._rng, self._report,
             thin=thin, fixed=fixed,
         )  # fmt: skip
+        self._seconds = (time.perf_counter() - began) * plan.batches / max(1, runner.gradients)
         if found.damping > 1:
             self._gradients += runner.gradients
             plan = replace(plan, centre=Potential.join(runner.phi()), root=root / found.damping)
@@ -399,6 +397,9 @@ class Tuning:
         averaged = met.max() * max(ratio(n, size, plan.batches) for n, size in surface.sizes)
         return float(met.max()) if averaged > _HOTTER * anchored_bound(self._policy) else 0.0
 
+    def _bounds(self, plan: Plan) -> CostBounds:
+        return CostBounds(plan, self._density.views[0], self._engine.remembers_blocks)
+
     def _runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
         state = self._state
@@ -416,10 +417,8 @@ class Tuning:
         if plan.root is not None and plan.root.ndim == 1:
             root = split(plan.root)
         thin = thin_of(self._options.step_size, self._options.thin)
-        if plan.endless and self._options.thin is None and self._options.step_size is None:
-            thin = min(
-                thin, max(_LEAST_THIN, updates_of_a_draw(plan, self._density.views[0].n_blocks))
-            )
+        if self._options.thin is None and self._options.step_size is None:
+            thin = self._bounds(plan).least_thin(thin)
         before = self._state.settings
         turn = plan.turn
         settings = Settings(
@@ -477,8 +476,24 @@ class Tuning:
 
     def _report(self, step: str) -> None:
         self._step = step
-        if time.perf_counter() - self._began > _LONG:
-            _log.info("Tuning: %s (%.0f s).", step, time.perf_counter() - self._began)
+        self._say(_LONG, step)
+
+    def _trial(self, draws: int, thin: int, seconds: float) -> None:
+        """Say what a run of the chain is."""
+        took = f", {spelled(draws * thin * seconds)}" if seconds else ""
+        self._say(_VERY_LONG, f"{draws} draws of {thin} updates{took}")
+
+    def _still(self) -> None:
+        """Say what goes on where that has taken long."""
+        if time.perf_counter() - self._spoke > _SILENT:
+            self._say(_LONG, f"still {self._step}")
+
+    def _say(self, after: float, what: str) -> None:
+        """Log what is done if tuning has lasted so many seconds."""
+        now = time.perf_counter()
+        if now - self._began > after:
+            self._spoke = now
+            _log.info("Tuning: %s (%.0f s).", what, now - self._began)
 
     def _log(self, plan: Plan, settings: Settings, gradients: int, *, thorough: bool) -> None:
         noise = float(plan.variance.max())
@@ -506,6 +521,7 @@ class Tuning:
                     anchored=bool(settings.anchor) and not settings.anchor_blocks,
                     blocks=self._density.views[0].n_blocks,
                     dimension=len(plan.centre),
+                    seconds=self._seconds,
                 )
             )
 

@@ -56,6 +56,8 @@ class Surface(Protocol):
     """The largest sd that a fit may give to each coordinate, shape (d,)."""
     kinked: bool
     """Whether ∇U may jump, as that of a Laplace distribution does."""
+    numbers: int
+    """Numbers that a gradient of one batch computes: what it costs."""
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data."""

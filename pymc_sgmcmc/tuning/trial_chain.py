@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,20 +27,9 @@ _FAR, _LOOSER = 2.0, 4.0
 class TrialChain:
     """Runs a chain for a while, in units of its whitened coordinates.
 
-    Parameters
-    ----------
-    runner : Runner
-        Moves the chain; it stands at the centre of the bulk.
-    unit : float
-        Scale of the narrowest direction in the chain's coordinates.
-    rng : numpy.random.Generator
-        Draws the starts.
-    others : list of ndarray
-        Values of the variables that are not sampled.
-    many : bool
-        Whether coordinates are judged by quantiles of each variable's.
-    shared : ndarray, optional
-        Which coordinates are directions that several variables share: each of these counts.
+    The runner stands at the centre of the bulk, ``unit`` is the scale of the narrowest direction
+    in its coordinates, and ``report`` is told each run's draws, thinning and seconds an update. Of
+    ``many`` coordinates quantiles of each variable's are judged, but each that is ``shared``.
 
     Attributes
     ----------
@@ -46,6 +37,8 @@ class TrialChain:
         Measures the gradient noise at positions of the latest run.
     middle : ndarray
         Mean of the later half of the latest run, of all coordinates, shape (d,).
+    seconds : float
+        What an update took in the latest run, 0 before the first: told, and used for nothing.
     """
 
     def __init__(
@@ -57,11 +50,14 @@ class TrialChain:
         *,
         many: bool = False,
         shared: np.ndarray | None = None,
+        report: Callable[[int, int, float], None] = lambda draws, thin, seconds: None,
     ) -> None:
         self._runner = runner
         self._unit = unit
         self._rng = rng
         self._others = others
+        self._report = report
+        self.seconds = 0.0
         self.noise: NoiseOnTheWay | None = None
         assert runner.state.psi is not None
         self._centre = [np.asarray(x) for x in runner.state.psi]
@@ -96,7 +92,12 @@ class TrialChain:
         noise = self.noise
         if noise is not None:
             noise.forget()
+        self._report(draws, thin, self.seconds)
+        began = time.perf_counter()
         for k in range(draws):
+            if k == 1:
+                # The first call may have compiled
+                began = time.perf_counter()
             draw = runner.advance(step_size, thin, self._others)
             assert runner.state.psi is not None
             psi.append((self._flat(runner.state.psi) - centre) / unit)
@@ -109,6 +110,7 @@ class TrialChain:
                 total += Potential.join(runner.state.psi)
             if noise is not None and k % max(1, draws // noise.positions) == 0:
                 noise.add(Potential.join(runner.phi()))
+        self.seconds = (time.perf_counter() - began) / (max(1, len(psi) - 1) * thin)
         self.middle = (total / max(1, len(psi) - later) - whole) / unit
         circular = runner.engine.posterior.circular[self._watched]
         bound = runner.settings.largest_gradient

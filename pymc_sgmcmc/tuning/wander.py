@@ -98,13 +98,7 @@ def units_of(
 
 
 def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> Plan:
-    """Return the plan of a chain that begins at its start, in units of the priors.
-
-    Raises
-    ------
-    TuningError
-        If the user wants an anchor that does not move with the chain.
-    """
+    """Return the plan of a chain that begins at its start, in units of the priors."""
     if isinstance(options.gradient, ControlVariates):
         raise TuningError(
             "no Gaussian is near the posterior, and gradient=ControlVariates() needs a centre that "
@@ -145,11 +139,6 @@ def warm_up(
     the stiffest directions, which are the noisiest, stay too hot. Smaller units of the coordinates
     cool them, in which the injected noise is larger beside that of the batches. The more friction,
     the longer a draw is remembered: where only the prior holds a weight, for a few draws.
-
-    Raises
-    ------
-    TuningError
-        If no step size gives finite updates.
     """
     report("warm-up")
     assert plan.root is not None and runner.state.psi is not None
@@ -206,17 +195,10 @@ def warm_up(
 
 
 def heed(runner: Runner, tamed: float) -> None:
-    """Lower the step size where a draw of the burn-in met large gradients.
+    """Lower the step size where a draw of the burn-in met large gradients, of a share ``tamed``.
 
     The step is too long for where the chain has come to. In batches it may be that they are
     noisier there, which no step size changes: then the bound rises too.
-
-    Parameters
-    ----------
-    runner : Runner
-        The chain's; its settings change.
-    tamed : float
-        Share of the draw's updates whose gradient was scaled down.
     """
     if tamed > _TAMED:
         settings = runner.settings

@@ -26,7 +26,7 @@ __all__ = [
 
 _LEAST_EIGENVALUE = 1e-8
 _STEP, _LEAST_STEP = 0.7, 0.02
-_MOST_PASSES = 30
+_MOST_ROUNDS, _MOST_PASSES = 10, 30
 
 # With more blocks of data than this a descent takes whole steps, and few passes
 _MANY_BLOCKS = 2000
@@ -46,6 +46,10 @@ _SETTLED_ROUNDS = 3
 _WORK = 4e6
 _LAST_WORK = 5e7
 _ROWS_OF_OVERHEAD = 200
+
+# Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
+# and how many Hessians there are whatever they cost
+_NUMBERS, _LEAST = int(2.5e10), 2
 
 # Most places, each with its opposite, at which one block is seen
 _MOST_PAIRS = 4
@@ -87,20 +91,12 @@ def upright(root: np.ndarray) -> np.ndarray:
 def refined(
     root: np.ndarray, curvature: np.ndarray, circular: np.ndarray | None = None
 ) -> tuple[np.ndarray, float]:
-    """Return L with LL' = H⁻¹ of L'HL, no direction longer than twice its old length.
+    """Return L with LL' = H⁻¹ of L'HL, and the largest factor by which a length changed.
 
-    Coordinates on a circle are not mixed with others, and none of their lengths is above one:
-    where the density is nearly flat along the circle, its curvature says nothing of a width.
-
-    Where the Hessian averaged over the old L is near zero or negative, that L reached too far
-    for it to mean anything; all of it at once would reach farther still.
-
-    Returns
-    -------
-    root : ndarray
-        The new L.
-    change : float
-        Largest factor by which a direction's length changed.
+    No direction becomes longer than twice its old length: where the Hessian averaged over the old
+    L is near zero or negative, that L reached too far for it to mean anything. Coordinates on a
+    circle are not mixed with others, and none of their lengths is above one: where the density is
+    nearly flat along the circle, its curvature says nothing of a width.
     """
     if circular is not None and circular.any():
         old = np.diag(root)[circular]
@@ -125,24 +121,18 @@ def bulk_of_full_data(
     rng: np.random.Generator,
     *,
     points: int = 32,
-    rounds: int = 10,
+    rounds: int = _MOST_ROUNDS,
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Move centre and whitening from the mode to the bulk, each gradient on the full data.
+    """Move m and L from the mode to the bulk; tell whether L still changed much in the end.
 
     The curvature at a mode says little of a skewed or hierarchical posterior; averaged over
     m + Le it is that of the best Gaussian approximation.
-
-    Returns
-    -------
-    centre : ndarray
-        m, shape (d,).
-    root : ndarray
-        L, shape (d, d).
-    astray : bool
-        Whether lengths still changed by large factors in the end.
     """
     d, step = len(centre), difference_step(surface)
     settled, changes = 0, [1.0]
+    # Where Hessians cost much, those of fewer points, by differences that cost half
+    most = max(_LEAST, _NUMBERS // (_MOST_ROUNDS * d * surface.numbers) // 2 * 2)
+    central = most >= 2 * points
     for k in range(rounds):
         # Few points while the whitening is still on its way; the last rounds are what is kept
         count = points if settled or 2 * k >= rounds else points // 4
@@ -150,9 +140,12 @@ def bulk_of_full_data(
         gradients = surface.full(x)[1]
         x = x[np.all(np.isfinite(gradients), axis=1)]
         if surface.kinked:
-            found = mean_curvature(lambda y: surface.full(y)[1], centre, root, rng, count * d)
+            pairs = min(count, most) * d
+            found = mean_curvature(lambda y: surface.full(y)[1], centre, root, rng, pairs)
         else:
-            hessian = mean_hessian(lambda y, _: surface.full(y)[1], x, _sds(root), step)
+            hessian = mean_hessian(
+                lambda y, _: surface.full(y)[1], x[:most], _sds(root), step, central=central
+            )
             found = root.T @ hessian @ root
         if not np.all(np.isfinite(found)):
             # The bulk is narrower than the curvature at the centre says
@@ -174,15 +167,7 @@ def bulk_of_full_data(
 def bulk_of_minibatches(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Move centre and whitening to the bulk, each gradient on one batch.
-
-    Returns
-    -------
-    centre : ndarray
-        m, shape (d,).
-    root : ndarray
-        L, shape (d, d).
-    """
+    """Move centre and whitening to the bulk, each gradient on one batch."""
     for _ in range(_MOST_MOVES):
         for _ in range(_MOST_WHITENINGS):
             root, change = _whiten(surface, centre, root, rng, _WORK)
@@ -203,8 +188,18 @@ def rewhitened(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return centre and whitening for a centre that the chain itself has found."""
     if surface.batch_size:
-        return centre, _whiten(surface, centre, root, rng, _LAST_WORK)[0]
+        # The old L is nearly right: where Hessians cost far too much, a few correct it
+        count, most = _hessians(surface, _LAST_WORK)
+        work = _LAST_WORK if count <= 2 * most else _WORK
+        return centre, _whiten(surface, centre, root, rng, work)[0]
     return bulk_of_full_data(surface, centre, root, rng, rounds=3)[:2]
+
+
+def _hessians(surface: Surface, work: float) -> tuple[int, int]:
+    """Return how many Hessians of batches take so much work, and how many are not too dear."""
+    d, rows = surface.dimension, surface.batch_size + _ROWS_OF_OVERHEAD
+    dear = int(_NUMBERS * work / _LAST_WORK / (d * surface.numbers))
+    return max(8, int(work / (d * rows))), max(_LEAST, dear)
 
 
 def _whiten(
@@ -218,7 +213,7 @@ def _whiten(
     if surface.kinked:
         return _whiten_kinked(surface, centre, root, rng, work)
     d, step = len(centre), difference_step(surface)
-    count = max(8, int(work / (d * (surface.batch_size + _ROWS_OF_OVERHEAD))))
+    count = min(_hessians(surface, work))
     blocks = surface.n_blocks
     if blocks <= 1.5 * count:
         pairs = int(min(count // (2 * blocks), _MOST_PAIRS))
@@ -247,6 +242,7 @@ def _whiten_kinked(
 ) -> tuple[np.ndarray, float]:
     """Average curvature by regression, on the full data where as much work is enough for that."""
     pairs = work / (2 * (surface.batch_size + _ROWS_OF_OVERHEAD))
+    pairs = min(pairs, _hessians(surface, work)[1] * len(centre) / 2)
     least, most = (n * len(centre) for n in _PAIRS_OF_REGRESSION)
     of_all = pairs / surface.n_blocks
     if of_all >= least:

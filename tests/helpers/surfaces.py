@@ -19,6 +19,7 @@ class Exact:
         self.circular = np.zeros(dimension, dtype=bool)
         self.widest = np.full(dimension, np.inf)
         self.kinked = False
+        self.numbers = dimension
 
     def full(self, points):
         with np.errstate(all="ignore"):

@@ -49,6 +49,20 @@ def net_with_fixed_units():
     pm.Normal("y", pm.math.tanh(X @ W * slopes) @ V, observed=y)
 
 
+def convolution():
+    # Four filters, seen at three places each by the layer that follows
+    filters, out = pm.Normal("filters", shape=(4, 2)), pm.Normal("out", shape=(12, 2))
+    near = np.lib.stride_tricks.sliding_window_view(np.c_[X, y], 2, axis=1)
+    seen = pm.math.tanh(near @ filters.T).transpose((0, 2, 1)).reshape((len(y), 12))
+    pm.Normal("y", seen @ out, observed=X[:, :2])
+
+
+def places_of_one_matrix():
+    # Twelve elements that are four times three, without a layer before
+    slopes, scale = pm.Normal("slopes", shape=(12, 2)), pm.Normal("scale", shape=4)
+    pm.Normal("y", np.tile(X, 4) @ slopes * scale[:2] + scale[2:], observed=X[:, :2])
+
+
 @pytest.mark.parametrize(
     ("build", "permutable"),
     [
@@ -58,6 +72,8 @@ def net_with_fixed_units():
         (varying_slopes, False),
         (groups_of_which_few_have_rows, False),
         (net_with_fixed_units, False),
+        (convolution, True),
+        (places_of_one_matrix, False),
     ],
 )
 def test_units_that_can_be_exchanged_are_found(build, permutable):

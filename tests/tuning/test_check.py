@@ -288,3 +288,40 @@ def test_temperatures_of_independent_draws():
     assert abs(z_score(mean, 1.3)) < STANDARD_ERRORS
     # The error is that of a mean of 500 squares
     assert np.sqrt(np.mean(error**2)) == pytest.approx(1.3 * np.sqrt(2 / 500), rel=0.05)
+
+
+def test_no_trial_is_run_at_the_largest_thinning():
+    chain = FakeChain(time=100.0)
+    found = settled(chain, most_thin=160)
+    assert [thin for _, thin, _ in chain.asked[1:]] == [20]
+    assert found.thin == 160
+    assert found.needed > 160
+    assert "mixes slowly" in found.warnings[0]
+
+
+def test_thinning_that_is_extrapolated_beyond_the_bound_does_not_pass():
+    # 500 draws of 20 updates are about 50 effective ones: five times as many are asked for
+    found = settled(FakeChain(time=20.0), most_thin=60)
+    assert (found.thin, len(found.warnings)) == (60, 1)
+    assert 60 < found.needed <= 320
+
+
+def test_trials_end_where_another_one_would_cost_too_much():
+    chain = FakeChain(variance=lambda h: 4.0)
+    found = settled(chain, most_updates=35_000)
+    # 10,000 updates, then 20,000 with half of the step; another 40,000 would be too many
+    assert [thin for _, thin, _ in chain.asked[1:]] == [20, 40]
+    assert found.needed == 80
+    assert "temperature is 4" in found.warnings[0]
+
+
+def test_a_burn_in_may_be_shorter():
+    chain = FakeChain()
+    burn_in(chain, 0.2, 20, fixed_step=False, updates=300)
+    assert chain.asked == [(0.2, 20, 15)]
+
+
+def test_draws_of_few_updates_need_not_be_as_effective():
+    # Of 500 draws of 5 updates at 0.2 and a relaxation time of 2 updates 120 are effective
+    assert settled(FakeChain(), thin=5, most_thin=5).warnings == []
+    assert settled(FakeChain(time=40.0), thin=5, most_thin=5).warnings

@@ -1,19 +1,23 @@
 """The cost of the draws is told before the first of them."""
 
 import re
+import threading
 
+from threading import Event
 from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers.sampling import run
 from pymc_sgmcmc.kernel.estimators import ControlVariates, Plain
-from pymc_sgmcmc.tuning.cost import told_cost
-from pymc_sgmcmc.tuning.cost_bounds import largest_thin
+from pymc_sgmcmc.model.graphs import numbers_computed
+from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost
+from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 
 
 def test_passes_are_those_of_the_updates(caplog):
@@ -44,6 +48,16 @@ def test_what_is_told():
     assert many.endswith("updates of 3 batches: 10,200 passes over the data.")
 
 
+PLAIN = Plain()
+
+
+def bounds(*, gradient=PLAIN, batches=1, blocks=1000, numbers=1, d=10, many=False):
+    plan = SimpleNamespace(
+        many=many, endless=False, gradient=gradient, batches=batches, centre=np.zeros(d)
+    )
+    return CostBounds(plan, SimpleNamespace(n_blocks=blocks, numbers=numbers), remembered=False)
+
+
 @pytest.mark.parametrize(
     ("gradient", "batches", "thin"),
     [
@@ -55,10 +69,80 @@ def test_what_is_told():
     ],
 )
 def test_the_gradients_of_a_draw_are_bounded(gradient, batches, thin):
-    plan = SimpleNamespace(many=False, gradient=gradient, batches=batches)
-    assert largest_thin(plan, 20, 1000) == thin
+    assert bounds(gradient=gradient, batches=batches).largest_thin(20) == thin
 
 
 def test_a_thin_that_costs_too_much_is_no_reason_for_less_than_it():
-    plan = SimpleNamespace(many=False, gradient=Plain(), batches=100)
-    assert largest_thin(plan, 500, 1000) == 500
+    assert bounds(batches=100).largest_thin(500) == 500
+
+
+def test_a_draw_takes_no_more_passes_than_eight_of_all_rows():
+    # 12 of 20 batches: 267 updates are 160 passes
+    assert bounds(batches=12, blocks=20).largest_thin(20) == 260
+    # The updates of all rows themselves are bounded by what they compute
+    assert bounds(blocks=1).largest_thin(20) == 2560
+
+
+@pytest.mark.parametrize("numbers", [10**5, 10**6, 10**7, 10**8])
+def test_what_is_computed_is_bounded(numbers):
+    dear = bounds(numbers=numbers)
+    thin = dear.least_thin(20)
+    assert 5 <= thin <= 20
+    assert thin == 5 or thin * numbers <= 2**27
+    assert dear.largest_thin(thin) == thin or dear.largest_thin(thin) * numbers <= 2**27
+    draws = dear.draws_of_a_trial(thin)
+    assert draws == 100 or draws * thin * numbers <= 2**34
+    burn_in = dear.updates_of_a_burn_in()
+    assert burn_in == 250 or burn_in * numbers <= 2**33
+    assert bounds(numbers=numbers, many=True).draws_of_a_trial(20) == dear.draws_of_a_trial(20)
+    assert bounds(numbers=numbers, many=True).least_thin(20) == 20
+    assert bounds(numbers=numbers, many=True, d=513).updates_of_a_burn_in() == 1000
+
+
+def test_numbers_of_a_graph_are_those_of_its_results():
+    x, y = pt.matrix(shape=(100, 30)), pt.matrix(shape=(30, 7))
+    assert numbers_computed([pt.exp(x)]) == 3000
+    assert numbers_computed([pt.exp(x), pt.exp(x) + 1]) == 2 * 3000 + 3000 + 1
+    # Four times as many multiplications as an eighth
+    assert numbers_computed([pt.dot(x, y)]) == 700 * 4
+    assert numbers_computed([pt.linalg.cholesky(pt.matrix(shape=(80, 80)))]) == 6400 * 11
+
+
+def test_what_takes_long_is_spoken_of_meanwhile(monkeypatch):
+    monkeypatch.setattr("pymc_sgmcmc.tuning.cost._LOOK", 0.01)
+    said = Event()
+    with spoken_of(said.set):
+        assert said.wait(30)
+    threads = threading.active_count()
+    with pytest.raises(ValueError, match="broke"), spoken_of(said.set):
+        raise ValueError("broke")
+    assert threading.active_count() == threads
+
+
+def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypatch):
+    monkeypatch.setattr("pymc_sgmcmc.tuning.cost_bounds._DRAW", 1)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.check._enough", lambda draws, dimension: 4.0 * draws)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run._VERY_LONG", 0.0)
+    with pm.Model():
+        pm.Normal("mu", 0, 1, shape=2)
+        with caplog.at_level("INFO", logger="pymc.sgmcmc"):
+            stats = run(sg.SGLD(), chains=1, draws=30, tune=10).sample_stats
+    assert np.all(stats["thin"].values == 5)
+    told = re.search(
+        r"a draw would need (\d+) updates or more.*draws have 5 updates.*NUTS.*thin=\1 takes",
+        caplog.text,
+    )
+    assert int(told[1]) > 5
+    assert told.start() < caplog.text.index("The chain will take 200 updates")
+    assert "500 draws of 5 updates, about" in caplog.text
+
+
+def test_times_arespelled_in_words():
+    assert [spelled(x) for x in (0.123, 99, 200, 7300)] == [
+        "about 0.12 s", "about 1.6 minutes", "about 3.3 minutes", "about 2 hours"
+    ]  # fmt: skip
+    assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=0.5) == (
+        "The chain will take 200 updates. That takes about 1.7 minutes."
+    )
+    long = told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=2.0)
+    assert "about 6.7 minutes. A smaller thin= costs" in long

@@ -43,6 +43,7 @@ class Faulty:
         self.circular = np.zeros(dimension, dtype=bool)
         self.widest = np.full(dimension, np.inf)
         self.kinked = False
+        self.numbers = 100
         self.sizes = [(50, 10)] if batch_size else []
         self.calls = 0
         self.noise = np.random.default_rng(3).standard_normal((50, dimension))

@@ -12,6 +12,7 @@ from pymc_sgmcmc.tuning.whiten import (
     bulk_of_minibatches,
     inverse_root,
     refined,
+    rewhitened,
     upright,
 )
 
@@ -193,3 +194,64 @@ def test_where_whole_steps_do_not_help_all_blocks_are_passed():
         assert surface.passes == (2 if blocks > 2000 else 0)
     np.testing.assert_allclose(*found, atol=0.05)
     assert found[0] > -2.0
+
+
+class Counted(LogGamma):
+    """Skewed; a gradient computes as many numbers as it is told to."""
+
+    def __init__(self, shapes, numbers):
+        super().__init__(shapes)
+        self.numbers, self.computed = numbers, 0
+
+    def potential(self, points):
+        self.computed += self.numbers * len(points)
+        return super().potential(points)
+
+
+@pytest.mark.parametrize(("numbers", "least"), [(1, 32), (10**6, 2), (4 * 10**6, 2)])
+def test_a_whitening_knows_what_a_gradient_costs(numbers, least):
+    shapes = np.full(60, 8.0)
+    dear, cheap = Counted(shapes, numbers), Counted(shapes, 1)
+    for surface in (dear, cheap):
+        centre, root, astray = bulk_of_full_data(
+            surface, np.log(shapes), 0.5 * np.eye(60), np.random.default_rng(0)
+        )
+        assert not astray
+        # The best Gaussian has sd 8^-1/2 and mean log 8 - 1/16
+        np.testing.assert_allclose(np.linalg.norm(root, axis=1), 8**-0.5, rtol=0.15)
+        np.testing.assert_allclose(centre, np.log(8) - 1 / 16, atol=0.1)
+    # Slopes at 32 points come to it
+    assert dear.computed <= max(1.1 * 2.5e10, 10 * (least * 61 + 32) * numbers)
+    if numbers == 1:
+        assert dear.computed == cheap.computed
+
+
+@pytest.mark.parametrize("numbers", [10**5, 10**7])
+def test_a_whitening_by_batches_knows_what_a_gradient_costs(numbers):
+    surface, d = logistic(4000, 20, 100), 20
+    exact = newton(surface, np.zeros(d), None)
+    gradients = []
+
+    def counted(original):
+        def evaluate(points, which):
+            gradients.append(len(points))
+            return original(points, which)
+
+        return evaluate
+
+    surface.batch_gradient = counted(surface.batch_gradient)
+    surface.block = counted(surface.block)
+    surface.numbers = numbers
+    centre, root = bulk_of_minibatches(
+        surface, exact[0], inverse_root(exact[1]), np.random.default_rng(0)
+    )
+    hessian = surface.mean_hessian(centre, root, np.random.default_rng(1))
+    assert away_from_identity(root.T @ hessian @ root) < (1.5 if numbers == 10**5 else 4)
+    # Descents are passes over the data
+    first = sum(gradients) * numbers
+    assert first < 1.5 * 2.5e10 or numbers == 10**7
+    # Where the chain finds a better centre L is corrected, and not found anew
+    gradients.clear()
+    rewhitened(surface, centre, root, np.random.default_rng(2))
+    again = sum(gradients) * numbers
+    assert again < (first if numbers == 10**5 else first / 5)
