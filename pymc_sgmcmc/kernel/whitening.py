@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Dense", "Diagonal", "Turned", "Unwhitened", "Whitening"]
+__all__ = ["Dense", "Diagonal", "Shear", "Sheared", "Turned", "Unwhitened", "Whitening"]
 
 
 class Whitening(Protocol):
@@ -210,6 +210,142 @@ class Turned(Diagonal):
             change(x, next(own)) if turned else x
             for x, turned in zip(parts, self._turned, strict=True)
         ]
+
+
+class Shear:
+    """Unit lower triangular maps C of the elements of several variables that share an index.
+
+    Parts may be arrays or symbols, with further dimensions in front.
+
+    Parameters
+    ----------
+    families : sequence of tuple of (int, int, int)
+        Of each family its variables: their number, the axis of the index, -1 or -2, and how many
+        columns they have along the other one, 0 for a vector.
+    """
+
+    def __init__(self, families: Sequence[tuple[tuple[int, int, int], ...]]) -> None:
+        self.families = tuple(families)
+
+    def columns(self, parts: Sequence[Any], family: int) -> list[Any]:
+        """Return the vectors of a family in turn."""
+        return [
+            parts[k][..., j, :] if axis == -1 and count else parts[k][..., j] if count else parts[k]
+            for k, axis, count in self.families[family]
+            for j in range(max(1, count))
+        ]
+
+    def __call__(
+        self, parts: Sequence[Any], below: Sequence[Any], centre: Sequence[Any]
+    ) -> list[Any]:
+        """Return m + C(x − m); ``below`` has a row for each element of C below the diagonal."""
+
+        def mixed(x: list[Any], c: Any, m: list[Any]) -> list[Any]:
+            return [
+                sum((c[q * (q - 1) // 2 + p] * (x[p] - m[p]) for p in range(q)), start=x[q])
+                for q in range(len(x))
+            ]
+
+        return self._each(mixed, parts, below, centre)
+
+    def pull_back(self, gradient: Sequence[Any], below: Sequence[Any]) -> list[Any]:
+        """Return C'g."""
+
+        def mixed(g: list[Any], c: Any, _: list[Any]) -> list[Any]:
+            return [
+                sum((c[q * (q - 1) // 2 + p] * g[q] for q in range(p + 1, len(g))), start=g[p])
+                for p in range(len(g))
+            ]
+
+        return self._each(mixed, gradient, below, gradient)
+
+    def inverse(
+        self, parts: Sequence[Any], below: Sequence[Any], centre: Sequence[Any]
+    ) -> list[Any]:
+        """Return m + C⁻¹(φ − m)."""
+
+        def mixed(x: list[Any], c: Any, m: list[Any]) -> list[Any]:
+            found: list[Any] = []
+            for q, own in enumerate(x):
+                before = (c[q * (q - 1) // 2 + p] * (found[p] - m[p]) for p in range(q))
+                found.append(own - sum(before, start=0 * own))
+            return found
+
+        return self._each(mixed, parts, below, centre)
+
+    def _each(
+        self,
+        mixed: Callable[[list[Any], Any, list[Any]], list[Any]],
+        parts: Sequence[Any],
+        below: Sequence[Any],
+        centre: Sequence[Any],
+    ) -> list[Any]:
+        """Change the columns of each family."""
+        found = list(parts)
+        for k, family in enumerate(self.families):
+            new = iter(mixed(self.columns(parts, k), below[k], self.columns(centre, k)))
+            for of, axis, count in family:
+                own = [next(new) for _ in range(max(1, count))]
+                stack = np.stack if isinstance(own[0], np.ndarray) else pt.stack
+                found[of] = stack(own, axis=-2 if axis == -1 else -1) if count else own[0]
+        return [x.astype(part.dtype) for x, part in zip(found, parts, strict=True)]
+
+
+class Sheared:
+    """Another whitening, whose elements that share an index are then mixed: C L is L.
+
+    Parameters
+    ----------
+    inner : Diagonal
+        The map before.
+    centre : list of ndarray
+        m, one array for each variable.
+    shear : Shear
+        Which elements are mixed.
+    below : list of ndarray
+        C below the diagonal, one array for each family.
+    """
+
+    def __init__(
+        self,
+        inner: Diagonal,
+        centre: Sequence[np.ndarray],
+        shear: Shear,
+        below: Sequence[np.ndarray],
+    ) -> None:
+        self._inner, self._shear, self._shapes = inner, shear, [x.shape for x in centre]
+        self._own = len(inner.arrays)
+        self.kind = "sheared", shear.families, inner.kind
+        dtype = np.result_type(*centre)
+        further = [np.asarray(c, dtype=dtype) for c in below]
+        self.arrays = [*inner.arrays, *further]
+        self.symbols = [
+            *inner.symbols,
+            *(pt.tensor(f"shear_{i}", dtype=str(dtype), shape=c.shape) for i, c in enumerate(further)),
+        ]
+
+    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return m + CLψ, shaped as the variables."""
+        before = self._inner.to_phi(psi, symbols[: self._own])
+        return self._shear(before, symbols[self._own :], self._centre(symbols))
+
+    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return L'C'∇."""
+        pulled = self._shear.pull_back(gradient, symbols[self._own :])
+        return self._inner.pull_back(pulled, symbols[: self._own])
+
+    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return (CL)⁻¹(φ − m)."""
+        before = self._shear.inverse(phi, symbols[self._own :], self._centre(symbols))
+        return self._inner.to_psi(before, symbols[: self._own])
+
+    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return that of L: C has ones, and what is looked at is not turned into another's."""
+        return self._inner.diagonal(psi, symbols[: self._own])
+
+    def _centre(self, symbols: Sequence[Any]) -> list[Any]:
+        pairs = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
+        return [m.reshape(shape) for m, shape in pairs]
 
 
 class Dense:

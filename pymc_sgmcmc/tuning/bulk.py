@@ -10,9 +10,9 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
-from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.modes import best_mode
 from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
+from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
@@ -127,10 +127,10 @@ class _Search:
         self.report("rough centre")
         # Of nets U may fall for long, and their modes are found by the chain
         patient = self.writing is not None
-        centre, root = self._fitted(partial(gaussian_of_many, patient=patient), start)
+        centre, root = self._fitted(partial(fitted_in_blocks, patient=patient), start)
         while (rewritten := self._rewritten(centre, root)) is not None:
             self.report("rough centre")
-            fit = partial(gaussian_of_many, known=rewritten[1])
+            fit = partial(fitted_in_blocks, known=rewritten[1])
             centre, root = self._fitted(fit, rewritten[0])
         return centre, root
 

@@ -32,6 +32,7 @@ class Remembered:
         self.places = places
         first = self.views[0]
         self.dimension = first.dimension
+        self.shapes: list[tuple[int, ...]] = []
         self.n_blocks = first.n_blocks
         self.batch_size = first.batch_size
         self.sizes = first.sizes

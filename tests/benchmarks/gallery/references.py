@@ -14,6 +14,7 @@ from . import posteriordb
 from .areas import AREAS
 from .conjugate import CONJUGATE
 from .many import MANY, moments_of_many
+from .pairs import PAIRS_OF_EFFECTS
 from .processes import PROCESSES
 from .writings import pair_of
 
@@ -39,7 +40,7 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
-    exact = CONJUGATE | PROCESSES | AREAS
+    exact = CONJUGATE | PROCESSES | AREAS | PAIRS_OF_EFFECTS
     if name in MANY or name in exact:
         moments = exact[name]() if name in exact else moments_of_many(name)
         return {
