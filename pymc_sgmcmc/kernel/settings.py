@@ -103,7 +103,7 @@ class Settings(Comparable):
             inner = Turned(self.centre, self.root, self.directions, self.middle, self.lengths)
         if not self.families:
             return inner
-        return Sheared(inner, self.centre, Shear(self.families), self.below)
+        return Sheared(inner, [m.shape for m in self.centre], Shear(self.families), self.below)
 
     def origin(self, psi: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return ψ of the centre, shaped as ``psi``: 0 too where nothing is known of it."""

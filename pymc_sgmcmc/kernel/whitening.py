@@ -213,7 +213,7 @@ class Turned(Diagonal):
 
 
 class Shear:
-    """Unit lower triangular maps C of the elements of several variables that share an index.
+    """Unit lower triangular maps I + N of the elements of several variables that share an index.
 
     Parts may be arrays or symbols, with further dimensions in front.
 
@@ -230,122 +230,93 @@ class Shear:
     def columns(self, parts: Sequence[Any], family: int) -> list[Any]:
         """Return the vectors of a family in turn."""
         return [
-            parts[k][..., j, :] if axis == -1 and count else parts[k][..., j] if count else parts[k]
+            parts[k] if not count else parts[k][..., j] if axis == -2 else parts[k][..., j, :]
             for k, axis, count in self.families[family]
             for j in range(max(1, count))
         ]
 
     def __call__(
-        self, parts: Sequence[Any], below: Sequence[Any], centre: Sequence[Any]
+        self, x: Sequence[Any], v: Sequence[Any], below: Sequence[Any], *, transposed: bool = False
     ) -> list[Any]:
-        """Return m + C(x − m); ``below`` has a row for each element of C below the diagonal."""
+        """Return x + Nv or x + N'v; ``below`` has N's elements below its diagonal, row by row."""
+        found = list(x)
+        for of, family in enumerate(self.families):
+            new, old = self.columns(x, of), self.columns(v, of)
+            for k, (i, j) in enumerate(zip(*np.tril_indices(len(new), -1), strict=True)):
+                into, source = (j, i) if transposed else (i, j)
+                new[into] = (new[into] + below[of][k] * old[source]).astype(new[into].dtype)
+            columns = iter(new)
+            stack = np.stack if isinstance(new[0], np.ndarray) else pt.stack
+            for k, axis, count in family:
+                own = [next(columns) for _ in range(max(1, count))]
+                found[k] = stack(own, axis=-1 if axis == -2 else -2) if count else own[0]
+        return found
 
-        def mixed(x: list[Any], c: Any, m: list[Any]) -> list[Any]:
-            return [
-                sum((c[q * (q - 1) // 2 + p] * (x[p] - m[p]) for p in range(q)), start=x[q])
-                for q in range(len(x))
-            ]
-
-        return self._each(mixed, parts, below, centre)
-
-    def pull_back(self, gradient: Sequence[Any], below: Sequence[Any]) -> list[Any]:
-        """Return C'g."""
-
-        def mixed(g: list[Any], c: Any, _: list[Any]) -> list[Any]:
-            return [
-                sum((c[q * (q - 1) // 2 + p] * g[q] for q in range(p + 1, len(g))), start=g[p])
-                for p in range(len(g))
-            ]
-
-        return self._each(mixed, gradient, below, gradient)
-
-    def inverse(
-        self, parts: Sequence[Any], below: Sequence[Any], centre: Sequence[Any]
-    ) -> list[Any]:
-        """Return m + C⁻¹(φ − m)."""
-
-        def mixed(x: list[Any], c: Any, m: list[Any]) -> list[Any]:
-            found: list[Any] = []
-            for q, own in enumerate(x):
-                before = (c[q * (q - 1) // 2 + p] * (found[p] - m[p]) for p in range(q))
-                found.append(own - sum(before, start=0 * own))
-            return found
-
-        return self._each(mixed, parts, below, centre)
-
-    def _each(
-        self,
-        mixed: Callable[[list[Any], Any, list[Any]], list[Any]],
-        parts: Sequence[Any],
-        below: Sequence[Any],
-        centre: Sequence[Any],
-    ) -> list[Any]:
-        """Change the columns of each family."""
-        found = list(parts)
-        for k, family in enumerate(self.families):
-            new = iter(mixed(self.columns(parts, k), below[k], self.columns(centre, k)))
-            for of, axis, count in family:
-                own = [next(new) for _ in range(max(1, count))]
-                stack = np.stack if isinstance(own[0], np.ndarray) else pt.stack
-                found[of] = stack(own, axis=-2 if axis == -1 else -1) if count else own[0]
-        return [x.astype(part.dtype) for x, part in zip(found, parts, strict=True)]
+    def inverse(self, x: Sequence[Any], m: Sequence[Any], below: Sequence[Any]) -> list[Any]:
+        """Return m + (I + N)⁻¹(x − m), of arrays."""
+        found, away = list(x), [-c for c in below]
+        # Each round makes one more column right
+        for _ in range(max(len(self.columns(x, k)) for k in range(len(self.families)))):
+            found = self(x, [y - at for y, at in zip(found, m, strict=True)], away)
+        return found
 
 
 class Sheared:
-    """Another whitening, whose elements that share an index are then mixed: C L is L.
+    """Another whitening, whose elements that share an index are then mixed: L is (I + N) times its.
 
     Parameters
     ----------
     inner : Diagonal
         The map before.
-    centre : list of ndarray
-        m, one array for each variable.
+    shapes : list of tuple of int
+        Of the variables.
     shear : Shear
         Which elements are mixed.
     below : list of ndarray
-        C below the diagonal, one array for each family.
+        N, one array for each family.
     """
 
     def __init__(
         self,
         inner: Diagonal,
-        centre: Sequence[np.ndarray],
+        shapes: Sequence[tuple[int, ...]],
         shear: Shear,
         below: Sequence[np.ndarray],
     ) -> None:
-        self._inner, self._shear, self._shapes = inner, shear, [x.shape for x in centre]
-        self._own = len(inner.arrays)
+        self._inner, self._shapes, self._shear = inner, shapes, shear
         self.kind = "sheared", shear.families, inner.kind
-        dtype = np.result_type(*centre)
-        further = [np.asarray(c, dtype=dtype) for c in below]
-        self.arrays = [*inner.arrays, *further]
-        self.symbols = [
-            *inner.symbols,
-            *(pt.tensor(f"shear_{i}", dtype=str(dtype), shape=c.shape) for i, c in enumerate(further)),
+        dtype = np.result_type(*inner.arrays)
+        self.arrays = [*inner.arrays, *(c.astype(dtype) for c in below)]
+        self.symbols = inner.symbols + [
+            pt.tensor(f"shear_{i}", dtype=str(dtype), shape=c.shape) for i, c in enumerate(below)
         ]
 
     def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return m + CLψ, shaped as the variables."""
-        before = self._inner.to_phi(psi, symbols[: self._own])
-        return self._shear(before, symbols[self._own :], self._centre(symbols))
+        """Return m + Lψ, shaped as the variables."""
+        own, centre, below = self._split(symbols)
+        x = self._inner.to_phi(psi, own)
+        return self._shear(x, [y - m for y, m in zip(x, centre, strict=True)], below)
 
     def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return L'C'∇."""
-        pulled = self._shear.pull_back(gradient, symbols[self._own :])
-        return self._inner.pull_back(pulled, symbols[: self._own])
+        """Return L'∇."""
+        own, _, below = self._split(symbols)
+        pulled = self._shear(gradient, gradient, below, transposed=True)
+        return self._inner.pull_back(pulled, own)
 
     def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return (CL)⁻¹(φ − m)."""
-        before = self._shear.inverse(phi, symbols[self._own :], self._centre(symbols))
-        return self._inner.to_psi(before, symbols[: self._own])
+        """Return L⁻¹(φ − m), of arrays."""
+        own, centre, below = self._split(symbols)
+        return self._inner.to_psi(self._shear.inverse(phi, centre, below), own)
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return that of L: C has ones, and what is looked at is not turned into another's."""
-        return self._inner.diagonal(psi, symbols[: self._own])
+        """Return the other's, but for what turns add to it."""
+        return self._inner.diagonal(psi, self._split(symbols)[0])
 
-    def _centre(self, symbols: Sequence[Any]) -> list[Any]:
-        pairs = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
-        return [m.reshape(shape) for m, shape in pairs]
+    def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], list[Any], Sequence[Any]]:
+        """Return the other's symbols, the centre shaped as the variables, and N."""
+        count = len(self._inner.arrays)
+        centre = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
+        return symbols[:count], [m.reshape(shape) for m, shape in centre], symbols[count:]
 
 
 class Dense:

@@ -34,6 +34,11 @@ def told_cost(
             f"The chain will take {updates:,} updates of {batches} batch{several}: "
             f"{passes:,.3g} passes over the data."
         )
+        if batches >= blocks:
+            told += (
+                " These are all rows, as fewer would be as dear for their noise: without batches "
+                "(batch_size=None, or no pm.Minibatch) an update takes less time."
+            )
     else:
         told = f"The chain will take {updates:,} updates."
     if dimension >= _MANY_TO_CHECK:

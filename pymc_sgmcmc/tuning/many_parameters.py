@@ -143,9 +143,7 @@ def gaussian_of_many(
             total, count = total + x, count + 1
     _refuse(failed, steps, (widths.curvature == 0) & (widths.noise == 0))
     x = total / count if count else x
-    # Gradients that are noisier than their curvature says would ask for many batches
-    quiet = np.maximum(widths.noise, 1e-300) ** -0.5
-    return x, np.minimum(sd, quiet if trusted is None else np.where(trusted, np.inf, quiet))
+    return x, widths.quiet()
 
 
 class _Descent:
@@ -189,11 +187,11 @@ class _Widths:
         self, surface: Surface, known: np.ndarray | None, trusted: np.ndarray | None
     ) -> None:
         d = surface.dimension
-        self._known, self._trusted = known, trusted
+        self._trusted = np.zeros(d, dtype=bool) if trusted is None else trusted
         self._widest = surface.widest
         self.sd = np.full(d, 1e-3) if known is None else known.copy()
         self.curvature, self.noise = np.zeros(d) if known is None else known**-2.0, np.zeros(d)
-        self._squared = self.curvature**2
+        self._known, self._squared = self.curvature.copy(), self.curvature**2
 
     def learn(self, found: PairSums, weight: float, seen: float, blocks: float) -> None:
         """Average over a step's pairs too: ``seen`` of them in all, each of one of ``blocks``."""
@@ -205,12 +203,16 @@ class _Widths:
         error = np.sqrt(np.maximum(self._squared - self.curvature**2, 0) / seen)
         positive = self.curvature > _KNOWN * error
         elsewhere = np.maximum(np.maximum(self.curvature, self.noise), error / 1e3)
-        if self._known is not None and self._trusted is not None:
-            elsewhere = np.where(self._trusted, self._known**-2.0, elsewhere)
+        elsewhere = np.where(self._trusted, self._known, elsewhere)
         precision = np.where(positive, self.curvature, elsewhere)
         precision = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
         sd = np.minimum(1 / np.sqrt(precision), 3 * sd)
         self.sd = np.minimum(sd, self._widest)
+
+    def quiet(self) -> np.ndarray:
+        """Return sds: gradients that are noisier than curvature says would ask for many batches."""
+        noise = np.where(self._trusted, 0.0, self.noise)
+        return np.minimum(self.sd, np.maximum(noise, 1e-300) ** -0.5)
 
 
 class _Velocity:

@@ -190,7 +190,7 @@ class Tuning:
         runner, plan, chain, h = self._centred(
             surface, centre, root, scale, fixed, how["permutable"]
         )
-        settings = runner.settings
+        settings, surface = runner.settings, plan.blocks or surface
         if not (schedule is None or fixed):
             return runner, plan
         if not thorough:
@@ -472,7 +472,7 @@ class Tuning:
 
         def of_trial(psi: np.ndarray) -> np.ndarray:
             found = np.empty(len(psi))
-            views = self._density.views if plan.blocks is None else [plan.blocks]
+            views: Sequence[Surface] = [plan.blocks] if plan.blocks else self._density.views
             for k, view in enumerate(views):
                 part = slice(k, None, len(views))
                 found[part] = largest_curvatures(view, plan.phi(psi[part]), root, self._rng)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -17,6 +19,9 @@ __all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
 
 # Elements of a variable from which on an index is looked at, and of a block at most
 _LEAST_LENGTH, _LARGEST_BLOCK = 17, 8
+
+# Width of every coordinate before anything is known
+_NARROW = 1e-3
 
 # Patterns of random signs, each at a pair of opposite positions, and how many standard errors of
 # their mean are clear
@@ -38,29 +43,34 @@ class InBlocks(Mapped):
     ----------
     shear, below
         C, as :class:`~pymc_sgmcmc.kernel.whitening.Sheared` takes it.
-    sd : ndarray
-        Widths of the new coordinates, shape (d,).
+    sd, alone : ndarray
+        Widths of the new coordinates, and conditional sds of the surface's own, shape (d,).
+    mixed : ndarray of bool
+        Which are elements of blocks, shape (d,).
     """
 
     def __init__(
         self, surface: Surface, shear: Shear, below: Sequence[np.ndarray], sd: np.ndarray
     ) -> None:
         super().__init__(surface)
-        self.shear, self.below, self.sd = shear, list(below), sd
+        self.shear, self.below, self.sd, self.alone = shear, list(below), sd.copy(), sd.copy()
+        self.mixed = np.zeros(len(sd), dtype=bool)
         self._of = surface.shapes
-        self._zero = [np.zeros(shape) for shape in self._of]
 
     def whole(self, points: np.ndarray) -> np.ndarray:
         """Return Cx."""
-        return _joined(self.shear(_split(points, self._of), self.below, self._zero))
+        x = _split(points, self._of)
+        return _joined(self.shear(x, x, self.below))
 
     def pulled(self, gradient: np.ndarray) -> np.ndarray:
         """Return C'g."""
-        return _joined(self.shear.pull_back(_split(gradient, self._of), self.below))
+        g = _split(gradient, self._of)
+        return _joined(self.shear(g, g, self.below, transposed=True))
 
     def inward(self, points: np.ndarray) -> np.ndarray:
         """Return C⁻¹φ."""
-        return _joined(self.shear.inverse(_split(points, self._of), self.below, self._zero))
+        phi = _split(points, self._of)
+        return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
 
 
 @named_step("the blocks of elements that share an index")
@@ -80,16 +90,20 @@ def in_blocks(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> InBlocks 
     """
     # A generator of its own: the others' numbers are the same where nothing is found
     rng = np.random.default_rng(0)
-    families, below, new = [], [], sd.copy()
+    families, found = [], []
     numbers = _split(np.arange(len(centre)), surface.shapes)
     for family in _families(surface):
         index = np.array(Shear([family]).columns(numbers, 0))
-        found = _blocks(surface, centre, sd, index, rng)
-        if found is not None:
+        blocks = _blocks(surface, centre, sd, index, rng)
+        if blocks is not None:
             families.append(family)
-            below.append(found[0])
-            new[index] = found[1]
-    return InBlocks(surface, Shear(families), below, new) if families else None
+            found.append((index, *blocks))
+    if not families:
+        return None
+    inside = InBlocks(surface, Shear(families), [below for _, below, *_ in found], sd)
+    for index, _, widths, alone in found:
+        inside.mixed[index], inside.sd[index], inside.alone[index] = True, widths, alone
+    return inside
 
 
 def fitted_in_blocks(
@@ -104,18 +118,27 @@ def fitted_in_blocks(
 
     Without them a group's pair would be far narrower than it is, and the scale of all groups fall.
     """
-    many = len(start) > LARGEST_DENSE
-    inside = in_blocks(surface, start, known) if many and known is not None else None
-    if inside is None:
-        start, sd = gaussian_of_many(surface, start, rng, known, patient=patient)
-        inside = in_blocks(surface, start, sd) if many and known is None else None
+    if len(start) <= LARGEST_DENSE:
+        return gaussian_of_many(surface, start, rng, known, patient=patient)
+    inside = in_blocks(surface, start, np.full(len(start), _NARROW) if known is None else known)
+    if known is None and inside is not None:
+        # The blocks at a start say little of those in the bulk, and may be none there
+        ahead = copy.deepcopy(rng)
+        x, sd = gaussian_of_many(inside, inside.inward(start[None])[0], ahead, patient=patient)
+        centre = inside.whole(x[None])[0]
+        inside = in_blocks(surface, centre, np.where(inside.mixed, inside.alone, sd))
+    elif known is None:
+        centre, sd = gaussian_of_many(surface, start, rng, patient=patient)
+        inside = in_blocks(surface, centre, sd)
         if inside is None:
-            return start, sd
-        known = sd
-    new = inside.sd != known
-    x = inside.inward(start[None])[0]
-    x, widths = gaussian_of_many(inside, x, rng, inside.sd, trusted=new)
-    return inside.whole(x[None])[0], np.where(new, known, widths)
+            return centre, sd
+    else:
+        centre = start
+    if inside is None:
+        return gaussian_of_many(surface, start, rng, known, patient=patient)
+    x, known = inside.inward(centre[None])[0], inside.sd
+    x, sd = gaussian_of_many(inside, x, rng, known, trusted=inside.mixed)
+    return inside.whole(x[None])[0], np.where(inside.mixed, inside.alone, sd)
 
 
 def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
@@ -124,7 +147,7 @@ def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
     lengths = dict.fromkeys(n for shape in surface.shapes for n in shape if n >= _LEAST_LENGTH)
     taken: set[int] = set()
     for n in lengths:
-        family = []
+        family: list[tuple[int, int, int]] = []
         for k, shape in enumerate(surface.shapes):
             if k in taken or not free[k] or n not in shape or len(shape) > 2:
                 continue
@@ -142,8 +165,8 @@ def _blocks(
     sd: np.ndarray,
     index: np.ndarray,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return C below the diagonal and the widths of blocks, None where they are nearly diagonal."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return C below the diagonal and widths with and without it, None where they are the same."""
     size, n = index.shape
     step, found = difference_step(surface), np.zeros((_PATTERNS, n, size, size))
     for k in range(_PATTERNS):
@@ -172,7 +195,7 @@ def _blocks(
     diagonal = np.diagonal(root, axis1=1, axis2=2)
     own = widths.T * sd[index]
     unit = root / diagonal[:, None] * own.T[:, :, None] / own.T[:, None]
-    return unit[:, *below].T.copy(), own * diagonal.T
+    return unit[:, *below].T.copy(), own * diagonal.T, own
 
 
 def _split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:

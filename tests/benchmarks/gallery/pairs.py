@@ -77,7 +77,7 @@ def _effects(count: int) -> tuple:
 
 def moments_of_lines() -> Moments:
     """Return the moments of intercepts, slopes and what they have in common."""
-    group, x, y = rows_of_lines()
+    _, x, y = rows_of_lines()
     return moments_of_pairs(x.reshape(GROUPS, ROWS), y.reshape(GROUPS, ROWS))
 
 
@@ -115,7 +115,8 @@ def moments_of_pairs(x: np.ndarray, y: np.ndarray) -> Moments:
     nodes, weight = of_few(lambda at: law(at)[0], [0.0, -1.0, 0.0], NODES)
     kept = weight > 1e-6 * weight.max()
     nodes, weight = nodes[kept], weight[kept] / weight[kept].sum()
-    mu, of_mu, pairs, of_pairs = (np.array(part) for part in zip(*(law(at)[1] for at in nodes)))
+    laws = [law(at)[1] for at in nodes]
+    mu, of_mu, pairs, of_pairs = (np.array(part) for part in zip(*laws, strict=True))
     mean, sd = mixed(weight, pairs, of_pairs)
     return {
         "mu": mixed(weight, mu, of_mu),
