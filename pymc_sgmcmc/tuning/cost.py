@@ -9,7 +9,14 @@ _MANY_TO_CHECK = 200_000
 
 
 def told_cost(
-    draws: int, thin: int, batches: int, *, anchored: bool, blocks: int, dimension: int
+    draws: int,
+    thin: int,
+    batches: int,
+    *,
+    anchored: bool,
+    blocks: int,
+    dimension: int,
+    whole: bool = False,
 ) -> str:
     """Return a sentence on the cost of a chain's draws.
 
@@ -25,6 +32,8 @@ def told_cost(
         Batches that make up the data; 1 where there are none.
     dimension : int
         Number of parameters.
+    whole : bool
+        Whether the batches of an update are all rows.
     """
     updates = draws * thin
     if blocks > 1:
@@ -34,10 +43,10 @@ def told_cost(
             f"The chain will take {updates:,} updates of {batches} batch{several}: "
             f"{passes:,.3g} passes over the data."
         )
-        if batches >= blocks:
+        if whole:
             told += (
-                " These are all rows, as fewer would be as dear for their noise: without batches "
-                "(batch_size=None, or no pm.Minibatch) an update takes less time."
+                " Each is of all rows, as batches with as little noise would be a third of them or "
+                "more. Without batches (batch_size=None, or no pm.Minibatch) it takes less time."
             )
     else:
         told = f"The chain will take {updates:,} updates."

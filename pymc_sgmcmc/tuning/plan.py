@@ -104,6 +104,10 @@ class Plan:
         """Return L, shape (d, d)."""
         return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
 
+    def takes_all_rows(self, n_blocks: int) -> bool:
+        """Whether the batches of an update are all rows, each once."""
+        return self.batches >= n_blocks > 1 and self.ratio * n_blocks < 1
+
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise where a chain of many parameters passes."""
         if not self.many or isinstance(self.gradient, SVRG):

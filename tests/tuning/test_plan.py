@@ -172,11 +172,11 @@ def test_plan_averages_as_many_batches_as_cost_least(policy):
         ("shuffled", {"gradient": sg.Plain()}, 100),
         ("shuffled", {"gradient": sg.Plain(), "batches": 48}, 48),
         # Of rows with replacement not all are seen
-        ("random", {"gradient": sg.Plain()}, 64),
+        ("random", {"gradient": sg.Plain()}, 96),
     ],
 )
 def test_all_rows_are_taken_where_batches_are_a_third_of_them(scheme, wishes, batches):
-    surface = Noisy(np.full(3, 10.0), np.full(3, 10.0), rows=4000, batch_size=40)
+    surface = Noisy(np.full(3, 8.0), np.full(3, 8.0), rows=4000, batch_size=40)
     plan = make_plan(
         surface, np.zeros(3), np.ones(3), LM, Options(**wishes), "auto", np.random.default_rng(0),
         lambda step: None, scheme=BATCH_SCHEMES[scheme],
