@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
+from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.modes import best_mode
 from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
@@ -69,7 +70,8 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    search = _Search(surface, rescale, rng, report, writing, others)
+    fit = gaussian_of_many if permutable else fitted_in_blocks
+    search = _Search(surface, rescale, rng, report, writing, others, fit)
     if permutable and len(start) > LARGEST_NEWTON:
         return *search.diagonal(start), False
     if len(start) <= LARGEST_DENSE:
@@ -99,6 +101,7 @@ class _Search:
     report: Callable[[str], None]
     writing: Writing | None
     others: Sequence[np.ndarray]
+    fit: Callable[..., tuple[np.ndarray, np.ndarray]]
 
     def dense(
         self, start: np.ndarray, scale: str | np.ndarray | None
@@ -127,10 +130,10 @@ class _Search:
         self.report("rough centre")
         # Of nets U may fall for long, and their modes are found by the chain
         patient = self.writing is not None
-        centre, root = self._fitted(partial(fitted_in_blocks, patient=patient), start)
+        centre, root = self._fitted(partial(self.fit, patient=patient), start)
         while (rewritten := self._rewritten(centre, root)) is not None:
             self.report("rough centre")
-            fit = partial(fitted_in_blocks, known=rewritten[1])
+            fit = partial(self.fit, known=rewritten[1])
             centre, root = self._fitted(fit, rewritten[0])
         return centre, root
 

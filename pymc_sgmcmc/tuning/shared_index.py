@@ -118,26 +118,19 @@ def fitted_in_blocks(
 
     Without them a group's pair would be far narrower than it is, and the scale of all groups fall.
     """
-    if len(start) <= LARGEST_DENSE:
-        return gaussian_of_many(surface, start, rng, known, patient=patient)
-    inside = in_blocks(surface, start, np.full(len(start), _NARROW) if known is None else known)
-    if known is None and inside is not None:
+    inside, centre = None, start
+    if len(start) > LARGEST_DENSE:
+        inside = in_blocks(surface, start, np.full(len(start), _NARROW) if known is None else known)
+    if inside is not None and known is None:
         # The blocks at a start say little of those in the bulk, and may be none there
         ahead = copy.deepcopy(rng)
         x, sd = gaussian_of_many(inside, inside.inward(start[None])[0], ahead, patient=patient)
         centre = inside.whole(x[None])[0]
         inside = in_blocks(surface, centre, np.where(inside.mixed, inside.alone, sd))
-    elif known is None:
-        centre, sd = gaussian_of_many(surface, start, rng, patient=patient)
-        inside = in_blocks(surface, centre, sd)
-        if inside is None:
-            return centre, sd
-    else:
-        centre = start
     if inside is None:
         return gaussian_of_many(surface, start, rng, known, patient=patient)
-    x, known = inside.inward(centre[None])[0], inside.sd
-    x, sd = gaussian_of_many(inside, x, rng, known, trusted=inside.mixed)
+    x = inside.inward(centre[None])[0]
+    x, sd = gaussian_of_many(inside, x, rng, inside.sd, trusted=inside.mixed)
     return inside.whole(x[None])[0], np.where(inside.mixed, inside.alone, sd)
 
 
