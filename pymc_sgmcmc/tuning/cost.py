@@ -9,14 +9,7 @@ _MANY_TO_CHECK = 200_000
 
 
 def told_cost(
-    draws: int,
-    thin: int,
-    batches: int,
-    *,
-    anchored: bool,
-    blocks: int,
-    dimension: int,
-    whole: bool = False,
+    draws: int, thin: int, batches: int, *, anchored: bool, blocks: int, dimension: int
 ) -> str:
     """Return a sentence on the cost of a chain's draws.
 
@@ -32,8 +25,6 @@ def told_cost(
         Batches that make up the data; 1 where there are none.
     dimension : int
         Number of parameters.
-    whole : bool
-        Whether the batches of an update are all rows.
     """
     updates = draws * thin
     if blocks > 1:
@@ -43,11 +34,6 @@ def told_cost(
             f"The chain will take {updates:,} updates of {batches} batch{several}: "
             f"{passes:,.3g} passes over the data."
         )
-        if whole:
-            told += (
-                " Each is of all rows, as batches with as little noise would be a third of them or "
-                "more. Without batches (batch_size=None, or no pm.Minibatch) it takes less time."
-            )
     else:
         told = f"The chain will take {updates:,} updates."
     if dimension >= _MANY_TO_CHECK:

@@ -488,7 +488,7 @@ class Tuning:
             _log.info("Tuning: %s (%.0f s).", step, time.perf_counter() - self._began)
 
     def _log(self, plan: Plan, settings: Settings, gradients: int, *, thorough: bool) -> None:
-        noise, surface = float(plan.variance.max()), self._density.views[0]
+        noise = float(plan.variance.max())
         # A tuning that will be repeated is of no interest to the user
         _log.log(
             logging.INFO if thorough else logging.DEBUG,
@@ -511,10 +511,16 @@ class Tuning:
                     settings.thin,
                     settings.batches,
                     anchored=bool(settings.anchor) and not settings.anchor_blocks,
-                    blocks=surface.n_blocks,
+                    blocks=self._density.views[0].n_blocks,
                     dimension=len(plan.centre),
-                    whole=plan.takes_all_rows(surface.n_blocks),
                 )
+            )
+
+        if thorough and plan.takes_all_rows(self._density.views[0].n_blocks):
+            _log.info(
+                "Its updates are of all rows: batches with as little noise would be a third of "
+                "them or more. Without batches (batch_size=None, or no pm.Minibatch) it takes less "
+                "time."
             )
 
     def _centred_elements(self) -> str:
