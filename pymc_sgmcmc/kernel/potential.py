@@ -55,6 +55,8 @@ class Potential:
     ----------
     dimension : int
         Elements of φ.
+    shapes : list of tuple of int
+        Of each variable's part of it.
     n_blocks : int
         Blocks in a pass over the full data; 1 without minibatches.
     batch_size : int
@@ -89,8 +91,8 @@ class Potential:
         self.posterior = posterior
         # Shared by all that differ in what is fixed
         self._count = [0]
-        self._shapes = [x.type.shape for x in posterior.phi]
-        self._ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes]).tolist()
+        self.shapes = [x.type.shape for x in posterior.phi]
+        self._ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes]).tolist()
         self.dimension = self._ends[-1]
         self.sizes = [
             (len(arrays[0]), batch.batch_size)
@@ -243,7 +245,7 @@ class Potential:
         return [
             flat[..., start:end].reshape((*several, *shape)).astype(x.dtype)
             for start, end, shape, x in zip(
-                starts, self._ends, self._shapes, self.posterior.phi, strict=True
+                starts, self._ends, self.shapes, self.posterior.phi, strict=True
             )
         ]
 

@@ -12,6 +12,8 @@ from pymc_sgmcmc.kernel.comparable import Comparable
 from pymc_sgmcmc.kernel.whitening import (
     Dense,
     Diagonal,
+    Shear,
+    Sheared,
     Turned,
     Unwhitened,
     Whitening,
@@ -33,6 +35,8 @@ class Settings(Comparable):
     directions, middle, lengths
         Of the turn before that diagonal is applied, as
         :class:`~pymc_sgmcmc.kernel.whitening.Turned` takes them; ``middle`` is None for no turn.
+    families, below
+        Of the shear after it, as :class:`~pymc_sgmcmc.kernel.whitening.Sheared` takes them.
     step_size : float or None
         Largest step size of a coordinate; None where the user's schedule says it.
     relative : list of ndarray
@@ -72,6 +76,8 @@ class Settings(Comparable):
     directions: list[np.ndarray] = field(default_factory=list)
     middle: np.ndarray | None = None
     lengths: list[np.ndarray] = field(default_factory=list)
+    families: list[tuple[tuple[int, int, int], ...]] = field(default_factory=list)
+    below: list[np.ndarray] = field(default_factory=list)
     step_size: float | None = None
     relative: list[np.ndarray] = field(default_factory=list)
     variance: list[np.ndarray] = field(default_factory=list)
@@ -98,9 +104,12 @@ class Settings(Comparable):
             return Unwhitened()
         if isinstance(self.root, np.ndarray):
             return Dense(self.centre, self.root)
+        inner = Diagonal(self.centre, self.root)
         if self.middle is not None:
-            return Turned(self.centre, self.root, self.directions, self.middle, self.lengths)
-        return Diagonal(self.centre, self.root)
+            inner = Turned(self.centre, self.root, self.directions, self.middle, self.lengths)
+        if not self.families:
+            return inner
+        return Sheared(inner, [m.shape for m in self.centre], Shear(self.families), self.below)
 
     def origin(self, psi: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return ψ of the centre, shaped as ``psi``: 0 too where nothing is known of it."""

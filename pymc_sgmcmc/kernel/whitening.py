@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Dense", "Diagonal", "Turned", "Unwhitened", "Whitening"]
+__all__ = ["Dense", "Diagonal", "Shear", "Sheared", "Turned", "Unwhitened", "Whitening"]
 
 
 class Whitening(Protocol):
@@ -210,6 +210,113 @@ class Turned(Diagonal):
             change(x, next(own)) if turned else x
             for x, turned in zip(parts, self._turned, strict=True)
         ]
+
+
+class Shear:
+    """Unit lower triangular maps I + N of the elements of several variables that share an index.
+
+    Parts may be arrays or symbols, with further dimensions in front.
+
+    Parameters
+    ----------
+    families : sequence of tuple of (int, int, int)
+        Of each family its variables: their number, the axis of the index, -1 or -2, and how many
+        columns they have along the other one, 0 for a vector.
+    """
+
+    def __init__(self, families: Sequence[tuple[tuple[int, int, int], ...]]) -> None:
+        self.families = tuple(families)
+
+    def columns(self, parts: Sequence[Any], family: int) -> list[Any]:
+        """Return the vectors of a family in turn."""
+        return [
+            parts[k] if not count else parts[k][..., j] if axis == -2 else parts[k][..., j, :]
+            for k, axis, count in self.families[family]
+            for j in range(max(1, count))
+        ]
+
+    def __call__(
+        self, x: Sequence[Any], v: Sequence[Any], below: Sequence[Any], *, transposed: bool = False
+    ) -> list[Any]:
+        """Return x + Nv or x + N'v; ``below`` has N's elements below its diagonal, row by row."""
+        found = list(x)
+        for of, family in enumerate(self.families):
+            new, old = self.columns(x, of), self.columns(v, of)
+            for k, (i, j) in enumerate(zip(*np.tril_indices(len(new), -1), strict=True)):
+                into, source = (j, i) if transposed else (i, j)
+                new[into] = (new[into] + below[of][k] * old[source]).astype(new[into].dtype)
+            columns = iter(new)
+            stack = np.stack if isinstance(new[0], np.ndarray) else pt.stack
+            for k, axis, count in family:
+                own = [next(columns) for _ in range(max(1, count))]
+                found[k] = stack(own, axis=-1 if axis == -2 else -2) if count else own[0]
+        return found
+
+    def inverse(self, x: Sequence[Any], m: Sequence[Any], below: Sequence[Any]) -> list[Any]:
+        """Return m + (I + N)⁻¹(x − m), of arrays."""
+        found, away = list(x), [-c for c in below]
+        # Each round makes one more column right
+        for _ in range(max(len(self.columns(x, k)) for k in range(len(self.families)))):
+            found = self(x, [y - at for y, at in zip(found, m, strict=True)], away)
+        return found
+
+
+class Sheared:
+    """Another whitening, whose elements that share an index are then mixed: L is (I + N) times its.
+
+    Parameters
+    ----------
+    inner : Diagonal
+        The map before.
+    shapes : list of tuple of int
+        Of the variables.
+    shear : Shear
+        Which elements are mixed.
+    below : list of ndarray
+        N, one array for each family.
+    """
+
+    def __init__(
+        self,
+        inner: Diagonal,
+        shapes: Sequence[tuple[int, ...]],
+        shear: Shear,
+        below: Sequence[np.ndarray],
+    ) -> None:
+        self._inner, self._shapes, self._shear = inner, shapes, shear
+        self.kind = "sheared", shear.families, inner.kind
+        dtype = np.result_type(*inner.arrays)
+        self.arrays = [*inner.arrays, *(c.astype(dtype) for c in below)]
+        self.symbols = inner.symbols + [
+            pt.tensor(f"shear_{i}", dtype=str(dtype), shape=c.shape) for i, c in enumerate(below)
+        ]
+
+    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return m + Lψ, shaped as the variables."""
+        own, centre, below = self._split(symbols)
+        x = self._inner.to_phi(psi, own)
+        return self._shear(x, [y - m for y, m in zip(x, centre, strict=True)], below)
+
+    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return L'∇."""
+        own, _, below = self._split(symbols)
+        pulled = self._shear(gradient, gradient, below, transposed=True)
+        return self._inner.pull_back(pulled, own)
+
+    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return L⁻¹(φ − m), of arrays."""
+        own, centre, below = self._split(symbols)
+        return self._inner.to_psi(self._shear.inverse(phi, centre, below), own)
+
+    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+        """Return the other's, but for what turns add to it."""
+        return self._inner.diagonal(psi, self._split(symbols)[0])
+
+    def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], list[Any], Sequence[Any]]:
+        """Return the other's symbols, the centre shaped as the variables, and N."""
+        count = len(self._inner.arrays)
+        centre = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
+        return symbols[:count], [m.reshape(shape) for m, shape in centre], symbols[count:]
 
 
 class Dense:

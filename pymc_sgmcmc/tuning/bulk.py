@@ -14,6 +14,7 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.modes import best_mode
 from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
+from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
@@ -70,7 +71,8 @@ def find_bulk(
     collapses : bool
         Whether the density was seen to rise from the bulk towards a funnel's neck.
     """
-    search = _Search(surface, density.rescale, rng, report, writing, others)
+    fit = gaussian_of_many if permutable else fitted_in_blocks
+    search = _Search(surface, density.rescale, rng, report, writing, others, fit)
     if permutable and len(start) > LARGEST_NEWTON:
         return *search.diagonal(start), False
     if len(start) <= LARGEST_DENSE:
@@ -101,6 +103,7 @@ class _Search:
     report: Callable[[str], None]
     writing: Writing | None
     others: Sequence[np.ndarray]
+    fit: Callable[..., tuple[np.ndarray, np.ndarray]]
 
     def dense(
         self, start: np.ndarray, scale: str | np.ndarray | None
@@ -129,10 +132,10 @@ class _Search:
         self.report("rough centre")
         # Of nets U may fall for long, and their modes are found by the chain
         patient = self.writing is not None
-        centre, root = self._fitted(partial(gaussian_of_many, patient=patient), start)
+        centre, root = self._fitted(partial(self.fit, patient=patient), start)
         while (rewritten := self._rewritten(centre, root)) is not None:
             self.report("rough centre")
-            fit = partial(gaussian_of_many, known=rewritten[1])
+            fit = partial(self.fit, known=rewritten[1])
             centre, root = self._fitted(fit, rewritten[0])
         return centre, root
 

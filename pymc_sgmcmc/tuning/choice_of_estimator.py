@@ -16,6 +16,10 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Terms", "chosen_estimator", "variance_ratios"]
 
+# Share of the data in the batches of an update from which on all rows are taken: they cost little
+# more, and without noise each estimate of it that is wrong costs nothing
+_ALL_FROM = 1 / 3
+
 # Times the least cost of an effective draw: less than to compile for another K
 _LITTLE = 1.6
 
@@ -78,7 +82,7 @@ def chosen_estimator(
 ) -> tuple[GradientChoice, int, np.ndarray, float]:
     """Return the estimator and the K for which an effective draw costs least, with its noise.
 
-    At the same cost, the quieter one.
+    At the same cost, the quieter one. Where K batches are much of the data, all rows are taken.
     """
     counts = terms.counts(options.batches)
     of_blocks = terms.ratios(counts, terms.remembered)
@@ -103,6 +107,13 @@ def chosen_estimator(
         if best is None or rank < best[0]:
             best = rank, estimator, int(counts[k]), variance * factor[k], float(factor[k])
     assert best is not None
+    k, every = best[2], counts[-1]
+    free = options.batches == "auto" and not isinstance(best[1], SVRG)
+    if free and every == terms.n_blocks and 1 < k and k >= _ALL_FROM * every:
+        ratio = float(terms.ratios(counts, False)[-1])
+        # Not of rows with replacement, of which some would be left out
+        if ratio * every < 1 and options.gradient != ControlVariates():
+            return Plain(), int(every), noise.plain * ratio, ratio
     return best[1:]
 
 

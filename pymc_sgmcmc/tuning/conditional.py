@@ -1,4 +1,4 @@
-"""A potential along some of its coordinates."""
+"""A potential in other coordinates, or along some of them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,73 @@ import numpy as np
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["Conditional"]
+__all__ = ["Conditional", "Mapped"]
 
 
-class Conditional:
+class Mapped(Surface):
+    """A surface as a function of others of which its coordinates are linear; itself, unless said.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential in its own coordinates, shape (D,).
+    kept : ndarray of bool, optional
+        For which of these there are new ones.
+    """
+
+    def __init__(self, surface: Surface, kept: np.ndarray | None = None) -> None:
+        kept = np.ones(surface.dimension, dtype=bool) if kept is None else kept
+        self._surface = surface
+        self.dimension = int(kept.sum())
+        self.shapes: list[tuple[int, ...]] = []
+        self.n_blocks = surface.n_blocks
+        self.batch_size = surface.batch_size
+        self.sizes = surface.sizes
+        self.precision = surface.precision
+        self.unbounded = surface.unbounded[kept]
+        self.circular = surface.circular[kept]
+        self.widest = surface.widest[kept]
+        self.kinked = surface.kinked
+        self.numbers = surface.numbers
+
+    def whole(self, points: np.ndarray) -> np.ndarray:
+        """Map positions to the surface's own coordinates, shape (P, D)."""
+        return points
+
+    def pulled(self, gradient: np.ndarray) -> np.ndarray:
+        """Return gradients with respect to the new coordinates, shape (P, d)."""
+        return gradient
+
+    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """U and ∇U of the full data."""
+        u, g = self._surface.full(self.whole(points))
+        return u, self.pulled(g)
+
+    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Estimates of U and ∇U from one batch for each position."""
+        u, g = self._surface.batch(self.whole(points), rows)
+        return u, self.pulled(g)
+
+    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Estimates of ∇U alone."""
+        return self.pulled(self._surface.batch_gradient(self.whole(points), rows))
+
+    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
+        """Share of the full ∇U of one block of the data for each position."""
+        return self.pulled(self._surface.block(self.whole(points), which))
+
+    def pair_sums(
+        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> PairSums:
+        """Sum gradients at opposite positions."""
+        return summed_pairs(self.batch_gradient, point, width, signs, rows)
+
+    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """Draw batches."""
+        return self._surface.draw_rows(rng, count)
+
+
+class Conditional(Mapped):
     """A surface as a function of the coordinates that are free, the others held.
 
     Parameters
@@ -24,19 +87,8 @@ class Conditional:
     """
 
     def __init__(self, surface: Surface, point: np.ndarray, free: np.ndarray) -> None:
-        self._surface = surface
-        self._point = point
-        self._free = free
-        self.dimension = int(free.sum())
-        self.n_blocks = surface.n_blocks
-        self.batch_size = surface.batch_size
-        self.sizes = surface.sizes
-        self.precision = surface.precision
-        self.unbounded = surface.unbounded[free]
-        self.circular = surface.circular[free]
-        self.widest = surface.widest[free]
-        self.kinked = surface.kinked
-        self.numbers = surface.numbers
+        super().__init__(surface, free)
+        self._point, self._free = point, free
 
     def whole(self, points: np.ndarray) -> np.ndarray:
         """Map positions in the free coordinates to all coordinates, shape (P, D)."""
@@ -44,30 +96,7 @@ class Conditional:
         whole[:, self._free] = points
         return whole
 
-    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """U and ∇U of the full data."""
-        u, g = self._surface.full(self.whole(points))
-        return u, g[:, self._free]
-
-    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Estimates of U and ∇U from one batch for each position."""
-        u, g = self._surface.batch(self.whole(points), rows)
-        return u, g[:, self._free]
-
-    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Estimates of ∇U alone."""
-        return self._surface.batch_gradient(self.whole(points), rows)[:, self._free]
-
-    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
-        """Share of the full ∇U of one block of the data for each position."""
-        return self._surface.block(self.whole(points), which)[:, self._free]
-
-    def pair_sums(
-        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
-    ) -> PairSums:
-        """Sum gradients at opposite positions."""
-        return summed_pairs(self.batch_gradient, point, width, signs, rows)
-
-    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Draw batches."""
-        return self._surface.draw_rows(rng, count)
+    def pulled(self, gradient: np.ndarray) -> np.ndarray:
+        """Return the gradients' part."""
+        part: np.ndarray = gradient[:, self._free]
+        return part

@@ -50,6 +50,7 @@ def gaussian_of_many(
     known: np.ndarray | None = None,
     *,
     patient: bool = False,
+    trusted: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Fit mean and precision of an independent Gaussian by natural gradients.
 
@@ -72,6 +73,8 @@ def gaussian_of_many(
         Sds that are nearly right, shape (d,): fewer passes are then enough.
     patient : bool
         Whether steps at the full rate go on while U falls.
+    trusted : ndarray of bool, optional
+        Whose known sds say more than the noise of a batch, shape (d,).
 
     Returns
     -------
@@ -97,7 +100,7 @@ def gaussian_of_many(
         # data would lead them to nothing
         held = 2 * memory if several else max(2 * _FIRST, 2 * memory)
     x, total = start.copy(), np.zeros(d)
-    widths, velocity = _Widths(surface, known), _Velocity(d, grows=several)
+    widths, velocity = _Widths(surface, known, trusted), _Velocity(d, grows=several)
     sd = widths.sd
     highest, count, failed = _RATE, 0, 0
     k = -1
@@ -140,8 +143,7 @@ def gaussian_of_many(
             total, count = total + x, count + 1
     _refuse(failed, steps, (widths.curvature == 0) & (widths.noise == 0))
     x = total / count if count else x
-    # Gradients that are noisier than their curvature says would ask for many batches
-    return x, np.minimum(sd, np.maximum(widths.noise, 1e-300) ** -0.5)
+    return x, widths.quiet()
 
 
 class _Descent:
@@ -181,12 +183,15 @@ class _Widths:
         The mean curvature, and the variance of a batch's gradient times B / N, shape (d,).
     """
 
-    def __init__(self, surface: Surface, known: np.ndarray | None) -> None:
+    def __init__(
+        self, surface: Surface, known: np.ndarray | None, trusted: np.ndarray | None
+    ) -> None:
         d = surface.dimension
+        self._trusted = np.zeros(d, dtype=bool) if trusted is None else trusted
         self._widest = surface.widest
         self.sd = np.full(d, 1e-3) if known is None else known.copy()
         self.curvature, self.noise = np.zeros(d) if known is None else known**-2.0, np.zeros(d)
-        self._squared = self.curvature**2
+        self._known, self._squared = self.curvature.copy(), self.curvature**2
 
     def learn(self, found: PairSums, weight: float, seen: float, blocks: float) -> None:
         """Average over a step's pairs too: ``seen`` of them in all, each of one of ``blocks``."""
@@ -198,10 +203,16 @@ class _Widths:
         error = np.sqrt(np.maximum(self._squared - self.curvature**2, 0) / seen)
         positive = self.curvature > _KNOWN * error
         elsewhere = np.maximum(np.maximum(self.curvature, self.noise), error / 1e3)
+        elsewhere = np.where(self._trusted, self._known, elsewhere)
         precision = np.where(positive, self.curvature, elsewhere)
         precision = np.maximum(precision, 1e-12 * precision.max() + 1e-300)
         sd = np.minimum(1 / np.sqrt(precision), 3 * sd)
         self.sd = np.minimum(sd, self._widest)
+
+    def quiet(self) -> np.ndarray:
+        """Return sds: gradients that are noisier than curvature says would ask for many batches."""
+        noise = np.where(self._trusted, 0.0, self.noise)
+        return np.minimum(self.sd, np.maximum(noise, 1e-300) ** -0.5)
 
 
 class _Velocity:

@@ -6,6 +6,7 @@ import numpy as np
 
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
+from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["NoiseOnTheWay", "noise_of_pairs"]
@@ -81,6 +82,8 @@ class NoiseOnTheWay:
 
     def add(self, phi: np.ndarray) -> None:
         """Measure at another position."""
+        if isinstance(self._surface, InBlocks):
+            phi = self._surface.inward(phi[None])[0]
         other = phi if self._anchor is None else self._anchor
         # Half the way to the anchor, and the half back: the pair is the position and the anchor
         signs = np.ones((PAIRS, len(phi)), dtype=np.int8)

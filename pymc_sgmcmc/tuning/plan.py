@@ -19,6 +19,7 @@ from pymc_sgmcmc.tuning.noise import GradientNoise, TurnedNoise, measured_noise,
 from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
 from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
+from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.turn import Turn
 from pymc_sgmcmc.tuning.whiten import measured_diagonal, upright
@@ -71,6 +72,8 @@ class Plan:
         The turn before a diagonal L is applied.
     turned : TurnedNoise or None
         What that makes of the variances of gradients.
+    blocks : InBlocks or None
+        The coordinates φ is in, where elements that share an index are whitened together.
     """
 
     centre: np.ndarray
@@ -86,6 +89,7 @@ class Plan:
     ratio: float = 1.0
     turn: Turn | None = None
     turned: TurnedNoise | None = None
+    blocks: InBlocks | None = None
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
@@ -99,6 +103,10 @@ class Plan:
     def matrix(self) -> np.ndarray:
         """Return L, shape (d, d)."""
         return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
+
+    def takes_all_rows(self, n_blocks: int) -> bool:
+        """Whether the batches of an update are all rows, each once."""
+        return self.batches >= n_blocks > 1 and self.ratio * n_blocks < 1
 
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise where a chain of many parameters passes."""
@@ -256,6 +264,7 @@ def make_plan(
         ratio=ratio,
         turn=turn,
         turned=turned,
+        blocks=surface if isinstance(surface, InBlocks) else None,
     )
 
 

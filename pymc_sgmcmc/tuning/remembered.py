@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
+from pymc_sgmcmc.tuning.conditional import Mapped
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Remembered"]
 
 
-class Remembered:
+class Remembered(Mapped):
     """The mean of a potential over remembered values of the other variables.
 
     Its curvature is the conditional one, averaged as the chain meets it; its centre is among
@@ -28,19 +28,9 @@ class Remembered:
     """
 
     def __init__(self, views: Sequence[Surface], places: np.ndarray) -> None:
+        super().__init__(views[0])
         self.views = list(views)
         self.places = places
-        first = self.views[0]
-        self.dimension = first.dimension
-        self.n_blocks = first.n_blocks
-        self.batch_size = first.batch_size
-        self.sizes = first.sizes
-        self.precision = first.precision
-        self.unbounded = first.unbounded
-        self.circular = first.circular
-        self.widest = first.widest
-        self.kinked = first.kinked
-        self.numbers = first.numbers
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """U and ∇U of the full data, averaged over the values."""
@@ -71,16 +61,6 @@ class Remembered:
         if self.n_blocks < len(self.views):
             return np.mean([view.block(points, which) for view in self.views], axis=0)
         return self._of_each(lambda view, chosen: view.block(points[chosen], which[chosen]), which)
-
-    def pair_sums(
-        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
-    ) -> PairSums:
-        """Sum gradients at opposite positions."""
-        return summed_pairs(self.batch_gradient, point, width, signs, rows)
-
-    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Draw batches."""
-        return self.views[0].draw_rows(rng, count)
 
     def _of_each(
         self, gradient: Callable[[Surface, np.ndarray], np.ndarray], numbers: np.ndarray

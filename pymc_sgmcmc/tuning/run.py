@@ -39,6 +39,7 @@ from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
+from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
@@ -172,7 +173,7 @@ class Tuning:
         runner, plan, chain, h = self._centred(
             surface, centre, root, scale, fixed, how["permutable"]
         )
-        settings = runner.settings
+        settings, surface = runner.settings, plan.blocks or surface
         if not (schedule is None or fixed):
             return runner, plan
         if not thorough:
@@ -255,6 +256,8 @@ class Tuning:
         wished = isinstance(scale, str) and scale == "diagonal"
         many = len(centre) > LARGEST_DENSE or (root.ndim == 1 and not wished)
         met, turn, attempt = 0.0, None, 0
+        if not permutable:
+            surface, centre, root = self._in_blocks(surface, centre, root, scale)
         while True:
             if not (met or permutable):
                 centre, turn = self._turned(surface, centre, root, scale)
@@ -331,17 +334,31 @@ class Tuning:
             attempt += 1
         return runner, plan, chain, h
 
+    def _in_blocks(
+        self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
+    ) -> tuple[Surface, np.ndarray, np.ndarray]:
+        """Make coordinates of elements that share an index and are correlated."""
+        mixes = self._mixes(scale, len(centre))
+        inside = in_blocks(surface, centre, root) if mixes else None
+        if inside is None:
+            return surface, centre, root
+        return inside, inside.inward(centre[None])[0], inside.sd
+
     def _turned(
         self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
     ) -> tuple[np.ndarray, Turn | None]:
         """Make coordinates of the directions that thousands of parameters share with others."""
-        # A sum of jumps with heavy tails is wider than each
-        mixed = isinstance(scale, str) and scale == "auto" and self._policy.isotropic
-        if not mixed or not LARGEST_DENSE < len(centre) <= _MOST_TURNED:
+        if not self._mixes(scale, len(centre)):
             return centre, None
         self._report("directions that variables share")
         sizes = [x.size for x in self._density.places[-1].phi]
         return shared_directions(surface, centre, root, sizes, self._rng)
+
+    def _mixes(self, scale: Any, dimension: int) -> bool:
+        """Whether coordinates may be mixed that a diagonal L leaves apart."""
+        # A sum of jumps with heavy tails is wider than each
+        mixed = isinstance(scale, str) and scale == "auto" and self._policy.isotropic
+        return mixed and LARGEST_DENSE < dimension <= _MOST_TURNED
 
     def _wandering(
         self,
@@ -411,8 +428,8 @@ class Tuning:
 
     def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
         """Return the plan in the blocks of the model's variables, and ψ = 0."""
-        split = self._density.views[0].split
-        centre = split(plan.centre)
+        split, blocks = self._density.views[0].split, plan.blocks
+        centre = split(plan.centre if blocks is None else blocks.whole(plan.centre[None])[0])
         root: Any = plan.root
         if plan.root is not None and plan.root.ndim == 1:
             root = split(plan.root)
@@ -427,6 +444,8 @@ class Tuning:
             directions=[] if turn is None else turn.parts([x.size for x in centre]),
             middle=None if turn is None else turn.middle,
             lengths=[] if turn is None else split(turn.lengths),
+            families=[] if blocks is None else list(blocks.shear.families),
+            below=[] if blocks is None else blocks.below,
             step_size=plan.step_size,
             batches=plan.batches,
             thin=thin if before is None or not self._again else before.thin,
@@ -465,8 +484,9 @@ class Tuning:
 
         def of_trial(psi: np.ndarray) -> np.ndarray:
             found = np.empty(len(psi))
-            for k, view in enumerate(self._density.views):
-                part = slice(k, None, len(self._density.views))
+            views: Sequence[Surface] = [plan.blocks] if plan.blocks else self._density.views
+            for k, view in enumerate(views):
+                part = slice(k, None, len(views))
                 found[part] = largest_curvatures(view, plan.phi(psi[part]), root, self._rng)
             return found
 
@@ -523,6 +543,13 @@ class Tuning:
                     dimension=len(plan.centre),
                     seconds=self._seconds,
                 )
+            )
+
+        if thorough and plan.takes_all_rows(self._density.views[0].n_blocks):
+            _log.info(
+                "Its updates are of all rows: batches with as little noise would be a third of "
+                "them or more. Without batches (batch_size=None, or no pm.Minibatch) it takes less "
+                "time."
             )
 
     def _centred_elements(self) -> str:

@@ -42,6 +42,8 @@ class Surface(Protocol):
     """The potential at flat positions φ, as :class:`~pymc_sgmcmc.kernel.potential.Potential`."""
 
     dimension: int
+    shapes: list[tuple[int, ...]]
+    """Of each variable's part of a position, where elements may share an index."""
     n_blocks: int
     batch_size: int
     sizes: list[tuple[int, int]]

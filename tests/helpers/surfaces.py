@@ -9,6 +9,7 @@ class Exact:
     """A potential without minibatches; subclasses have ``potential`` of positions (P, d)."""
 
     n_blocks = 1
+    shapes = ()
     batch_size = 0
     sizes = ()
     precision = float(np.finfo(float).eps)

@@ -7,7 +7,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Turned
+from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Shear, Sheared, Turned
 from pymc_sgmcmc.tuning.turn import Turn
 
 RNG = np.random.default_rng(0)
@@ -65,6 +65,53 @@ def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     np.testing.assert_allclose(pulled, want, **close)
     diagonal = [np.asarray(x).reshape(-1) for x in whitening.diagonal(psi, whitening.arrays)]
     np.testing.assert_allclose(np.concatenate(diagonal), np.diag(matrix), **close)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_shear_is_the_matrix_that_it_stands_for(dtype, turned):
+    """Of a vector, two rows and two columns of five elements: blocks of five rows each."""
+    shapes = [(), (5,), (2, 5), (5, 2)]
+    families = [((1, -1, 0), (2, -1, 2), (3, -2, 2))]
+    below = [RNG.normal(size=(10, 5))]
+    index = np.stack(
+        [np.arange(1, 6), *np.arange(6, 16).reshape(2, 5), *np.arange(16, 26).reshape(5, 2).T]
+    )
+    unit = np.eye(26)
+    for k, (i, j) in enumerate(zip(*np.tril_indices(5, -1), strict=True)):
+        unit[index[i], index[j]] = below[0][k]
+    centre = [RNG.normal(size=s).astype(dtype) for s in shapes]
+    scale = [RNG.uniform(1, 2, size=s).astype(dtype) for s in shapes]
+    inner = Diagonal(centre, scale)
+    matrix = unit * np.concatenate([s.reshape(-1) for s in scale]).astype(float)
+    if turned:
+        sizes = [1, 5, 10, 10]
+        turn = Turn.to(
+            np.linalg.qr(RNG.normal(size=(26, 2)))[0], np.array([5.0, 0.3]), sizes, np.ones(26)
+        )
+        parts = np.split(turn.lengths, np.cumsum(sizes)[:-1])
+        lengths = [x.reshape(s) for x, s in zip(parts, shapes, strict=True)]
+        inner = Turned(centre, scale, turn.parts(sizes), turn.middle, lengths)
+        matrix = matrix @ turn(np.eye(26)).T
+    whitening = Sheared(inner, shapes, Shear(families), below)
+    dense = Dense([x.astype(float) for x in centre], matrix)
+    psi = [RNG.normal(size=s).astype(dtype).reshape(-1 if s else ()) for s in shapes]
+    joined = np.concatenate([x.reshape(-1) for x in psi]).astype(float)
+    close = {"rtol": 2e-4, "atol": 2e-4} if dtype == "float32" else {"rtol": 1e-10, "atol": 1e-10}
+    phi = whitening.to_phi(psi, whitening.arrays)
+    symbols = [x.type() for x in map(pytensor.shared, psi)]
+    graphs = whitening.to_phi(symbols, whitening.symbols)
+    compiled = pytensor.function([*symbols, *whitening.symbols], graphs)(*psi, *whitening.arrays)
+    for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
+        assert x.shape == y.shape == want.shape and x.dtype == y.dtype == dtype
+        np.testing.assert_allclose(x, want, **close)
+        np.testing.assert_allclose(y, want, **close)
+    for x, want in zip(whitening.to_psi(phi, whitening.arrays), psi, strict=True):
+        np.testing.assert_allclose(x, want, **close)
+    pulled = np.concatenate([x.reshape(-1) for x in whitening.pull_back(phi, whitening.arrays)])
+    [want] = dense.pull_back([np.asarray(x, dtype=float) for x in phi], dense.arrays)
+    np.testing.assert_allclose(pulled, want, **close)
+    assert whitening.kind != inner.kind
 
 
 def test_turns_of_one_kind_share_a_compiled_function():

@@ -37,6 +37,17 @@ def test_passes_are_those_of_the_updates(caplog):
     assert passes == float(f"{updates * batches / 40:.3g}")
 
 
+def test_all_rows_in_place_of_batches_are_told(caplog):
+    y = np.random.default_rng(1).normal(size=400)
+    for batches, told in ((4, True), (2, False)):
+        caplog.clear()
+        with pm.Model(), caplog.at_level("INFO", logger="pymc.sgmcmc"):
+            mu = pm.Normal("mu", 0, 10)
+            pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=100), total_size=len(y))
+            run(sg.CoRVSGLD(batches=batches), chains=1, draws=5, tune=5)
+        assert ("updates are of all rows" in caplog.text) == told
+
+
 def test_what_is_told():
     assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3) == (
         "The chain will take 200 updates."

@@ -14,6 +14,7 @@ from . import posteriordb
 from .areas import AREAS
 from .conjugate import CONJUGATE
 from .many import MANY, moments_of_many
+from .pairs import PAIRS_OF_EFFECTS
 from .processes import PROCESSES
 from .sparse import SPARSE_MOMENTS
 from .writings import pair_of
@@ -40,7 +41,7 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
-    exact = CONJUGATE | PROCESSES | AREAS | SPARSE_MOMENTS
+    exact = CONJUGATE | PROCESSES | AREAS | SPARSE_MOMENTS | PAIRS_OF_EFFECTS
     if name in MANY or name in exact:
         moments = exact[name]() if name in exact else moments_of_many(name)
         return {

@@ -1,0 +1,204 @@
+"""Part of step 3 of tuning: elements of several variables that share an index, as small blocks."""
+
+from __future__ import annotations
+
+import copy
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE
+from pymc_sgmcmc.kernel.whitening import Shear
+from pymc_sgmcmc.tuning.conditional import Mapped
+from pymc_sgmcmc.tuning.failure import named_step
+from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
+from pymc_sgmcmc.tuning.surface import Surface, antithetic, difference_step
+
+__all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
+
+# Elements of a variable from which on an index is looked at, and of a block at most
+_LEAST_LENGTH, _LARGEST_BLOCK = 17, 8
+
+# Width of every coordinate before anything is known
+_NARROW = 1e-3
+
+# Patterns of random signs, each at a pair of opposite positions, and how many standard errors of
+# their mean are clear
+_PATTERNS, _CLEAR = 4, 3.0
+
+# Partial correlation that diagonal whitening may leave, of all blocks but a few
+_LEFT, _ALL_BUT_A_FEW = 0.3, 0.95
+
+# Least eigenvalue of a block, also in units of the rounding error of differences
+_LEAST, _ROUNDING = 1e-4, 10.0
+
+
+class InBlocks(Mapped):
+    """A surface in coordinates in which elements that share an index are independent.
+
+    Its own are C times these, with C unit lower triangular in each block.
+
+    Attributes
+    ----------
+    shear, below
+        C, as :class:`~pymc_sgmcmc.kernel.whitening.Sheared` takes it.
+    sd, alone : ndarray
+        Widths of the new coordinates, and conditional sds of the surface's own, shape (d,).
+    mixed : ndarray of bool
+        Which are elements of blocks, shape (d,).
+    """
+
+    def __init__(
+        self, surface: Surface, shear: Shear, below: Sequence[np.ndarray], sd: np.ndarray
+    ) -> None:
+        super().__init__(surface)
+        self.shear, self.below, self.sd, self.alone = shear, list(below), sd.copy(), sd.copy()
+        self.mixed = np.zeros(len(sd), dtype=bool)
+        self._of = surface.shapes
+
+    def whole(self, points: np.ndarray) -> np.ndarray:
+        """Return Cx."""
+        x = _split(points, self._of)
+        return _joined(self.shear(x, x, self.below))
+
+    def pulled(self, gradient: np.ndarray) -> np.ndarray:
+        """Return C'g."""
+        g = _split(gradient, self._of)
+        return _joined(self.shear(g, g, self.below, transposed=True))
+
+    def inward(self, points: np.ndarray) -> np.ndarray:
+        """Return C⁻¹φ."""
+        phi = _split(points, self._of)
+        return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
+
+
+@named_step("the blocks of elements that share an index")
+def in_blocks(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> InBlocks | None:
+    r"""Find variables whose elements of one index are correlated, and whiten these blocks.
+
+    A group's intercept and its slope are one block, tied to no other group's but by what all have
+    in common. All elements of one vector are moved at once, with random signs s: the change of
+    another's gradient at index i is then :math:`s_i H_i` beside what the others' signs average out.
+
+    Parameters
+    ----------
+    surface : Surface
+        The potential.
+    centre, sd : ndarray
+        Of the fitted independent normals, shape (d,).
+    """
+    # A generator of its own: the others' numbers are the same where nothing is found
+    rng = np.random.default_rng(0)
+    families, found = [], []
+    numbers = _split(np.arange(len(centre)), surface.shapes)
+    for family in _families(surface):
+        index = np.array(Shear([family]).columns(numbers, 0))
+        blocks = _blocks(surface, centre, sd, index, rng)
+        if blocks is not None:
+            families.append(family)
+            found.append((index, *blocks))
+    if not families:
+        return None
+    inside = InBlocks(surface, Shear(families), [below for _, below, *_ in found], sd)
+    for index, _, widths, alone in found:
+        inside.mixed[index], inside.sd[index], inside.alone[index] = True, widths, alone
+    return inside
+
+
+def fitted_in_blocks(
+    surface: Surface,
+    start: np.ndarray,
+    rng: np.random.Generator,
+    known: np.ndarray | None = None,
+    *,
+    patient: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit independent normals, in blocks where variables share an index.
+
+    Without them a group's pair would be far narrower than it is, and the scale of all groups fall.
+    """
+    inside, centre = None, start
+    if len(start) > LARGEST_DENSE:
+        inside = in_blocks(surface, start, np.full(len(start), _NARROW) if known is None else known)
+    if inside is not None and known is None:
+        # The blocks at a start say little of those in the bulk, and may be none there
+        ahead = copy.deepcopy(rng)
+        x, sd = gaussian_of_many(inside, inside.inward(start[None])[0], ahead, patient=patient)
+        centre = inside.whole(x[None])[0]
+        inside = in_blocks(surface, centre, np.where(inside.mixed, inside.alone, sd))
+    if inside is None:
+        return gaussian_of_many(surface, start, rng, known, patient=patient)
+    x = inside.inward(centre[None])[0]
+    x, sd = gaussian_of_many(inside, x, rng, inside.sd, trusted=inside.mixed)
+    return inside.whole(x[None])[0], np.where(inside.mixed, inside.alone, sd)
+
+
+def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Yield the variables, as of a :class:`Shear`, that have an index of one length."""
+    free = [not x.any() for x in _split(surface.circular, surface.shapes)]
+    lengths = dict.fromkeys(n for shape in surface.shapes for n in shape if n >= _LEAST_LENGTH)
+    taken: set[int] = set()
+    for n in lengths:
+        family: list[tuple[int, int, int]] = []
+        for k, shape in enumerate(surface.shapes):
+            if k in taken or not free[k] or n not in shape or len(shape) > 2:
+                continue
+            count = 0 if len(shape) == 1 else int(np.prod(shape)) // n
+            if sum(max(1, c) for *_, c in family) + max(1, count) <= _LARGEST_BLOCK:
+                family.append((k, -2 if count and shape[0] == n else -1, count))
+        if sum(max(1, count) for *_, count in family) > 1:
+            taken |= {k for k, *_ in family}
+            yield tuple(family)
+
+
+def _blocks(
+    surface: Surface,
+    centre: np.ndarray,
+    sd: np.ndarray,
+    index: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Return C below the diagonal and widths with and without it, None where they are the same."""
+    size, n = index.shape
+    step, found = difference_step(surface), np.zeros((_PATTERNS, n, size, size))
+    for k in range(_PATTERNS):
+        points = centre + sd * antithetic(rng, 1, len(centre))
+        here, signs = surface.full(points)[1], rng.choice([-1.0, 1.0], size=n)
+        for p, own in enumerate(index):
+            move = np.zeros(len(centre))
+            move[own] = step * sd[own] * signs
+            change = (surface.full(points + move)[1] - here).mean(axis=0) / step
+            found[k, :, p] = ((change * sd)[index] * signs).T
+    found = (found + found.swapaxes(2, 3)) / 2
+    if not np.all(np.isfinite(found)):
+        return None
+    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / _PATTERNS**0.5
+    mean[np.abs(mean) < _CLEAR * error] = 0
+    curvature = np.diagonal(mean, axis1=1, axis2=2)
+    widths = np.where(curvature > 0, curvature, 1.0) ** -0.5
+    partial = mean * widths[:, :, None] * widths[:, None]
+    partial[:, range(size), range(size)] = 1
+    below = np.tril_indices(size, -1)
+    if np.quantile(np.abs(partial[:, *below]), _ALL_BUT_A_FEW, axis=0).max() < _LEFT:
+        return None
+    w, v = np.linalg.eigh(partial)
+    w = np.maximum(w, max(_LEAST, _ROUNDING * surface.precision**0.5))
+    root = np.linalg.cholesky((v / w[:, None]) @ v.swapaxes(1, 2))
+    diagonal = np.diagonal(root, axis1=1, axis2=2)
+    own = widths.T * sd[index]
+    unit = root / diagonal[:, None] * own.T[:, :, None] / own.T[:, None]
+    return unit[:, *below].T.copy(), own * diagonal.T, own
+
+
+def _split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
+    """Return the variables' parts of flat vectors, shape (..., d)."""
+    if not shapes:
+        return []
+    parts = np.split(flat, np.cumsum([int(np.prod(s)) for s in shapes])[:-1], axis=-1)
+    return [x.reshape((*flat.shape[:-1], *s)) for x, s in zip(parts, shapes, strict=True)]
+
+
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the flat vectors of which these are the parts, shape (P, d)."""
+    return np.concatenate([x.reshape((len(x), -1)) for x in parts], axis=1)

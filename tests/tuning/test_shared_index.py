@@ -1,0 +1,144 @@
+"""Elements of several variables that share an index are whitened together."""
+
+import numpy as np
+import pymc as pm
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.surfaces import Exact, Gaussian, away_from_identity
+from helpers.z_scores import assert_right
+from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks, in_blocks
+
+GROUPS = 300
+
+
+def pairs(correlation, shapes, seed=0):
+    """A normal law of a mean and of two variables, whose elements of one index are correlated."""
+    rng = np.random.default_rng(seed)
+    block = np.array([[1, correlation], [correlation, 1]])
+    precision = np.diag(np.ones(1 + 2 * GROUPS))
+    numbers = np.arange(1, 1 + 2 * GROUPS)
+    if shapes[1] == (GROUPS, 2):
+        index = numbers.reshape(GROUPS, 2).T
+    else:
+        index = numbers.reshape(2, GROUPS)
+    for i, j in index.T:
+        precision[np.ix_([i, j], [i, j])] = block
+    units = 10.0 ** rng.uniform(-1, 1, size=len(precision))
+    surface = Gaussian(rng.normal(size=len(precision)), precision * np.outer(units, units))
+    surface.shapes = shapes
+    return surface
+
+
+SHAPES = pytest.mark.parametrize(
+    "shapes",
+    [[(), (GROUPS,), (GROUPS,)], [(), (GROUPS, 2)], [(), (2, GROUPS)]],
+    ids=["two vectors", "columns", "rows"],
+)
+
+
+@SHAPES
+def test_blocks_have_curvature_one(shapes):
+    surface = pairs(0.97, shapes)
+    sd = np.diag(surface.matrix) ** -0.5
+    found = in_blocks(surface, surface.mean, sd)
+    d = surface.dimension
+    root = found.whole(np.diag(found.sd)).T
+    assert away_from_identity(root.T @ surface.matrix @ root) < 1.001
+    assert away_from_identity((surface.matrix * sd) * sd[:, None]) > 30
+    np.testing.assert_allclose(found.inward(found.whole(np.eye(d))), np.eye(d), atol=1e-9)
+    # The gradient is that of the potential as a function of the new coordinates
+    x, move = np.random.default_rng(1).normal(size=(2, d))
+    ahead, behind = found.full(np.stack([x + 1e-4 * move, x - 1e-4 * move]))[0]
+    slope = found.full(x[None])[1][0] @ move
+    np.testing.assert_allclose((ahead - behind) / 2e-4, slope, rtol=1e-6)
+
+
+@SHAPES
+def test_weak_correlations_are_left(shapes):
+    surface = pairs(0.2, shapes)
+    assert in_blocks(surface, surface.mean, np.diag(surface.matrix) ** -0.5) is None
+
+
+def test_what_all_elements_have_in_common_makes_no_blocks():
+    surface = pairs(0.0, [(), (GROUPS,), (GROUPS,)])
+    # As of two effects of one mean: each element is coupled with all of the other variable
+    surface.matrix = np.eye(601) + 1 / 601
+    assert in_blocks(surface, surface.mean, np.ones(601)) is None
+
+
+def test_a_circle_is_no_part_of_a_block():
+    surface = pairs(0.97, [(), (GROUPS,), (GROUPS,)])
+    surface.circular[1] = True
+    assert in_blocks(surface, surface.mean, np.ones(601)) is None
+
+
+class Lines(Exact):
+    """Lines y = a_j + b_j x of groups, x far from 0, of unit noise, centred.
+
+    a_j ~ N(0, s²) and b_j ~ N(0, r²); the position is (log s, log r, a, b).
+    """
+
+    def __init__(self, rows=20):
+        super().__init__(2 + 2 * GROUPS)
+        rng = np.random.default_rng(3)
+        self.shapes = [(), (), (GROUPS,), (GROUPS,)]
+        self.unbounded[:2] = False
+        self.x = rng.normal(5, 1, size=(GROUPS, rows))
+        a, b = rng.normal(size=(GROUPS, 1)), 0.5 * rng.normal(size=(GROUPS, 1))
+        self.log_scales = np.log([a.std(), b.std()])
+        self.y = a + b * self.x + rng.normal(size=self.x.shape)
+
+    def potential(self, points):
+        scales, a, b = points[:, :2], points[:, 2 : 2 + GROUPS], points[:, 2 + GROUPS :]
+        inverse = np.exp(-2 * scales)
+        miss = a[:, :, None] + b[:, :, None] * self.x - self.y
+        squares = np.stack([np.sum(a**2, axis=1), np.sum(b**2, axis=1)], axis=1)
+        u = np.sum(miss**2, axis=(1, 2)) / 2 + np.sum(inverse * squares, axis=1) / 2
+        u += np.sum((GROUPS - 1) * scales + np.exp(2 * scales) / 8, axis=1)
+        of_scales = GROUPS - 1 - inverse * squares + np.exp(2 * scales) / 4
+        of_a = miss.sum(axis=2) + a * inverse[:, :1]
+        of_b = np.sum(miss * self.x, axis=2) + b * inverse[:, 1:]
+        return u, np.column_stack([of_scales, of_a, of_b])
+
+
+def test_a_scale_does_not_fall_where_pairs_are_correlated():
+    """Independent normals take a group's intercept for far better known than it is."""
+    surface, rng = Lines(), np.random.default_rng(0)
+    found, _ = fitted_in_blocks(surface, np.zeros(surface.dimension), rng, patient=True)
+    # The sd of log s given the effects' estimates is about 0.07
+    np.testing.assert_allclose(found[:2], surface.log_scales, atol=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["CoRVSGLD", "MSGNHT"])
+def test_intercepts_and_slopes_on_a_covariate_that_is_not_centred(method, caplog):
+    rng, groups, rows = np.random.default_rng(5), 300, 20
+    g, x = np.repeat(np.arange(groups), rows), rng.normal(5, 1, size=groups * rows)
+    a, b = 1 + rng.normal(size=groups), 0.5 * rng.normal(size=groups)
+    y = a[g] + b[g] * x + rng.normal(size=len(g))
+    # Exact, for known scales: both means are the last coordinates
+    prior = np.diag(np.repeat([1, 4], groups))
+    of_mean = np.kron(np.eye(2), np.ones((groups, 1)))
+    precision = np.block([[prior, -prior @ of_mean], [(-prior @ of_mean).T, np.zeros((2, 2))]])
+    precision[-2:, -2:] = of_mean.T @ prior @ of_mean + np.eye(2) / 25
+    design = np.zeros((len(g), 2 * groups + 2))
+    design[np.arange(len(g)), g], design[np.arange(len(g)), groups + g] = 1, x
+    covariance = np.linalg.inv(precision + design.T @ design)
+    mean, sd = covariance @ design.T @ y, np.sqrt(np.diag(covariance))
+    with pm.Model():
+        i, covariate, seen = pm.Minibatch(g, x, y, batch_size=500)
+        mu, nu = pm.Normal("mu", 0, 5), pm.Normal("nu", 0, 5)
+        a = pm.Normal("a", mu, 1, shape=groups)
+        b = pm.Normal("b", nu, 0.5, shape=groups)
+        pm.Normal("y", a[i] + b[i] * covariate, 1, observed=seen, total_size=len(y))
+        with caplog.at_level("INFO", logger="pymc.sgmcmc"):
+            found = pm.sample(
+                step=getattr(sg, method)(backend="jax"), chains=2, cores=1, random_seed=1,
+                progressbar=False, compute_convergence_checks=False,
+            )  # fmt: skip
+    assert "While tuning" not in caplog.text
+    ends = {"a": slice(0, 10), "b": slice(groups, groups + 10), "mu": -2, "nu": -1}
+    posterior = {k: found.posterior[k][..., :10] if k in "ab" else found.posterior[k] for k in ends}
+    assert_right(posterior, {name: (mean[k], sd[k]) for name, k in ends.items()})
