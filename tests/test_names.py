@@ -25,11 +25,11 @@ def test_symbols_of_all_kinds():
             pm.Dirichlet(f"{name}_share", np.ones(3))
     point = initial_point(model)
     coordinates, _ = coordinates_for(
-        model, model.value_vars, "lipschitz", point, centring=True, expanded=True
+        model, model.value_vars, "lipschitz", point, centring=True, bend=1
     )
     scaled = [c for c in coordinates if c.scale is not None]
     found = [str(c.scale.name).removeprefix(str(c.name)) for c in scaled]
-    assert found == ["_scale", "_weight", "_total"] * 5
+    assert found == ["_scale", "_weight", "_scale"] * 5
 
 
 def test_a_run_its_store_and_its_diagnostics(tmp_path):

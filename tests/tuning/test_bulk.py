@@ -70,7 +70,7 @@ def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(mo
     begun, surface = [], InUnits(2)
     monkeypatch.setattr(bulk, "bulk_of_full_data", nowhere)
     monkeypatch.setattr(bulk, "diagonal_gaussian", nowhere)
-    monkeypatch.setattr(bulk, "gaussian_of_many", second)
+    monkeypatch.setattr(bulk, "fitted_in_blocks", second)
     rng, start = np.random.default_rng(0), np.full(2, 3.0)
     find_bulk(surface, start, surface, "auto", rng, lambda step: None)
     np.testing.assert_allclose(begun, [start])

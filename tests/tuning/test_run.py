@@ -183,7 +183,7 @@ def test_noise_that_is_met_in_the_last_round_is_planned_for(monkeypatch):
     rounds, planned = [], []
     make_plan = tuning_run.make_plan
 
-    def burnt_in(chain, h, thin, *, fixed_step):
+    def burnt_in(chain, h, thin, *, fixed_step, updates):
         rounds.append(1)
         return h, np.full((5, 2), 3.0 if len(rounds) < 4 else 0.0)
 
