@@ -157,15 +157,13 @@ def settle(
         if updates and updates + thin * draws > most_updates:
             break
         updates += thin * draws
-        trial = chain.run(h, thin, draws)
+        raw = trial = chain.run(h, thin, draws)
         far = trial.variables is None and bool(_looks(trial, widest, policy))
         if departure is not None and departure.again(trial, far=far):
             continue
         wild = trial.is_wild()
         if (moves or trial.variables is not None) and not wild:
-            raw, trial = trial, replace(trial, psi=trial.psi - trial.psi.mean(axis=0))
-        else:
-            raw = trial
+            trial = replace(trial, psi=trial.psi - trial.psi.mean(axis=0))
         hot = not wild and policy.second_moments and _is_hot(trial, departure)
         if wild or hot:
             if fixed_step or h / 2 < least:

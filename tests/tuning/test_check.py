@@ -276,6 +276,13 @@ def test_a_bound_that_noise_exceeds_is_raised():
         settled(Leaving(escaped=0.1), permutable=True)
 
 
+def test_trials_that_may_cost_no_more_end_after_a_raised_bound():
+    chain = Leaving(escaped=0.1, enough=1)
+    found = settled(chain, permutable=True, most_updates=500 * 20)
+    # The burn-in's run, and one trial
+    assert (chain.loosened, len(chain.asked), found.step_size) == (1, 2, 0.2)
+
+
 def test_settling_is_deterministic():
     one, two = (settled(FakeChain(time=20.0, seed=5)) for _ in range(2))
     assert one == two
