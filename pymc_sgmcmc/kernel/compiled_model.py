@@ -51,18 +51,7 @@ _LOOKED_AT = 2**14
 class CompiledModel:
     """The posterior of a model, its data as a backend reads them, and its potential.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    values : list of TensorVariable
-        The value variables to sample.
-    options : Options
-        The user's choices.
-    point : dict
-        A point of the model, for shapes.
-    row_memory : RowMemory, optional
-        Where rows in the order that chains share are laid out for all processes.
+    ``point`` is any point of the model, for shapes; forked processes share ``row_memory``.
     """
 
     @building()
@@ -222,13 +211,7 @@ class CompiledModel:
         return self.potential().n_blocks * self.dimension <= _LARGEST_MEMORY
 
     def potential(self) -> Potential:
-        """Return the compiled potential of the full data and of batches.
-
-        Raises
-        ------
-        NotImplementedError
-            If the model has a term of which only the gradient is known.
-        """
+        """Return the compiled potential, or raise where a term has a gradient alone."""
         if not self.posterior.has_value:
             raise NotImplementedError(
                 "The model has a GradientPotential, so that its log density is not known. "
@@ -262,13 +245,7 @@ class CompiledModel:
 
     @building()
     def attempt(self, first_use: Callable[[], Any]) -> Any:
-        """Compile and call; where the choice is ours, numba serves what JAX cannot run.
-
-        Raises
-        ------
-        BackendError
-            If the backend that the user chose cannot run the model.
-        """
+        """Compile and call; where the user chose no backend, numba replaces a JAX that fails."""
         try:
             return first_use()
         except BackendError as error:

@@ -36,15 +36,7 @@ _LARGEST_READ = 2**20
 
 
 class Engine(CompiledModel):
-    """A compiled model with the updates of an algorithm.
-
-    Parameters
-    ----------
-    model, values, options, point, row_memory
-        As of the compiled model.
-    sampler : Sampler
-        The algorithm.
-    """
+    """A compiled model with the updates of a sampler."""
 
     def __init__(
         self,
@@ -167,11 +159,10 @@ class Engine(CompiledModel):
         updates: int,
         left: list[np.ndarray],
     ) -> list[np.ndarray]:
-        """Draw what a call takes for its batches.
+        """Draw the batches of a call: of each minibatch the rows, then the likelihood's own noise.
 
-        For each minibatch the rows, then the random numbers of the likelihood itself; first the
-        batches for what is measured, then those of a draw's ``updates``, one set after another.
-        What the batch scheme has planned, ``left``, is brought up to date.
+        The batches for measurements come first, then those of a draw's ``updates``, one set after
+        another. ``left``, what the batch scheme has planned, is updated.
         """
         layout, scheme, sets = transition.layout, self.scheme, transition.row_sets
         averaged, fresh = layout.averaged, transition.fresh

@@ -94,34 +94,10 @@ GradientChoice = Plain | ControlVariates | SVRG
 
 
 class Estimator:
-    """Graphs of an estimate of ∇U with respect to ψ.
+    """Graphs of an estimate of ∇U with respect to ψ, the mean over ``batches`` batches.
 
-    Parameters
-    ----------
-    density : BatchDensity
-        The posterior and its batches.
-    whitening : Whitening
-        The map from ψ to φ.
-    psi : list of TensorVariable
-        A position, for its shapes.
-    anchored : bool
-        Whether there is an anchor.
-    blocks : int
-        Blocks of the data whose gradients at the anchor are known; 0 where they are computed
-        with each batch. A batch is then one of the blocks, and an estimate costs half.
-    batches : int
-        K.
-
-    Attributes
-    ----------
-    posterior : Posterior
-        The density.
-    whitening : Whitening
-        The map.
-    fixed : list of TensorVariable
-        All further inputs, in the order whitening, anchor φ̄, ∇U(ψ̄), the other variables' values at
-        the anchor, the density's. Where there are blocks, their gradients take the place of φ̄,
-        and ∇U(ψ̄) is that of the likelihood alone.
+    With ``blocks`` > 0 a batch is one of as many blocks of the data whose gradients at the anchor
+    are stored, which halves the cost of an estimate.
     """
 
     def __init__(
@@ -156,6 +132,8 @@ class Estimator:
             for x in density.posterior.others
             if anchored and not blocks
         ]
+        # The inputs in the order whitening, anchor φ̄, ∇U(ψ̄), other variables' values at the anchor,
+        # the density's. With blocks: their gradients for φ̄, and ∇U(ψ̄) of the likelihood alone
         self.fixed = [
             *whitening.symbols,
             *self._anchor,

@@ -53,20 +53,10 @@ def arrange(array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> N
 
 
 class RowMemory:
-    """Tables of rows in memory that forked processes share.
+    """Tables of rows, but for those on disk, in memory that forked processes share.
 
-    It is reserved in the process that makes the step method, where nothing is written. The
-    first chain that needs the tables writes them, and others wait for it.
-
-    Parameters
-    ----------
-    minibatches : sequence of Minibatch
-        Whose rows they are. Those on disk stay there.
-
-    Raises
-    ------
-    OSError
-        If the system does not give so much memory.
+    The process that makes the step method reserves it, else OSError. The first chain that needs
+    the tables fills them while others wait.
     """
 
     def __init__(self, minibatches: Sequence[Minibatch]) -> None:

@@ -47,69 +47,25 @@ def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
 
 @dataclass
 class Draws:
-    """What one call gave.
+    """The draws of one call; the first dimension of every array counts them.
 
-    Attributes
-    ----------
-    psi : list of sequence of array
-        Positions. The first dimension counts the draws, here and in all that follows. Where the
-        call may still run, on a GPU, these are arrays of JAX, which wait where they are read.
-    extra : dict of list of ndarray
-        The algorithm's further state.
-    values : list of ndarray
-        PyMC's value variables.
-    gradient : list of ndarray
-        Estimates of ∇U, independent of how the positions were reached.
-    statistics : sequence of array
-        The statistics named in ``statistic_names``; the last two are the numbers of tamed and of
-        rejected updates.
+    On a GPU the arrays are JAX's, and reading one waits for the call to end.
     """
 
-    psi: Sequence[Sequence[Any]]
-    extra: Mapping[str, Sequence[Sequence[Any]]]
-    values: Sequence[Sequence[Any]]
+    psi: Sequence[Sequence[Any]]  # positions
+    extra: Mapping[str, Sequence[Sequence[Any]]]  # the sampler's further state
+    values: Sequence[Sequence[Any]]  # PyMC's value variables
+    # Estimates of ∇U, independent of how the positions were reached
     gradient: Sequence[Sequence[Any]]
+    # As in ``statistic_names``; the last two count tamed and rejected updates
     statistics: Sequence[Any]
 
 
 class Transition:
-    """Some draws of a sampler, each of many updates, compiled as one function.
+    """Some draws of a sampler, each of many updates, compiled as one deterministic function.
 
-    It is a deterministic map: noise, batches, step sizes and data are inputs. Chains differ in
-    what they put in, never in the compiled function. Several draws in one call share what
-    the call itself costs.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with batches of as many rows as are joined.
-    sampler : Sampler
-        The algorithm.
-    whitening : Whitening
-        The map from ψ to φ.
-    layout : Layout
-        All else that decides the function.
-    position : list of ndarray
-        Any position ψ; only shapes and dtypes are used.
-    extra : dict of list of ndarray
-        The algorithm's further state at the start; only names, shapes and dtypes are used.
-    compile_kwargs : dict
-        For :func:`pymc.compile`.
-
-    Attributes
-    ----------
-    posterior : Posterior
-        The density.
-    noise : Noise
-        Draws the noise of a call.
-    row_sets : int
-        How many times K batches an update takes: more than once where it asks for independent
-        estimates.
-    fresh : int
-        How many times K batches a draw takes beyond those of its updates, for what is
-        measured at its end.
-    statistic_names : list of str
-        Names of the columns of the statistics.
+    Noise, batches, step sizes and data are its inputs, so that chains share it. Of ``position``
+    and ``extra`` only shapes and dtypes are used.
     """
 
     def __init__(
@@ -142,7 +98,9 @@ class Transition:
         )
         update = Update(sampler, self._state, estimator, layout)
         self.noise = update.noise
+        # Times K batches of an update: more than 1 where it asks for independent estimates
         self.row_sets = len(update.row_sets)
+        # Times K batches for what is measured at the end of a draw
         self.fresh = _FRESH if update.row_sets[0] else 0
         self._constants = [*self._state.origin, *update.fixed]
 

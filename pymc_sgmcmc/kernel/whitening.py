@@ -67,16 +67,9 @@ class Unwhitened:
 
 
 class Diagonal:
-    """A centre and a scale for every element; ψ is one vector for each variable.
+    """A centre m and a scale, L's diagonal, shaped as the variables; ψ has one vector for each.
 
-    Of a matrix the compiled loop over its rows would be short, and not in vector instructions.
-
-    Parameters
-    ----------
-    centre : list of ndarray
-        m, one array for each variable.
-    scale : list of ndarray
-        The diagonal of L, shaped alike.
+    A compiled loop over the rows of a matrix would be short and not vectorised.
     """
 
     kind: Hashable = "diagonal"
@@ -113,24 +106,10 @@ class Diagonal:
 
 
 class Turned(Diagonal):
-    """A diagonal after a turn that a few directions define: s (I − V M V') Λ is L.
+    """A diagonal after a turn defined by r directions: L = s (I − V M V') Λ.
 
-    Coordinates of thousands of parameters that a few others shift together have a posterior that a
-    diagonal describes but for these few directions. The turn makes each of them a coordinate.
-
-    Parameters
-    ----------
-    centre : list of ndarray
-        m, one array for each variable.
-    scale : list of ndarray
-        s, shaped alike.
-    directions : list of ndarray
-        Rows V', for each variable its part, shape (r, size); (0, size) for a variable that is left
-        as it is.
-    middle : ndarray
-        M, shape (r, r).
-    lengths : list of ndarray
-        Λ, shaped as the variables.
+    The rows of V' have shape (r, size) for each variable, (0, size) for one that is not turned;
+    M is (r, r). Each direction that shifts thousands of parameters becomes a coordinate.
     """
 
     def __init__(
@@ -215,13 +194,8 @@ class Turned(Diagonal):
 class Shear:
     """Unit lower triangular maps I + N of the elements of several variables that share an index.
 
-    Parts may be arrays or symbols, with further dimensions in front.
-
-    Parameters
-    ----------
-    families : sequence of tuple of (int, int, int)
-        Of each family its variables: their number, the axis of the index, -1 or -2, and how many
-        columns they have along the other one, 0 for a vector.
+    A family lists its variables as (number, axis of the index, -1 or -2, columns along the other
+    axis or 0 for a vector). Parts may be arrays or symbols, with leading dimensions.
     """
 
     def __init__(self, families: Sequence[tuple[tuple[int, int, int], ...]]) -> None:
@@ -262,19 +236,7 @@ class Shear:
 
 
 class Sheared:
-    """Another whitening, whose elements that share an index are then mixed: L is (I + N) times its.
-
-    Parameters
-    ----------
-    inner : Diagonal
-        The map before.
-    shapes : list of tuple of int
-        Of the variables.
-    shear : Shear
-        Which elements are mixed.
-    below : list of ndarray
-        N, one array for each family.
-    """
+    """Another whitening followed by a shear: L is (I + N) times its L, an N for each family."""
 
     def __init__(
         self,
@@ -320,15 +282,7 @@ class Sheared:
 
 
 class Dense:
-    """A centre and a matrix; ψ is one vector.
-
-    Parameters
-    ----------
-    centre : list of ndarray
-        m, one array for each variable.
-    matrix : ndarray
-        L, over all elements of all variables in turn.
-    """
+    """A centre m and a matrix L over all elements of all variables; ψ is one vector."""
 
     kind = "dense"
 
