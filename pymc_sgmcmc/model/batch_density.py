@@ -23,30 +23,8 @@ __all__ = ["BatchDensity"]
 class BatchDensity:
     """Graphs of the posterior with the rows of a batch read from tables.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        The density.
-    contiguous : bool
-        Whether a batch is given by an offset or by row indices.
-    backend : {"numba", "jax"}
-        The backend.
-    in_blocks : bool
-        Whether a batch is one of the blocks of B rows into which the data are cut, given by its
-        number. The last block has the rows that are left; each counts as often as in the others.
-        Of rows on disk the tables hold only blocks that are needed, at offsets that are given too.
-
-    Attributes
-    ----------
-    backend : {"numba", "jax"}
-        The backend.
-    log_density : TensorVariable
-        The estimate from one batch, in the posterior's symbols.
-    tables : list of list of TensorVariable
-        For each minibatch the arrays from which it takes its rows.
-    fixed : list of TensorVariable
-        What a batch's density reads beside the position and the rows, in the order scales,
-        others, data, tables.
+    With ``in_blocks`` a batch is one of the blocks of B rows, given by its number. Rows of the
+    last, shorter block count as often as others; tables of rows on disk hold needed blocks only.
     """
 
     def __init__(
@@ -57,6 +35,7 @@ class BatchDensity:
         self._in_blocks = in_blocks
         self._elsewhere = in_blocks and has_source(posterior.arrays)
         self.backend = backend
+        # For each minibatch the arrays that its rows come from
         self.tables = [
             [
                 pt.tensor(
@@ -68,12 +47,14 @@ class BatchDensity:
             ]
             for i, arrays in enumerate(posterior.arrays)
         ]
+        # Inputs beside position and rows
         self.fixed = [
             *posterior.scales,
             *posterior.others,
             *posterior.data,
             *(table for group in self.tables for table in group),
         ]
+        # The estimate from one batch, in the posterior's symbols
         self.log_density = self._differentiated = posterior.log_density
         self._weights: list[TensorVariable] = []
         if in_blocks:
@@ -141,9 +122,8 @@ class BatchDensity:
     ) -> list[TensorVariable]:
         """Return the estimate of ∇U with respect to φ from one batch.
 
-        Where batches are blocks, it is the gradient of what depends on rows; that of the rest is
-        :meth:`base_gradient`. ``others`` take the place of the values that other step methods
-        give to their variables.
+        With blocks it leaves out the part without rows, :meth:`base_gradient`. ``others`` replace
+        the values that other step methods give to their variables.
         """
         found = self.at(self._gradient, phi, rows)
         if not others:

@@ -59,18 +59,9 @@ def coefficients_of(
     found: Mapping[TensorVariable, Parents],
     shapes: Mapping[TensorVariable, tuple[int, ...]],
 ) -> dict[TensorVariable, InformedCoefficients]:
-    """Return the map, without its weight, of coefficients of bases and of what is added to them.
+    """Return the map, without its weight, of basis coefficients and of terms added to them.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    sampled : collection of Variable
-        The random variables that the step samples.
-    found : mapping
-        Standard variables and their parents.
-    shapes : mapping
-        Of the sampled variables.
+    ``found`` has the standard variables and their parents, ``shapes`` those of sampled variables.
     """
     clients, free = clients_of(model), set(model.free_RVs)
     bases: dict[Variable, _Term] = {}

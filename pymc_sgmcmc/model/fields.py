@@ -32,15 +32,7 @@ _LARGEST = 2048
 
 
 def fields_of(model: Model, sampled: Collection[Variable]) -> dict[TensorVariable, InformedField]:
-    """Return the map, without its weight, of each ``pm.ICAR`` and ``pm.CAR`` that is one vector.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    sampled : collection of Variable
-        The random variables that the step samples.
-    """
+    """Return the map, without its weight, of each ``pm.ICAR`` and ``pm.CAR`` that is one vector."""
     rvs = [rv for rv in model.free_RVs if rv in sampled and isinstance(rv.owner.op, ICARRV | CARRV)]
     if not rvs:
         return {}
@@ -56,15 +48,7 @@ def fields_of(model: Model, sampled: Collection[Variable]) -> dict[TensorVariabl
 def beside_effects(
     fields: Mapping[TensorVariable, InformedField], maps: Mapping[TensorVariable, Weighted]
 ) -> dict[TensorVariable, InformedField]:
-    """Return the fields that know the sds of normal effects that a model adds to each.
-
-    Parameters
-    ----------
-    fields : mapping
-        Fields and their maps.
-    maps : mapping
-        Other variables and theirs.
-    """
+    """Return the field maps that take the sds of normal effects that a model adds to each field."""
     found = dict(fields)
     for rv, of_rv in maps.items():
         inputs = rv.owner.inputs

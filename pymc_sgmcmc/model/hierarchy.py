@@ -72,24 +72,10 @@ def centring_of(
     sampled: Collection[Variable],
     shape: tuple[int, ...] = (),
 ) -> Weighted | None:
-    """Return the map, without its weight, of a variable with sampled variables among its parents.
+    """Return the map, without its weight, of a variable with sampled parents, or None.
 
-    Parameters
-    ----------
-    rv : TensorVariable
-        The variable.
-    own : Transform or None
-        Its transform in the model; one that is not PyMC's default leaves it as it is.
-    sampled : collection of Variable
-        The variables that the step samples.
-    shape : tuple of int
-        Of the variable.
-
-    Returns
-    -------
-    Weighted or None
-        None for other families, and where location and scale are not sampled, but of a long walk
-        or many.
+    None is for other families, for transforms that are not PyMC's default, and for fixed location
+    and scale, except of long walks or many.
     """
     found = _of_family(rv, own, shape)
     if found is None or isinstance(found, InformedWalk):

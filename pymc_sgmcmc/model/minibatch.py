@@ -47,22 +47,11 @@ _PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
 
 @dataclass(frozen=True, eq=False)
 class Minibatch:
-    """One ``pm.Minibatch`` call: rows of several arrays, always drawn together.
+    """One ``pm.Minibatch`` call: rows of several arrays, always drawn together."""
 
-    Attributes
-    ----------
-    stream : Variable
-        The random stream that PyMC gave the call. A graph can hold several clones of one
-        call; the stream is what they share.
-    sources : tuple of TensorVariable
-        The full arrays, as they stand in the model.
-    batch_size : int
-        Rows in a batch, B.
-    """
-
-    stream: Variable
-    sources: tuple[TensorVariable, ...]
-    batch_size: int
+    stream: Variable  # PyMC's random stream of the call, shared by all its clones in a graph
+    sources: tuple[TensorVariable, ...]  # the full arrays in the model
+    batch_size: int  # B
 
     def arrays(self) -> list[Any]:
         """Return the full arrays; where one is on disk, sources of all of them."""
@@ -79,15 +68,7 @@ def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
 
 
 def evaluate(source: Variable) -> Any:
-    """Value of a graph without free inputs, without compiling anything.
-
-    Of rows on disk the source, which is an array but for its numbers.
-
-    Raises
-    ------
-    ValueError
-        If something is computed from rows on disk.
-    """
+    """Return the value of a graph without free inputs, uncompiled; of rows on disk the source."""
     if isinstance(source, Constant):
         return np.asarray(source.data)
     if isinstance(source, SharedVariable):
@@ -154,21 +135,7 @@ def all_rows(value: Any) -> Variable:
 
 
 def check_minibatches(model: Model) -> list[Minibatch]:
-    """Refuse what a minibatch would silently make wrong, warn of what it may.
-
-    Returns
-    -------
-    list of Minibatch
-        Every ``pm.Minibatch`` call under the model's variables and potentials.
-
-    Raises
-    ------
-    NotImplementedError
-        If an unobserved variable depends on a minibatch.
-    ValueError
-        If an observed variable has no ``total_size``, if a variable or a potential draws its
-        rows from two ``pm.Minibatch`` calls, or if a batch is empty or larger than the data.
-    """
+    """Return every ``pm.Minibatch`` call of the model; raise or warn where it makes a density wrong."""
     for rv in model.free_RVs:
         if find_minibatches([rv]):
             raise NotImplementedError(
@@ -422,9 +389,8 @@ class Shuffled(_Independent):
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
         """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
-        K B rows laid round N count each row equally often, but for a remainder of r rows that
-        counts once more: only its choice is random. The variance of r rows without replacement
-        is r (1 - r/N), and zero where all rows count equally often.
+        K B rows laid round N count each row equally often, except r extra rows chosen at random,
+        with a variance of r (1 - r/N).
         """
         if batch_size >= rows:
             return 0.0
@@ -453,20 +419,12 @@ class Random(_Independent):
 
 
 class Sweep(Shuffled):
-    """Sweeps over blocks of the rows: each block once, in an order and from an offset of its own.
+    """Sweeps over blocks of the rows: each block once, in random order from a random offset.
 
-    The errors of the batches of one sweep cancel. As long as the chain moves little in a sweep,
-    its gradient noise matters little: with m = N/B blocks and step size h, about hm/3 of it.
-
-    Parameters
-    ----------
-    symmetric : bool
-        Whether each sweep is followed by the same one backwards [1]_.
-
-    References
-    ----------
-    .. [1] Paulin, Whalley, Chada, Leimkuhler (2024). Sampling from Bayesian neural network
-       posteriors with symmetric minibatch splitting Langevin dynamics.
+    The errors of one sweep's batches cancel: with m = N/B blocks and step size h, about hm/3 of the
+    gradient noise remains. ``symmetric`` repeats each sweep backwards: Paulin, Whalley, Chada,
+    Leimkuhler (2024). Sampling from Bayesian neural network posteriors with symmetric minibatch
+    splitting Langevin dynamics.
     """
 
     independent = False
@@ -503,8 +461,7 @@ class Sweep(Shuffled):
         """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
-        first b blocks of another. a of m blocks without replacement have a variance of
-        a (1 - a/m); the mean over all a that occur is taken.
+        first b of another; a of m blocks have a variance of a (1 - a/m), averaged over all a.
         """
         blocks = -(-rows // batch_size)
         if blocks == 1:

@@ -21,13 +21,6 @@ class Runs(Shuffled):
 
     Of rows in random order they are as good a sample as blocks at random offsets, and a run
     of them is read at once.
-
-    Parameters
-    ----------
-    row_bytes : int
-        Of a row, in all arrays.
-    chunk_rows : int
-        Rows that are decoded at once.
     """
 
     def __init__(self, row_bytes: int, chunk_rows: int = 1) -> None:

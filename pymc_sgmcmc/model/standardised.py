@@ -75,22 +75,10 @@ class Parents:
 def standardised(
     model: Model, sampled: Collection[Variable], fields: Collection[TensorVariable] = ()
 ) -> dict[TensorVariable, Parents]:
-    """Find the standard variables that enter the density only by μ + σ z, and effects of areas.
+    """Find standard variables that enter the density only by μ + σz, and effects of areas.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    sampled : collection of Variable
-        The random variables that the step samples; μ or σ must depend on one of them.
-    fields : collection of TensorVariable
-        Fields of areas. Of an effect beside one of them data tell only the sum.
-
-    Returns
-    -------
-    dict
-        Location and scale of each of them. The location is 0 where z is only ever multiplied, or
-        where elements of it are taken first.
+    μ or σ depends on a sampled variable. μ is 0 where z is only multiplied, or where elements of it
+    are taken first; of an effect beside one of ``fields`` the data determine only the sum.
     """
     candidates = [
         rv

@@ -45,22 +45,10 @@ _KINDS: list[tuple[tuple[type, ...], str]] = [
 def kind_of_support(
     transform: Transform | None, rv: TensorVariable
 ) -> tuple[str, Any | None, Any | None]:
-    """Return the kind of a variable's support and its bounds, from the transform of the model.
+    """Return the kind of a variable's support, and its lower and upper bound or None.
 
-    Parameters
-    ----------
-    transform : Transform or None
-        ``model.rvs_to_transforms[rv]``; where it is None, that which the distribution would have.
-    rv : TensorVariable
-        The variable; its inputs can be the bounds.
-
-    Returns
-    -------
-    kind : str
-        "real", "half-line", "interval", "simplex", "ordered", "circle", "cholesky", "zero-sum"
-        or "other".
-    lower, upper : tensor_like or None
-        Graphs of the variable's inputs; None where there is no bound.
+    Kinds are "real", "half-line", "interval", "simplex", "ordered", "circle", "cholesky",
+    "zero-sum" and "other"; a ``transform`` of None stands for the distribution's default.
     """
     if transform is None:
         # A bounded variable can be declared with default_transform=None

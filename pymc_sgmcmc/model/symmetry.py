@@ -20,17 +20,10 @@ _SAME = 1e-2
 def has_permutable_units(
     gradient: Callable[[np.ndarray], np.ndarray], position: Sequence[np.ndarray]
 ) -> bool:
-    """Return whether two units can be exchanged in several variables at once.
+    """Return whether two units, as of a net's layer, can be exchanged in several variables at once.
 
-    Hidden units of a net can, and factors of a factorisation: their posteriors have as many modes
-    as there are permutations. Elements of a single vector without any data do not count.
-
-    Parameters
-    ----------
-    gradient : callable
-        Maps a flat position, shape (d,), to ∇U there, shape (d,); of the same batch at each call.
-    position : sequence of ndarray
-        φ of each variable, at no special place.
+    ``gradient`` maps a flat position to ∇U, both (d,), of the same batch at each call. Elements of
+    one vector without data do not count.
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
     here: np.ndarray | None = None

@@ -40,22 +40,11 @@ Clients = dict[Variable, list[Apply]]
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A model's use of x by l + cx alone.
+    """A model's use of x by l + cx alone."""
 
-    Attributes
-    ----------
-    location : TensorVariable
-        l, as far as it is known of each element: of rows that take elements of x only what takes
-        the same elements of another variable.
-    scale : TensorVariable or None
-        c, None where nothing multiplies x.
-    end : Variable
-        What is made of both, which the model then uses otherwise.
-    """
-
-    location: Any
-    scale: Any
-    end: Variable
+    location: Any  # l; under an index of x, only the part that shares that index
+    scale: Any  # c, None where nothing multiplies x
+    end: Variable  # l + cx, which the model then uses otherwise
 
 
 def clients_of(model: Model) -> Clients:
