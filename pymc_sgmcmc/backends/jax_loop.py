@@ -33,26 +33,10 @@ _CHEAP = Alloc, MakeVector, Reshape, Shape_i
 
 
 class Loop(Op, HasInnerGraph):
-    """Steps that carry a state on, as ``jax.lax.scan``.
+    """Steps that carry a state on, as ``jax.lax.scan``; PyTensor's Scan is rewritten many times.
 
-    A :class:`pytensor.scan.op.Scan` does as much. It is built twice and rewritten by a dozen
-    passes, none of which XLA needs.
-
-    Its inputs are the sequences, the states before the first step, then what is fixed. Its
-    outputs are the states after the last step, then what is computed of each, along a new first
-    dimension.
-
-    Parameters
-    ----------
-    fgraph : AbstractFunctionGraph
-        One step: of an element of each sequence, the states and what is fixed, the next states
-        and what is computed beside them.
-    sequences, states : int
-        Numbers of them.
-    length : int
-        Number of steps.
-    types : tuple of Type
-        Of the outputs.
+    Inputs of it and of the step ``fgraph`` are sequences, states, then what is fixed; outputs are
+    the states, then what a step computes beside them, along a new first dimension.
     """
 
     __props__ = ("fgraph", "sequences", "states", "length", "types")

@@ -13,9 +13,8 @@ __all__ = ["funcified"]
 def funcified(op: ScalarLoop) -> Callable[..., Any]:
     """Return the loop as a function of JAX arrays.
 
-    Derivatives of incomplete gamma and beta functions are such loops, over the terms of a series.
-    An element whose condition to end is met stays as it is while others go on; so does one that is
-    no longer a number.
+    Derivatives of incomplete gamma and beta functions are such loops over a series. An element
+    stays as it is once its stopping condition holds or it is NaN, while others go on.
     """
     import jax
     import jax.numpy as jnp

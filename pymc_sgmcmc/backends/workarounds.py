@@ -74,9 +74,8 @@ def jax_is_running() -> bool:
 def run_jax_in_calling_thread() -> None:
     """Have JAX run CPU computations in the calling thread, in this process from now on.
 
-    Each call is waited for anyway, and handing it to another thread and back costs as much
-    as twenty updates of a small model. JAX reads the setting when it starts: a JAX that
-    somebody has started stays as it is.
+    Another thread would cost as much as twenty updates of a small model for each call, which is
+    waited for anyway. JAX reads the setting when it starts: one already started stays as it is.
     """
     import jax
 
@@ -144,11 +143,10 @@ def long_integers_allowed() -> Generator[None]:
 
 @contextmanager
 def compilations_kept() -> Generator[None]:
-    """Have JAX keep what XLA compiles beside PyTensor's compiled functions, for other processes.
+    """Have JAX keep XLA's compilations beside PyTensor's compiled functions, for other processes.
 
-    Private: JAX's public setting holds for the whole process, and keeps nothing that took less
-    than a second. A user's own cache is left as it is. An entry that cannot be read, because the
-    process that wrote it was killed or another one is still writing, is compiled again.
+    Private: JAX's public setting is process-wide and keeps nothing that took less than a second. A
+    user's own cache stays as it is. An unreadable entry, half written, is compiled again.
     """
     from jax._src import config
     from jax.experimental.compilation_cache.compilation_cache import reset_cache

@@ -1,9 +1,9 @@
-r"""Coefficients with one learned scale, standardised by what prior and data together say of them.
+r"""Coefficients with one learned scale, standardised by prior and data together.
 
 As in ``informed_coefficients.py``, but s is one number for the last vector of the block, and known
-for all others, such as an intercept. Their precision given that vector is then known, so that what
-the data say of the vector alone is a known matrix :math:`\tilde J = Q \Lambda Q^\top` with a score
-:math:`\tilde g`, of which the decomposition is made once. An update needs no other:
+for all others, such as an intercept. Their precision given that vector is then known, so that the
+data's information on the vector alone is a known matrix :math:`\tilde J = Q \Lambda Q^\top` with a
+score :math:`\tilde g`. Its decomposition is made once, and an update needs no other:
 
 .. math::
     x = Q \frac{s Q^\top \tilde g}{1 + s^2 \Lambda}

@@ -39,13 +39,7 @@ class _OfVectors(Weighted):
 
 
 class VectorCentring(_OfVectors):
-    """Map from coordinates of a multivariate normal variable, ``pm.MvNormal``.
-
-    Parameters
-    ----------
-    weight : tensor, optional
-        λ for each element, 0 or 1, the same for the elements of a vector.
-    """
+    """Map to a ``pm.MvNormal``, with a λ of 0 or 1, the same for all elements of a vector."""
 
     name: ClassVar[str] = "vector_centring"
     as_written: ClassVar[float] = 1.0
@@ -87,14 +81,9 @@ class VectorCentring(_OfVectors):
 
 
 class VectorRecentring(_OfVectors):
-    """Map to standard variables z of which a model uses μ + Lz alone.
+    """Map to standard variables z that the model uses only as μ + Lz.
 
-    Parameters
-    ----------
-    location, factor : TensorVariable
-        μ, shaped as z or less, and L.
-    weight : tensor, optional
-        λ for each element, 0 or 1, the same for the elements of a vector.
+    μ is shaped as z or less; λ is 0 or 1, the same for all elements of a vector.
     """
 
     name: ClassVar[str] = "vector_recentring"

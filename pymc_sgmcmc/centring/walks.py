@@ -20,12 +20,9 @@ __all__ = ["WalkCentring"]
 
 
 class WalkCentring(Weighted):
-    """Map from coordinates of ``pm.GaussianRandomWalk`` and of other location-scale walks.
+    """Map to ``pm.GaussianRandomWalk`` and to other location-scale walks.
 
-    Parameters
-    ----------
-    weight : tensor, optional
-        λ for each element, 0 or 1, the same for the elements of a walk.
+    λ is 0 or 1, the same for all elements of a walk.
     """
 
     name: ClassVar[str] = "walk_centring"

@@ -7,8 +7,8 @@ The coordinate φ of a mass m:
 
 The root r has an sd of 1 wherever the mass is not small. Towards 0, where :math:`-\log m` has an
 exponential law, :math:`\log m \approx -\varphi^2` makes it half a normal one. For a Gamma(a, 1)
-mass with a from 0.03 to 100 the slowest relaxation of Langevin dynamics, in units of the inverse mean
-curvature, is at most 1.2 times that of a normal variable.
+mass with a from 0.03 to 100 the slowest relaxation of Langevin dynamics, in units of the inverse
+mean curvature, is at most 1.2 times that of a normal variable.
 """
 
 from __future__ import annotations

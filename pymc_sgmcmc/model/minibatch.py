@@ -135,7 +135,7 @@ def all_rows(value: Any) -> Variable:
 
 
 def check_minibatches(model: Model) -> list[Minibatch]:
-    """Return every ``pm.Minibatch`` call of the model; raise or warn where it makes a density wrong."""
+    """Return every ``pm.Minibatch`` call of a model; raise or warn where a density is wrong."""
     for rv in model.free_RVs:
         if find_minibatches([rv]):
             raise NotImplementedError(

@@ -186,7 +186,7 @@ class Posterior:
         return pt.add(*parts, 0.0) if parts else pt.constant(0.0)
 
     def weighted(self) -> tuple[TensorVariable, TensorVariable, list[TensorVariable]]:
-        """Return the log density with row weights, ``base``, and each minibatch's weights, shape (B,).
+        """Return the log density with row weights, ``base``, and each minibatch's weights (B,).
 
         Its sum over blocks of B rows is the full data's, with ``row_weights`` (0 for rows that wrap
         round) and ``base``, the weight of terms without rows, 1 in the first block and 0 in others.

@@ -25,8 +25,8 @@ def lipschitz(
 ) -> Transform | None:
     """Return the Lipschitz map that replaces a transform of PyMC, or the transform itself.
 
-    ``log``, ``log_exp_m1`` and an ``Interval`` with one bound become ``Softplus(scale)``; ``logodds``
-    and one with two bounds become `Sigmoid`; one with both kinds of elements is kept.
+    ``log``, ``log_exp_m1`` and an ``Interval`` with one bound become ``Softplus(scale)``,
+    ``logodds`` and one with two bounds `Sigmoid`; one with both kinds of elements is kept.
     """
 
     def softplus(**bounds: Any) -> Transform:
