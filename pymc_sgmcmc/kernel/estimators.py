@@ -143,7 +143,7 @@ class Estimator:
         ]
 
     def new_rows(self) -> list[TensorVariable]:
-        """Return new symbols for what is drawn for K batches: the first dimension, unless 1."""
+        """Return new symbols for the inputs of K batches, K the first dimension unless 1."""
         one = self._density.rows()
         if self._batches == 1:
             return one
@@ -208,7 +208,7 @@ class Estimator:
     def _mean_gradient(
         self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
     ) -> list[TensorVariable]:
-        """Mean of :meth:`_one` over K batches: what they share is computed once for all."""
+        """Mean of :meth:`_one` over K batches, with shared graphs computed once for all."""
         density, others = self._density, self._anchor_others
         # Of one batch after the other the adjoints at φ, then those at the anchor or, where they
         # are known, its gradients
@@ -243,7 +243,7 @@ class Estimator:
         zeros: Sequence[TensorVariable],
         further: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Mean over K batches, one after the other: memory for one is enough."""
+        """Mean over K batches, one after the other, with the memory of one."""
         one = self._density.rows("one")
         inner = [s.type(f"inner_{i}") for i, s in enumerate(shared)]
         total = [x.type() for x in zeros]

@@ -36,7 +36,7 @@ class Layout:
         return self.batches // self.joined
 
     def key(self) -> Layout:
-        """Return the layout by which compiled functions are found again."""
+        """Return the layout under which compiled functions are cached."""
         if self.backend == "jax":
             return self
         return replace(self, updates=0, draws=min(self.draws, 2))

@@ -79,7 +79,7 @@ class Potential:
         self._padded = backend == "jax"
         self._backend, self._compile_kwargs = backend, compile_kwargs
         self._function = self._compile(backend, compile_kwargs)
-        # Compiled when they are first needed, and shared as the count is
+        # Compiled when first needed, and shared as the count is
         self._sums: dict[str, Any] = {}
         self._fixed: list[Any] = []
         self._on_disk = has_source(posterior.arrays)
@@ -125,7 +125,7 @@ class Potential:
             self._joined(list(estimate(self._parts(point + side * signs * width), rows)))
             for side in (1, -1)
         )
-        # Where one of the two is not finite the pair is left out
+        # A pair with a non-finite gradient is left out
         finite = pt.isfinite(above).all() & pt.isfinite(below).all()
         middle, change = (above + below) / 2, above - below
         # Not powers, which XLA leaves to a function of single numbers
@@ -151,7 +151,7 @@ class Potential:
     def _evaluation(
         self, backend: str
     ) -> tuple[TensorVariable, TensorVariable, list[Any], list[Any], list[TensorVariable]]:
-        """Return graphs of one pair: what is wanted, φ, what says the block, the fixed, outputs."""
+        """Return graphs of one pair: which outputs, φ, inputs of the block, fixed ones, outputs."""
         posterior, floatX = self.posterior, pytensor.config.floatX
         density = BatchDensity(posterior, contiguous=True, backend=backend)
         log_density, base, weights = posterior.weighted()
@@ -198,7 +198,7 @@ class Potential:
         self._fixed = list(fixed)
 
     def at(self, fixed: Sequence[Any]) -> Potential:
-        """Return this potential, compiled once, with something else fixed."""
+        """Return this potential with other fixed inputs, compiled once."""
         other = copy(self)
         other.set_fixed(fixed)
         return other
@@ -248,7 +248,7 @@ class Potential:
         return total, gradient
 
     def _streamed(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return U and ∇U of the full data, each of whose rows is read once for all positions."""
+        """Return U and ∇U of the full data, reading each row once for all positions."""
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
         each = max(1, self._length // max(len(points), 1))
         for first in range(0, self.n_blocks, each):
@@ -263,7 +263,7 @@ class Potential:
         return total, gradient
 
     def _read(self, rows: list[np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
-        """Read rows on disk; return where batches begin in the tables, and all that is fixed."""
+        """Read rows on disk; return where batches begin in the tables, and all fixed inputs."""
         if not self._on_disk:
             return rows, self._fixed
         arrays = self.posterior.arrays
@@ -372,7 +372,7 @@ class Potential:
         return values, gradient
 
     def _layout(self, blocks: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return offsets of blocks, and how many of their rows count."""
+        """Return offsets of blocks, and how many of their rows are counted."""
         # The first rows follow the last row once more, at the end of their block
         counted = [np.clip(n - blocks * size, 0, size) for n, size in self.sizes]
         starts = [
@@ -391,7 +391,7 @@ class Potential:
         *,
         potential: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate up to ``_length`` pairs; U is 0 where it is not wanted."""
+        """Evaluate up to ``_length`` pairs; U is 0 where it is not requested."""
         count = len(points)
         self._count[0] += count
         index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
@@ -417,7 +417,7 @@ class Potential:
 def _sequences(
     steps: Sequence[TensorVariable], length: int | None
 ) -> dict[TensorVariable, TensorVariable]:
-    """Return what holds the values of each step, of its placeholder."""
+    """Return the symbol of each step's values, for its placeholder."""
     return {
         s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
         for s in steps

@@ -31,16 +31,16 @@ __all__ = ["Draws", "Transition", "updates_per_call"]
 # several calls for a draw. What is measured at the end of each costs as much as a few updates
 _LARGEST_NOISE = 2**26
 
-# Numbers that a call reads of rows on disk: they are held in memory twice or three times
+# Numbers of rows on disk that a call reads: two or three copies of them are in memory
 _LARGEST_READ = 2**22
 
-# Batches beside those of the updates: what is measured of a draw must not depend on how the
-# chain got there
+# Batches besides those of the updates: measurements of a draw must not depend on how the chain
+# reached it
 _FRESH = 2
 
 
 def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
-    """Return the largest divisor of ``thin`` for which a call is given moderately much."""
+    """Return the largest divisor of ``thin`` for which a call has a moderate amount of noise."""
     most = max(1, min(_LARGEST_NOISE // max(dimension, 1), _LARGEST_READ // max(read, 1)))
     return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
 
@@ -139,10 +139,7 @@ class Transition:
         update: Update,
         given: Sequence[TensorVariable],
     ) -> list[TensorVariable]:
-        """Return a draw: the state that its updates lead to, then what is measured there.
-
-        That is values, gradients and statistics, in this order.
-        """
+        """Return a draw: the state after its updates, then values, gradients, statistics there."""
         state, n_psi, of_one = self._state, len(self._state.psi), _of_one(update)
         of_updates, fresh = given[: len(of_one)], list(given[len(of_one) :])
         *end, tamed, rejected = looped(
@@ -179,10 +176,9 @@ class Transition:
     ) -> tuple[list[Any], dict[str, list[Any]], Draws]:
         """Make the draws; return the state after the last one, in the backend's arrays, and them.
 
-        The step sizes have the shape (draws, updates). Of K batches ``batches`` have the shapes
-        (draws, updates, ...), set after set, and ``fresh`` (draws, fresh, ...). ``fixed`` are the
-        origin, then relative step sizes, noise variances and the bound on gradients where there
-        are any, then what the estimator takes.
+        Step sizes have the shape (draws, updates), ``batches`` (draws, updates, ...) for K batches,
+        set after set, and ``fresh`` (draws, fresh, ...). ``fixed`` are the origin, relative step
+        sizes, noise variances and the bound on gradients, where used, then the estimator's inputs.
         """
         further = [part for parts in extra.values() for part in parts]
         outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)
@@ -209,7 +205,7 @@ class Transition:
 
     @cached_property
     def is_asynchronous(self) -> bool:
-        """Whether a call of one draw returns before it is made, as on a GPU."""
+        """Whether a call of one draw returns before it has run, as on a GPU."""
         return self.layout.draws == 1 and not on_processor(self.layout.backend)
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -217,7 +213,7 @@ class Transition:
         return place(arrays, self.layout.backend)
 
     def of_groups(self, estimates: np.ndarray) -> np.ndarray:
-        """Return what groups of blocks estimate, of the estimates of each block."""
+        """Return the estimates of groups of blocks from those of each block."""
         joined = self.layout.joined
         if joined == 1:
             return estimates
@@ -232,6 +228,6 @@ def _along(x: TensorVariable, length: int | None) -> TensorVariable:
 
 
 def _of_one(update: Update) -> list[TensorVariable]:
-    """Return the symbols of what each update gets for itself."""
+    """Return the symbols of each update's own inputs."""
     rows = [row for row_set in update.row_sets for row in row_set]
     return [update.step_size, *rows, *(flat for _, flat in update.noise.flat_requests())]

@@ -43,7 +43,7 @@ class State:
         ]
 
     def split(self, flat: Sequence[Any]) -> dict[str, Sequence[Any]]:
-        """Return the further state by name, from all its parts in a row."""
+        """Return the further state by name from the flat list of its parts."""
         pieces, start = {}, 0
         for name, count in self._counts.items():
             pieces[name] = flat[start : start + count]

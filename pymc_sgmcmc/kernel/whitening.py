@@ -25,7 +25,7 @@ class Whitening(Protocol):
 
     @property
     def kind(self) -> Hashable:
-        """What two maps have in common that one compiled function serves."""
+        """What two maps share if one compiled function serves both."""
 
     def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return φ = m + Lψ, of symbols or of arrays."""
@@ -158,7 +158,7 @@ class Turned(Diagonal):
         return self._each(lambda x, length: x / length, back, lengths)
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return that of L."""
+        """Return the diagonal of L."""
         directions, lengths, middle = self._split(symbols)
         found = self._each(
             lambda s, v: s - (s * ((middle @ v) * v).sum(axis=0)).reshape(s.shape),
@@ -271,11 +271,11 @@ class Sheared:
         return self._inner.to_psi(self._shear.inverse(phi, centre, below), own)
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return the other's, but for what turns add to it."""
+        """Return the inner map's diagonal."""
         return self._inner.diagonal(psi, self._split(symbols)[0])
 
     def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], list[Any], Sequence[Any]]:
-        """Return the other's symbols, the centre shaped as the variables, and N."""
+        """Return the inner map's symbols, the centre shaped as the variables, and N."""
         count = len(self._inner.arrays)
         centre = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
         return symbols[:count], [m.reshape(shape) for m, shape in centre], symbols[count:]
@@ -320,7 +320,7 @@ class Dense:
         return [solved.astype(centre.dtype)]
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return that of L, one vector."""
+        """Return the diagonal of L, one vector."""
         return [pt.diagonal(symbols[1])]
 
 
