@@ -61,7 +61,7 @@ class Adjoints:
 def _shared(
     graph: TensorVariable, phi: Sequence[TensorVariable], rows: Iterable[TensorVariable]
 ) -> list[TensorVariable]:
-    """Return what depends on φ and on no rows, and enters an operation that depends on rows."""
+    """Return the quantities that depend on φ, not on rows, and enter operations on rows."""
     of_phi: set[Any] = set(phi)
     of_rows: set[Any] = set(rows)
     found: dict[Any, None] = {}

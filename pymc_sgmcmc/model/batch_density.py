@@ -64,10 +64,10 @@ class BatchDensity:
             )
 
     def rows(self, name: str = "rows") -> list[TensorVariable]:
-        """Return new symbols for what is drawn for a batch.
+        """Return new symbols for the inputs of a batch.
 
-        For each minibatch its offset, number or row indices; of blocks on disk also the offsets
-        in the tables; then the random numbers that the likelihood itself asks for.
+        They are each minibatch's offset, number or row indices; for blocks on disk also offsets in
+        the tables; then the likelihood's own random numbers.
         """
         of_minibatches = [
             pt.tensor(
@@ -152,7 +152,7 @@ class BatchDensity:
     def shared(
         self, phi: Sequence[TensorVariable], others: Sequence[TensorVariable] = ()
     ) -> list[TensorVariable]:
-        """Return what all batches share at φ."""
+        """Return the quantities at φ that all batches share."""
         return self._at_phi(self._adjoints.shared, phi, others)
 
     def adjoints(
@@ -161,7 +161,7 @@ class BatchDensity:
         rows: Sequence[TensorVariable],
         others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Return ∂U/∂s of one batch, for the first of what is shared."""
+        """Return ∂U/∂s of one batch, for the first of the shared quantities."""
         adjoints = self._adjoints
         found = self.at(adjoints.adjoints, self.posterior.phi, rows)
         values = zip(self.posterior.others, others, strict=True) if others else ()
@@ -175,7 +175,7 @@ class BatchDensity:
         phi: Sequence[TensorVariable],
         others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Return the gradient at φ that these adjoints make up."""
+        """Return the gradient at φ from these adjoints."""
         return self._at_phi(self._adjoints.pull_back(adjoints), phi, others)
 
     def _at_phi(

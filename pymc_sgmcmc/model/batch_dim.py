@@ -134,7 +134,7 @@ def _undeclared(
 ) -> dict[TensorVariable, int]:
     """Return the arrays of terms that have as many entries as there are rows, on one axis alone.
 
-    Those whose axis has another dim are none, and those on which free variables depend.
+    Those whose axis has another dim, or that depend on free variables, are left out.
     """
     graphs = [*terms, *(model.rvs_to_values[rv] for rv in terms if rv in model.observed_RVs)]
     others = set(ancestors(model.free_RVs)) | set(axes)
@@ -187,7 +187,7 @@ def _view(
     terms: Mapping[TensorVariable, TensorVariable],
     values: Mapping[TensorVariable, TensorVariable],
 ) -> Model:
-    """Return the model with other terms; the likelihood of a batch counts for that of all rows."""
+    """Return the model with other terms, a batch's likelihood scaled to all rows."""
     scaled: dict[TensorVariable, TensorVariable] = {}
     for term, axis in rows.terms.items():
         new = terms[term]
@@ -214,7 +214,7 @@ def _view(
 
 
 def resized(rv: Any, axis: int, length: Any) -> TensorVariable:
-    """Return an observed variable whose shape was written as a number, with other rows."""
+    """Return an observed variable whose shape was written as a number, for other rows."""
     node = rv.owner
     lengths = [rv.shape[k] for k in range(rv.ndim - node.op.ndim_supp)]
     if axis < len(lengths):
@@ -295,7 +295,7 @@ def _check_others(
 
 
 def sparse_rows(array: str, dim: str) -> str:
-    """Say that rows of a sparse array cannot be drawn, and what can."""
+    """Say that rows of a sparse array cannot be drawn, and give an alternative."""
     return (
         f"{array} is sparse, and batches of the dim '{dim}' are drawn from dense "
         f'arrays: pass pm.Data("x", x.toarray(), dims=("{dim}", ...)), or the columns and values '
@@ -356,7 +356,7 @@ def _count(dim: str, axes: Mapping[TensorVariable, int]) -> int:
 
 
 def mismatch(model: Model, rows: Rows, error: Exception) -> str:
-    """Name what has as many entries as there are rows and lacks the dim."""
+    """Name arrays with as many entries as there are rows and without the dim."""
     for leaf in ancestors(list(rows.terms)):
         if isinstance(leaf.type, SparseTensorType) and isinstance(leaf, Constant | SharedVariable):
             array = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)

@@ -203,8 +203,7 @@ def at_scales(
 ) -> list[np.ndarray]:
     """Return φ in coordinates of other scales, at the same θ.
 
-    ``reweighted`` returns the new φ of each coordinate with a weight; it is called where weights
-    differ.
+    ``reweighted`` returns the new φ of coordinates with a weight; it is called if weights differ.
     """
     moved, both = [], iter(zip(old, new, strict=True))
     found: list[np.ndarray] | None = None
@@ -233,7 +232,7 @@ def at_scales(
 
 
 def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
-    """Return the names of variables with sampled parents, or a standard prior, without a weight."""
+    """Return the names of variables with sampled parents, or a standard prior, but no weight."""
     sampled = {c.rv for c in coordinates}
     return [
         c.name

@@ -27,7 +27,7 @@ from pymc_sgmcmc.model.uses import Clients, clients_of, common_factor, use_of
 
 __all__ = ["beside_effects", "fields_of"]
 
-# With more areas an update's product with a matrix takes longer than all else
+# With more areas an update's product with a matrix dominates its cost
 _LARGEST = 2048
 
 
@@ -92,7 +92,7 @@ def _prior(rv: TensorVariable) -> FieldPrior | None:
 
 
 def _known(matrix: Any) -> np.ndarray | None:
-    """Return a matrix that is made of constants, dense and symmetric."""
+    """Return a matrix of constants, dense and symmetric."""
     if not all(isinstance(x, Constant) for x in ancestors([matrix]) if x.owner is None):
         return None
     found = matrix.data if isinstance(matrix, Constant) else matrix.eval(mode=INTERPRETER)
@@ -105,7 +105,7 @@ def _number(x: Any) -> Any:
 
 
 def _factor(rv: TensorVariable, clients: Clients) -> Any:
-    """Return the number by which a model multiplies a field wherever it uses it."""
+    """Return the number by which a model multiplies a field in all its uses."""
     found = use_of(rv, clients).scale
     if found is None:
         common = common_factor(rv, clients)

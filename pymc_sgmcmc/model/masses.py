@@ -29,8 +29,8 @@ from pymc_sgmcmc.model.hierarchy import values_of
 
 __all__ = ["ExpandedSimplex", "Mass", "Masses", "masses_of"]
 
-# Of a sparse entry without bend the law is wide towards 0, where U is a line, and has a curvature
-# near 1 where rows take to it: a fit sees the one, steps may not be longer than the other allows
+# Without bend a sparse entry's law is wide towards 0, where U is linear, and has a curvature near 1
+# where rows belong to it: a fit sees the first, and the second limits the steps
 _WIDEST = 1.5
 
 # Of a softplus: below it is written as an exponential
@@ -43,8 +43,8 @@ _STEPS = 6
 # normals says little, and absolute error of that of a sparse entry
 _STEP, _ERROR, _LEAST_ERROR = 1e-3, 0.1, 0.3
 
-# The least that a total is changed by, and the least where a single entry is all but 1, which says
-# nothing of it: with a small one all masses go to 0 together
+# Smallest factor on a total, and smallest total where a single entry is nearly 1, which does not
+# determine it: with a small total all masses go to 0 together
 _LEAST_RATIO, _LEAST_TOTAL, _LEAST_SPREAD = 0.5, 8.0, 0.05
 
 
@@ -63,7 +63,7 @@ class Masses(Transform):
 
     @property
     def widest(self) -> float:
-        """The largest sd that a fit may give to a coordinate: without bend tails are wide."""
+        """The largest sd that a fit may give to a coordinate, for the wide tails without bend."""
         return np.inf if self.bend else _WIDEST
 
     @staticmethod
@@ -87,7 +87,7 @@ class Masses(Transform):
 
     @staticmethod
     def _fitted(scale: np.ndarray, mass: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-        """Fit the scale to curvatures along log m, those of the Jacobian determinant left out."""
+        """Fit the scale to curvatures along log m, without the Jacobian's."""
         raise NotImplementedError
 
 
@@ -181,7 +181,7 @@ class Mass(Masses):
 
 
 def masses_of(rv: TensorVariable, own: Transform | None) -> type[Masses] | None:
-    """Return the map of a variable that is made of masses: a simplex, or a sparse gamma one."""
+    """Return the map of a variable made of masses: a simplex, or a sparse gamma one."""
     op = rv.owner.op
     if type(own) is SimplexTransform and isinstance(op, DirichletRV):
         return ExpandedSimplex
@@ -213,7 +213,7 @@ def _psi(value: Any, bend: int) -> tuple[TensorVariable, TensorVariable]:
 
 
 def _root(value: Any, bend: int) -> tuple[TensorVariable, TensorVariable]:
-    """Return r and s of the root :math:`r e^s`: r is never 0, and s is 0 where the root is not."""
+    """Return r and s of the root :math:`r e^s`, with r > 0, and s = 0 where the root is not 0."""
     psi, _ = _psi(value, bend)
     return pt.softplus(pt.maximum(psi, _LOW)) / (2 - bend), pt.minimum(psi - _LOW, 0)
 
@@ -232,7 +232,7 @@ def _shares(root: TensorVariable, rest: TensorVariable) -> tuple[TensorVariable,
 
 
 def _normal(value: Any) -> TensorVariable:
-    """Return positive numbers, the least normal one in the place of those that round to 0."""
+    """Return positive numbers, with the least normal number for those that round to 0."""
     value = pt.as_tensor(value)
     tiny = np.finfo(value.dtype).tiny
     return value + pt.switch(value < tiny, tiny, 0).astype(value.dtype)

@@ -77,7 +77,7 @@ def evaluate(source: Variable) -> Any:
     if rows is not None:
         return rows
     _refuse_computed(source)
-    # The interpreter: no compiler is started in the process that only reads the model
+    # Interpreted: a process that only reads the model starts no compiler
     return np.asarray(pytensor.function([], source, mode=Mode("py", "fast_compile"))())
 
 
@@ -113,7 +113,7 @@ def full_arrays(graphs: Iterable[Variable]) -> dict[Variable, Variable]:
 def replace_minibatches(
     graphs: Sequence[Variable], minibatches: Sequence[Minibatch], rows: Sequence[Sequence[Any]]
 ) -> dict[Variable, Variable]:
-    """Map every batch tensor under ``graphs`` to our own input for these rows."""
+    """Map every batch tensor under ``graphs`` to the step's own input for these rows."""
     positions = {minibatch.stream: i for i, minibatch in enumerate(minibatches)}
     return {
         output: rows[positions[node.inputs[-1]]][j]
@@ -123,7 +123,7 @@ def replace_minibatches(
 
 
 def all_rows(value: Any) -> Variable:
-    """Return the array that is observed, of which a value may be a batch, or cast by PyMC."""
+    """Return the observed array, before a cast by PyMC, of a value that may be a batch."""
     while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
         value = value.owner.inputs[0]
     batches = find_minibatches([value])
@@ -153,7 +153,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
     for minibatch in minibatches:
         warn_of_order(minibatch.arrays(), minibatch.batch_size, _PACKAGE)
     for potential in model.potentials:
-        # A term that is known by its gradient says so by its operation, one of batch_dim by a tag
+        # A term with a known gradient only is marked by its operation, one of batch_dim by a tag
         known = any(
             getattr(of, "scales_with_data", False)
             for of in (potential.owner and potential.owner.op, potential.tag)
@@ -188,7 +188,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
 
 
 def axis_of_rows(rv: TensorVariable) -> int | None:
-    """Return the axis along which an observed variable counts for more rows than it has."""
+    """Return the axis along which an observed variable is scaled to more rows than it has."""
     if not isinstance(rv.owner.op, MinibatchRandomVariable):
         return None
     sizes = rv.owner.inputs[1:]
@@ -224,7 +224,7 @@ def _check_size(rv: TensorVariable, axis: int, which: str, rows: int) -> None:
 
 
 def check_total_size(what: str, total_size: int, rows: int, which: str = _DRAWS) -> None:
-    """Refuse a likelihood of no rows, and warn where it counts for more or fewer than there are."""
+    """Refuse a likelihood of no rows, and warn where it is scaled to a wrong number of rows."""
     if total_size < 1:
         raise ValueError(
             f"{what} has total_size={total_size}. Pass the number of its rows, {rows}."
@@ -296,10 +296,7 @@ class BatchScheme(Protocol):
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
-        """Draw the batches of ``updates`` updates, ``batches`` for each.
-
-        The second dimension, that of ``batches``, is left out where it is 1.
-        """
+        """Draw batches of shape (updates, batches, ...), or (updates, ...) for one in each."""
 
     def follow(
         self,
@@ -312,8 +309,8 @@ class BatchScheme(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw the batches of the chain's next updates.
 
-        ``left`` is what the last call left of a plan for several updates, empty at first and for
-        schemes without one; it is returned anew beside the batches.
+        ``left`` is the rest of the last plan, empty at first and for schemes without plans; the new
+        rest is returned with the batches.
         """
 
     def aside(
@@ -325,10 +322,10 @@ class BatchScheme(Protocol):
         batches: int,
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw batches that no update uses, for what is measured; as :meth:`follow`."""
+        """Draw batches for measurements, which no update uses; as :meth:`follow`."""
 
     def of_blocks(self, size: int) -> BatchScheme:
-        """Return the scheme for the same rows in blocks of ``size`` as rows."""
+        """Return the scheme for blocks of ``size`` rows in place of rows."""
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
         """Return the variance of the mean of ``batches`` batches over that of one block of rows."""
@@ -377,8 +374,8 @@ class Shuffled(_Independent):
     ) -> np.ndarray:
         """Return offsets, shape (updates,) or (updates, batches).
 
-        Several batches are neighbours, which share no rows until they have all: together
-        they are as quiet as one batch of their joint size.
+        Several batches are neighbours, which share rows only once all rows are used: together they
+        have the noise of one batch of their joint size.
         """
         first = _row_numbers(rng, rows, updates)
         if batches == 1:

@@ -230,10 +230,9 @@ class Posterior:
         )
 
     def joined(self, count: int) -> Posterior | None:
-        """Return this posterior with batches of ``count`` times as many rows.
+        """Return this posterior with batches of ``count`` times as many rows, None if impossible.
 
-        Only :meth:`weighted` of the new posterior is affected. ``row_weights`` are the same: a row
-        counts as before. None is returned where a term is written for B rows alone.
+        Only :meth:`weighted` changes. ``row_weights`` stay as they are: a row counts as before.
         """
         other = copy.copy(self)
         other.minibatches = [
@@ -277,7 +276,7 @@ class Posterior:
     def widest(self) -> np.ndarray:
         """The largest sd that a fit may give to each element of φ, over all variables in turn.
 
-        Along a nearly flat circle the curvature says nothing of a width.
+        On a nearly flat circle the curvature does not determine a width.
         """
         maps = [c.transform for c in self.coordinates]
         widths = [x.widest if isinstance(x, Masses) else np.inf for x in maps]
@@ -285,14 +284,14 @@ class Posterior:
         return np.where(self.circular, 1.0, np.repeat(widths, sizes))
 
     def on_line(self, parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """Leave out what lies on a circle, of arrays shaped as φ or of all of them in one."""
+        """Leave out elements on a circle, of arrays shaped as φ or of one flat array."""
         circular = self.circular
         if not circular.any():
             return parts
         return [np.concatenate([np.reshape(part, -1) for part in parts])[~circular]]
 
     def wrapped(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """Bring circular coordinates back to (−π, π]; the others are returned as they are."""
+        """Reduce circular coordinates to (−π, π]; others are returned as they are."""
         return [
             pt.arctan2(pt.sin(x), pt.cos(x)) if isinstance(c.transform, CircularTransform) else x
             for x, c in zip(phi, self.coordinates, strict=True)
@@ -301,8 +300,8 @@ class Posterior:
     def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable], list[TensorVariable]]:
         """Terms of the log density, PyMC's value variables, and the maps, as graphs of φ.
 
-        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds, the
-        widths of what has a weight, and φ at other weights.
+        The maps are θ of all coordinates, then log|f′|, lower and upper bounds, hierarchical widths
+        and locations, and φ at other weights.
         """
         # The density is first written in the model's own parameters θ: then f(φ) goes in
         theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
@@ -370,7 +369,7 @@ class Posterior:
 
 
 def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[TensorVariable]:
-    """Return the free variables so that each comes after those that it, or its map, depends on."""
+    """Return the free variables in an order in which each follows those that it depends on."""
     maps = {c.rv: c.map for c in coordinates if c.weighted}
     free = set(model.free_RVs)
     ordered: dict[TensorVariable, None] = {}

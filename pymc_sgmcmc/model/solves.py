@@ -38,7 +38,7 @@ def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
 
 
 def _product(node: Any) -> TensorVariable | None:
-    """Return what stands for a node that solves one system for more columns than it has rows."""
+    """Return the replacement of a node that solves a system for more columns than it has rows."""
     if node is None or not isinstance(node.op, Blockwise):
         return None
     op = node.op.core_op

@@ -73,9 +73,9 @@ def kind_of_support(
 
 
 def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | None:
-    """Return how a map leaves out part of a variable's support, None where it does not.
+    """Return how a map leaves out part of a variable's support, or None.
 
-    Of a distribution of the user's own, and of a map of no known kind, nothing can be said.
+    It is None for the user's own distributions and for maps of unknown kind.
     """
     if isinstance(rv.owner.op, CustomDistRV | CustomSymbolicDistRV):
         return None
@@ -95,7 +95,7 @@ def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | No
 
 
 def _beyond(bound: Any, of_own: Any, sign: int) -> bool:
-    """Whether a bound lies inside of a variable's own one, so far as both are numbers."""
+    """Whether a bound lies inside of a variable's own one, where both are numbers."""
     if of_own is None:
         return True
     numbers: list[np.ndarray] = []
