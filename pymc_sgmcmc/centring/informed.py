@@ -59,7 +59,7 @@ class Informed(Weighted):
 
     @property
     def is_centred(self) -> TensorVariable:
-        """Which elements are centred, φ = θ."""
+        """Mask of centred elements, φ = θ."""
         found: TensorVariable = pt.and_(pt.eq(self.weight[1], 0), self.weight[0] > 0)
         return found
 
@@ -146,7 +146,7 @@ class InformedCentring(Informed):
         return location if self.beside is None else location + self.beside
 
     def depends_on(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ, σ and what is added."""
+        """Return μ, σ and the added term."""
         return [*self.parents(*inputs), *([] if self.beside is None else [self.beside])]
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
@@ -209,7 +209,7 @@ class InformedLog(InformedCentring):
 
 
 class InformedLogit(InformedLog):
-    """Map to a probability, in its log odds, of which ``law`` gives location and scale."""
+    """Map to a probability, in its log odds, with location and scale from ``law``."""
 
     name: ClassVar[str] = "informed_logit"
     shares_noise: ClassVar[bool] = True
@@ -272,7 +272,7 @@ class InformedResidual(Informed):
         return slope
 
     def _divisor(self) -> TensorVariable:
-        """Return σ of centred elements; of others it may be 0, whose logarithm is infinite."""
+        """Return σ of centred elements; elsewhere it may be 0, whose logarithm is infinite."""
         scale = self._parents[1]
         found: TensorVariable = pt.switch(self.is_centred, scale, pt.ones_like(scale))
         return found

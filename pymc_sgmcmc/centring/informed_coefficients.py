@@ -60,7 +60,7 @@ class Coefficients:
     def of(
         cls, rv: Any, offset: Any, unit: Any, scale: Any, shape: tuple[int, ...], count: int
     ) -> Coefficients:
-        """Return a variable of some shape as one of a block of so many elements."""
+        """Return a variable of some shape as a member of a block of ``count`` elements."""
         weight = pt.TensorType(rv.dtype, (ROWS + count, *shape))(f"{rv.name}_weight")
         return cls(rv, int(np.prod(shape)), offset, unit, scale, weight)
 
@@ -80,18 +80,18 @@ class InformedCoefficients(Weighted):
 
     @property
     def own(self) -> Coefficients:
-        """Which vector it is."""
+        """The vector of this map."""
         return self.block[self.index]
 
     @property
     def parts(self) -> list[slice]:
-        """Where each vector is in the block."""
+        """The slice of each vector in the block."""
         ends = np.cumsum([member.size for member in self.block]).tolist()
         return [slice(end - x.size, end) for end, x in zip(ends, self.block, strict=True)]
 
     @property
     def numbers(self) -> tuple[int, ...]:  # type: ignore[override]
-        """How many rows the weight has."""
+        """The number of rows of the weight."""
         return (ROWS + sum(member.size for member in self.block),)
 
     def uniform(self, weight: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -146,7 +146,7 @@ class InformedCoefficients(Weighted):
         return found
 
     def _conditional(self) -> tuple[Any, Any, slice]:
-        """Return L and the mean of x of all vectors, and where this one is."""
+        """Return L and the mean of x of all vectors, and the slice of this one."""
         weight, scale = self._weights(), self._scales(self.block)
         size = self.numbers[0] - ROWS
         said = scale[:, None] * weight[ROWS:] * scale
@@ -167,7 +167,7 @@ class InformedCoefficients(Weighted):
         return pt.concatenate([pt.broadcast_to(x.scale, (x.size,)) for x in members])
 
     def _of_later(self, factor: Any, mean: Any) -> Any:
-        """Return what is in φ of the vectors that come later."""
+        """Return the contribution to φ of the vectors that come later."""
         parts, found = self.parts, 0.0
         for member, part in list(zip(self._jointly, parts, strict=False))[self.index + 1 :]:
             x = ((member.rv - member.offset) / member.unit).reshape((member.size,))

@@ -6,7 +6,7 @@ normal one with information J and score g at 0. Then z is normal, with precision
 :math:`Q(\alpha) + c^2 J` and linear term :math:`c (g - J l)`.
 
 Tuning finds a basis B in which, at one α, Q and J are both diagonal. There the precision is
-:math:`p = u - (\alpha - \alpha_0) v + c^2 d`, exact at that α for every c and nearly so at others, and
+:math:`p = u - (\alpha - \alpha_0) v + c^2 d`, exact at that α and nearly so at others, and
 
 .. math:: z = B \bigl(p^{-1} c\,B^\top (g - J l) + p^{-1/2} \varphi\bigr).
 
@@ -35,13 +35,13 @@ from pymc_sgmcmc.centring.weighted import Weighted
 
 __all__ = ["FieldPrior", "InformedField"]
 
-# Added to a precision, beside its mean: islands have none of their own
+# Added to a precision besides its mean, as islands have none of their own
 _LEAST = 1e-8
 
 # Information, beside the prior's precision, of data that determine a field at any scale
 _LEADS = 1e4
 
-# Share of its limit 1 / τ² at which information beside other effects is taken for boundless
+# Share of its limit 1 / τ² at which information beside other effects counts as infinite
 _MOST_LEFT = 0.999
 
 # Of a place where nothing is known yet
@@ -69,7 +69,7 @@ class FieldPrior:
 
 
 class InformedField(Weighted):
-    """Map to the effects of areas, ``pm.ICAR`` and ``pm.CAR``, which the model multiplies by a factor.
+    """Map to effects of areas, ``pm.ICAR`` and ``pm.CAR``, which a model multiplies by ``factor``.
 
     The weight is λ, J, Bᵀg, d, u, v and t, then c, α, s and τ at the place of the basis,
     log|det B| / n, and B, along the first dimension. ``beside`` is τ, sds of normal effects added.
@@ -91,12 +91,12 @@ class InformedField(Weighted):
         self.beside = pt.as_tensor(beside)
 
     def with_beside(self, beside: TensorVariable) -> InformedField:
-        """Return the same map of a field beside normal effects of these sds."""
+        """Return the same map for a field beside normal effects of these sds."""
         return InformedField(self.prior, self.factor, self.weight, beside)
 
     @property
     def numbers(self) -> tuple[int, ...]:  # type: ignore[override]
-        """How many rows the weight has."""
+        """The number of rows of the weight."""
         return (_ROWS + len(self.prior.base),)
 
     def uniform(self, weight: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -140,7 +140,7 @@ class InformedField(Weighted):
         return slope
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ, s, α, by what the model multiplies the field, and τ."""
+        """Return μ, s, α, the model's factor on the field, and τ."""
         prior = self.prior
         return [prior.location, prior.scale, prior.share, self.factor, self.beside]
 
@@ -208,7 +208,7 @@ class InformedField(Weighted):
         prior = self.prior.precision(share, scale)
 
         def of_data(slope: np.ndarray, of_prior: np.ndarray) -> np.ndarray:
-            """Return what is left of a gradient with respect to φ, now to l + cz."""
+            """Return a gradient with respect to l + cz from one with respect to φ."""
             found: np.ndarray = np.linalg.solve(basis.T, slope * np.sqrt(precision)) - of_prior
             return found / c
 
@@ -225,7 +225,7 @@ class InformedField(Weighted):
         scale: float,
         beside: float,
     ) -> np.ndarray:
-        """Return the weight with the basis that fits a place."""
+        """Return the weight with the basis that suits a place."""
         prior = self.prior
         precision, own = prior.precision(share, scale), np.diag(prior.base)
         least, said = _LEAST * own.mean(), c**2 * information
@@ -254,7 +254,7 @@ class InformedField(Weighted):
 
 
 def _left(weight: Any, beside: Any) -> Any:
-    """Return what other effects leave of the information, beside that at the place of the basis."""
+    """Return the information left by other effects, relative to that at the place of the basis."""
     return (1 + weight[10] ** 2 * weight[6]) / (1 + beside**2 * weight[6])
 
 

@@ -79,7 +79,7 @@ class InformedWalk(Weighted):
 
     @property
     def is_centred(self) -> TensorVariable:
-        """Which elements are their own coordinates."""
+        """Mask of elements that are their own coordinates."""
         found: TensorVariable = pt.eq(self.weight[0], 1)
         return found
 
@@ -89,7 +89,7 @@ class InformedWalk(Weighted):
         return [pt.as_tensor(x) for x in innovations.inputs[-2:]]
 
     def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return σ of each step; before the first value there is none, and it is 1."""
+        """Return σ of each step; before the first value it is 1."""
         return self._at_values(self.parents(*inputs)[1], 1.0)
 
     def location(self, *inputs: Variable) -> TensorVariable:
@@ -97,7 +97,7 @@ class InformedWalk(Weighted):
         return self._at_values(self.parents(*inputs)[0], 0.0)
 
     def _at_values(self, of_steps: TensorVariable, first: float) -> TensorVariable:
-        """Return what steps have, shaped as the values."""
+        """Return a quantity of steps, shaped as the values."""
         like = pt.zeros_like(self.weight[0])
         steps = of_steps + like[..., 1:]
         found: TensorVariable = pt.concatenate([like[..., :1] + first, steps], axis=-1)
@@ -116,7 +116,7 @@ class InformedWalk(Weighted):
     def shift(self, location: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """Return by how much φ moves where all values of the walk move by 1.
 
-        The prior does not feel it but for the first value, so that only the likelihood answers.
+        The prior changes only by the first value, so that the change shows the likelihood.
         """
         diagonal, kept = _factor(np.asarray(self.weight[1], dtype=float), spread, np)
         return diagonal * (1 - kept)
@@ -171,7 +171,7 @@ def _factor(information: Any, spread: Any, lib: Any) -> tuple[Any, Any]:
 
 
 def _steady(information: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return the I of steady states in which R is what it is at this σ."""
+    """Return the I of steady states that have this R at this σ."""
     precision = spread[..., 1:] ** -2.0
     found = information.copy()
     # R_{tt}² from the last value backwards
@@ -187,7 +187,7 @@ def _steady(information: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 
 def _later(x: Any, by: int, lib: Any = pt) -> Any:
-    """Move elements to later places; zeros come in."""
+    """Move elements to later places, with zeros before them."""
     return lib.concatenate([lib.zeros_like(x[..., :by]), x[..., :-by]], axis=-1)
 
 

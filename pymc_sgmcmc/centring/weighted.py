@@ -1,4 +1,4 @@
-"""What maps between the centred and the non-centred writing have in common."""
+"""The common part of maps between the centred and the non-centred parametrization."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ class Weighted(Transform):
         return found
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return the graphs of which the map consists, of the inputs of the variable."""
+        """Return the graphs that make up the map, of the inputs of the variable."""
         raise NotImplementedError
 
     def depends_on(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return these graphs and others of which the map consists."""
+        """Return all graphs that the map depends on."""
         return self.parents(*inputs)
 
     def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return the standard deviation, or what is as wide, that the hierarchy gives to θ."""
+        """Return the sd, or a similar width, that the hierarchy gives to θ."""
         raise NotImplementedError
 
     def shift(self, location: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -80,11 +80,11 @@ class Weighted(Transform):
         location: np.ndarray,
         spread: np.ndarray,
     ) -> np.ndarray:
-        """Return the weight, of a gradient and of its change where all elements move by 1."""
+        """Return the weight from a gradient and its change where all elements move by 1."""
         raise NotImplementedError
 
     def location(self, *inputs: Variable) -> TensorVariable:
-        """Return the μ that the hierarchy gives to θ, where the choice reads it."""
+        """Return the μ that the hierarchy gives to θ, where the choice uses it."""
         return pt.zeros_like(self.spread(*inputs))
 
     def chosen(
