@@ -73,7 +73,7 @@ def _named(backend: str) -> Generator[None]:
 
 @contextmanager
 def building() -> Generator[None]:
-    """Build and compile graphs without what costs time and serves nobody."""
+    """Build and compile graphs without costly steps that have no use here."""
     with uncollected(), untraced():
         yield
 
@@ -98,7 +98,7 @@ def compiled(
                 stack.enter_context(known())
             stack.enter_context(_named(backend))
             function = _compiled(inputs, outputs, mode, compile_kwargs)
-        # What PyTensor wraps around JAX's function costs as much as several updates
+        # PyTensor's wrapper of JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function
         traced = False
 

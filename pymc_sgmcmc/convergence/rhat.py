@@ -26,7 +26,7 @@ def rank_rhat(draws: np.ndarray) -> np.ndarray:
 def _of_bulk_and_tails(draws: np.ndarray) -> np.ndarray:
     scores, folded = folded_scores(split_chains(draws))
     bulk, tails = _rhat(scores), _rhat(folded)
-    # Draws that are all as far from the median have no tails
+    # Draws at one distance from the median have no tails
     return np.where(tails > bulk, tails, bulk)
 
 
