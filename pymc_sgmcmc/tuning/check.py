@@ -35,8 +35,8 @@ _SLACK = 0.05
 # Share of many coordinates that may be slow or off, and the share of draws effective in a slow one
 _FEW, _SLOW = 0.05, 0.1
 
-# Share of scaled-down gradients above which a chain has left the Gaussian: a neural network has
-# nearly all, and most are far beyond the bound. Otherwise the bound is too low for the noise, and is
+# Share of scaled-down gradients above which a chain has left the Gaussian: in a neural network they
+# are nearly all, mostly far beyond the bound. Otherwise the bound is too low for the noise, and is
 # raised above the second share, at most so many times
 _LEFT, _OFTEN, _MOST_LOOSENED = 0.25, 0.05, 2
 
@@ -113,10 +113,8 @@ def settle(
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
-    A trial passes if all configurational temperatures :math:`T_i = E\,\psi_i \hat g_i` are 1 within
-    0.05 and their errors, ``curvatures`` allow the step, and draws are effective or ``most_thin`` is
-    reached; of thousands of coordinates a few may fail. Raises NoGaussianError if a ``permutable``
-    chain leaves the Gaussian or, where trials see the ``whole`` chain, if its temperature is off.
+    All (of many, most) temperatures :math:`T_i = E\,\psi_i \hat g_i` have to be 1 within 0.05 and
+    their errors. Raises NoGaussianError if a ``permutable`` chain leaves the Gaussian.
     """
     h, least, passed, needed, updates = step_size, step_size / 16, False, thin, 0
     departure = _Departure(chain, whole=whole) if permutable else None
