@@ -6,9 +6,9 @@ from pymc_sgmcmc.kernel.policy import Policy
 
 __all__ = ["FRICTION", "HEAT", "anchored_bound", "friction_bound", "shared_bound"]
 
-# Largest variance of an anchored gradient. It grows with the squared distance from the anchor, and
-# a thermostat, which sees its mean, leaves the tails too hot: the sds of 5,000 normal groups are up
-# to 13 % too wide at 4.3, and right at 2.1
+# Largest variance of an anchored gradient. Where it grows with the squared distance from the
+# anchor, a thermostat, which measures its mean, leaves the tails too hot: the sds of 5,000 normal
+# groups are up to 13 % too wide at 4.3, and right at 2.1
 HEAT = 2.0
 
 # The same for rates and probabilities, along which it grows to one side: at 2 the parameters of the

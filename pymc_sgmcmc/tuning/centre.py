@@ -19,8 +19,8 @@ __all__ = ["WritingChoice", "with_weight"]
 # Positions at which scales are evaluated
 _POSITIONS = 64
 
-# Rounds that repeat the whole choice in its own coordinates, the factor of an element's precision
-# above which they go on, and the sds between elements and their likelihood's means
+# Most rounds that repeat the whole choice in its own coordinates, and what makes them go on: the
+# factor by which precisions changed, or the sds between elements and their likelihood's means
 _AGAIN, _CHANGED, _FAR = 3, 1.5, 1.0
 
 # Length of a common move, in units of a step's scale

@@ -103,13 +103,13 @@ def settle(
     fixed_thin: bool,
     report: Callable[[str], None],
     most_thin: int = LARGEST_THIN,
-    collapses: bool = False,
-    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
-    moves: bool = False,
-    permutable: bool = False,
-    whole: bool = False,
-    draws: int = TRIAL_DRAWS,
-    most_updates: int = 2**62,
+    collapses: bool = False,  # into a funnel: coordinates wider than the whitening warn sooner
+    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,  # of positions, bound the step
+    moves: bool = False,  # with other step methods: temperatures are taken about the mean
+    permutable: bool = False,  # units can be exchanged, and a chain may leave the Gaussian
+    whole: bool = False,  # trials have all coordinates: a wrong temperature shows that it left
+    draws: int = TRIAL_DRAWS,  # of a trial
+    most_updates: int = 2**62,  # of all trials
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 

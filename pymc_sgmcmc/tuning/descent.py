@@ -27,9 +27,9 @@ _RATE, _FORGET, _FORGET_SQUARES, _TINY = 0.01, 0.1, 0.01, 1e-8
 def descended(
     surface: Surface,
     begin: np.ndarray,
-    widths: np.ndarray,
-    jitter: np.ndarray,
-    held: np.ndarray,
+    widths: np.ndarray,  # the priors' sds, shape (d,)
+    jitter: np.ndarray,  # in units of these, or of φ where that is not finite or costs too much
+    held: np.ndarray,  # which coordinates don't move, shape (d,)
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return where Adam, with a rate annealed as a cosine, ends from a jittered start, shape (d,).

@@ -47,10 +47,10 @@ def gaussian_of_many(
     surface: Surface,
     start: np.ndarray,
     rng: np.random.Generator,
-    known: np.ndarray | None = None,
+    known: np.ndarray | None = None,  # sds that are nearly right, (d,), and need fewer passes
     *,
-    patient: bool = False,
-    trusted: np.ndarray | None = None,
+    patient: bool = False,  # steps at the full rate go on while U falls
+    trusted: np.ndarray | None = None,  # known sds that say more than a batch's noise, (d,)
 ) -> tuple[np.ndarray, np.ndarray]:
     r"""Fit mean and sds of independent normals, shape (d,), by natural gradients.
 
@@ -155,7 +155,7 @@ class _Widths:
         self._known, self._squared = self.curvature.copy(), self.curvature**2
 
     def learn(self, found: PairSums, weight: float, seen: float, blocks: float) -> None:
-        """Add a step's pairs, of one of ``blocks`` each, to averages over ``seen`` pairs."""
+        """Add a step's pairs, on 1 / ``blocks`` of the data each, to averages over ``seen``."""
         n, sd = found.count, self.sd
         self.curvature += weight * (found.change / (2 * n * sd) - self.curvature)
         self._squared += weight * (found.change_squared / (4 * n * sd**2) - self._squared)

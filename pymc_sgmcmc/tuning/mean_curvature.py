@@ -14,13 +14,13 @@ _STEEP = 1.2
 
 
 def mean_curvature(
-    gradients: Callable[[np.ndarray], np.ndarray],
+    gradients: Callable[[np.ndarray], np.ndarray],  # at (2 pairs, d) positions, pairs adjacent
     centre: np.ndarray,
     root: np.ndarray,
     rng: np.random.Generator,
     pairs: int,
     *,
-    batches: bool = False,
+    batches: bool = False,  # each pair has a batch of its own
 ) -> np.ndarray:
     r"""Return L'HL, H the mean Hessian of U over N(m, LL'), NaN if few gradients are finite.
 
@@ -43,5 +43,6 @@ def mean_curvature(
         most = _STEEP * np.median(slope) / np.maximum(slope, np.finfo(float).tiny)
         weight = np.minimum(1, most)[:, None]
         e, change = weight * e, weight * change
+    # Unlike the mean of products, a regression is exact for a normal density
     found, *_ = np.linalg.lstsq(e, change)
     return (found + found.T) / 2

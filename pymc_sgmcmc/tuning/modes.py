@@ -66,7 +66,7 @@ def best_mode(
 
 @dataclass(frozen=True)
 class _Mode:
-    """The end and the start of Newton steps."""
+    """A rough mode, and where the Newton steps to it began."""
 
     centre: np.ndarray
     hessian: np.ndarray

@@ -40,13 +40,13 @@ def newton(
     start: np.ndarray,
     rows: np.ndarray | None,
     *,
-    most_steps: int = _MOST_STEPS,
-    rough: bool = False,
+    most_steps: int = _MOST_STEPS,  # 0 measures the curvature alone
+    rough: bool = False,  # end within about one sd, as is always done on fixed rows
 ) -> tuple[np.ndarray, np.ndarray, bool]:
     """Return a rough mode, (d,), its Hessian, (d, d), and whether the descent went on to less mass.
 
-    Eigenvalues are taken by magnitude, so that saddles repel (Dauphin et al., 2014, NeurIPS 27).
-    ``rough`` ends within about one sd, as fixed ``rows`` do.
+    Steps are damped (Levenberg, Marquardt), with eigenvalues by magnitude so that saddles repel
+    (Dauphin et al., 2014, NeurIPS 27).
     """
     x, d = start, len(start)
     step = difference_step(surface)

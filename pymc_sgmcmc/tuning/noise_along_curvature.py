@@ -1,8 +1,9 @@
 r"""Whether noise is strongest along directions in which the posterior is narrow, or wide.
 
 A thermostat of each coordinate keeps its mean kinetic energy right. With a share r of heat from
-noise n, whose variance is r in each coordinate, the temperatures along all directions are T = 1 + E
-nnᵀ − diag. Where the posterior's precision is H = 1 + E, the covariance of positions changes by
+noise n, whose variance is r in each coordinate, the temperatures along all directions are
+T = 1 + E nnᵀ − diag. Where the posterior's precision is H = 1 + E, the covariance of positions
+changes by
 
 .. math:: \Delta = (T - 1) - \tfrac12 (E(T - 1) + (T - 1)E),
 
@@ -46,7 +47,7 @@ def misfits(
     ``variance`` is one batch's and ``share`` is r, shape (d,); ``large`` are ranges of large
     variables' coordinates, ``few`` the indices of small variables'.
     """
-    # Far along noise a model may not be finite, and estimates are then missing
+    # Far along noise a model may not be finite, which counts as no error
     with np.errstate(all="ignore"):
         errors, shifts = errors_and_shifts(seen, rng, variance, share, large, few)
         return bool(np.any(_sure(errors) > _WRONG) or np.any(_sure(shifts) > _SHIFT))

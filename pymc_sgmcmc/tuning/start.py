@@ -17,8 +17,8 @@ _MOST_OTHERS = 10
 def jittered(
     start: np.ndarray,
     rng: np.random.Generator,
-    potential: Callable[[np.ndarray], np.ndarray],
-    width: float = 1.0,
+    potential: Callable[[np.ndarray], np.ndarray],  # (P, d) to (P,), inf if ∇U is not finite
+    width: float = 1.0,  # 0 keeps the start
 ) -> np.ndarray | None:
     """Return a start moved by up to ``width`` in each coordinate, (d,), or None if none is finite.
 

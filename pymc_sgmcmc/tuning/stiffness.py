@@ -78,8 +78,8 @@ def largest_curvature_of_pairs(
     x: np.ndarray,
     sd: np.ndarray,
     rows: np.ndarray,
-    direction: np.ndarray,
-    rounds: int,
+    direction: np.ndarray,  # to begin with, shape (d,)
+    rounds: int,  # power iterations
 ) -> tuple[float, np.ndarray]:
     """Return the largest eigenvalue of σ ∇²U σ at x and its vector, from pairs' batches."""
     step, size = min(WIDE, 10 * difference_step(surface)), 1.0

@@ -62,9 +62,8 @@ class Turn:
     ) -> Turn:
         """Return the turn that makes coordinates of orthonormal directions, shape (d, r).
 
-        A replaced coordinate takes on thousands of others' noise: a small variable gives its own
-        only if most of it is in the directions; others give one of median ``sd`` and hardly in
-        them.
+        Replaced coordinates take on others' noise: of small variables they are mostly in the
+        directions, of large ones hardly, with a median ``sd``.
         """
         d, r = directions.shape
         part, small = np.sum(directions**2, axis=1), _small(sizes)

@@ -125,9 +125,8 @@ def warm_up(
 ) -> Found:
     """Run from the start until the curvature is known, and return what was found.
 
-    Stiff directions stay too hot, as thermostats cannot undo batch noise that many coordinates
-    share; smaller units add injected noise, but weights that only the prior holds are forgotten
-    later.
+    Batch noise that coordinates share heats stiff directions; smaller units add injected noise
+    against that, but chains then forget weights later that only the prior holds.
     """
     report("warm-up")
     assert plan.root is not None and runner.state.psi is not None
