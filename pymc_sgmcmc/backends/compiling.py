@@ -73,7 +73,7 @@ def _named(backend: str) -> Generator[None]:
 
 @contextmanager
 def building() -> Generator[None]:
-    """Build and compile graphs without what costs time and serves nobody."""
+    """Build and compile graphs without costly steps that have no use here."""
     with uncollected(), untraced():
         yield
 
@@ -84,23 +84,10 @@ def compiled(
     backend: str,
     compile_kwargs: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """Return a compiled function that trusts its inputs and lends its outputs.
+    """Return a compiled function that trusts its inputs and lends its outputs, else BackendError.
 
-    One for JAX computes in the precision that was set when it was compiled.
-
-    Parameters
-    ----------
-    inputs, outputs : sequence of Variable
-        The graph; inputs may be unused.
-    backend : {"jax", "numba", "interpreter"}
-        The backend.
-    compile_kwargs : dict, optional
-        For :func:`pymc.compile`.
-
-    Raises
-    ------
-    BackendError
-        If JAX or numba cannot compile the graph, or, in the first call, if JAX cannot trace it.
+    JAX computes in the precision that was set at compilation, and may raise in the first call.
+    Inputs may be unused.
     """
     if backend == "jax":
         prepare()
@@ -111,7 +98,7 @@ def compiled(
                 stack.enter_context(known())
             stack.enter_context(_named(backend))
             function = _compiled(inputs, outputs, mode, compile_kwargs)
-        # What PyTensor wraps around JAX's function costs as much as several updates
+        # PyTensor's wrapper of JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function
         traced = False
 

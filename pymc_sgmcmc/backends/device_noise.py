@@ -25,8 +25,8 @@ def drawn_on_device(
 ) -> list[Any]:
     """Return random numbers as arrays of JAX, one of shape (draws, *shape) for each kind.
 
-    Normal numbers have float32's precision. The generator is moved by one key for each kind of each
-    draw, so that the numbers of a draw do not depend on how many there are.
+    Normals have float32's precision. The generator yields a key for each kind of each draw, so that
+    the numbers of a draw do not depend on how many draws there are.
     """
     keys = rng.integers(2**32, size=(draws, len(kinds), _WORDS), dtype=np.uint32)
     with jax_precision()():

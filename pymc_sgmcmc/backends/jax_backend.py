@@ -51,17 +51,9 @@ def _once(op: Once, **kwargs: Any) -> Callable[..., Any]:
 
 
 def refuse_inherited(constructed_in: int) -> None:
-    """Raise where JAX was running before this process was forked: it would hang.
+    """Raise RuntimeError where JAX was running before this process was forked: it would hang.
 
-    Parameters
-    ----------
-    constructed_in : int
-        Number of the process in which the step was constructed or unpickled.
-
-    Raises
-    ------
-    RuntimeError
-        With the cure.
+    ``constructed_in`` is the process in which the step was constructed or unpickled.
     """
     if os.getpid() == constructed_in or "jax" not in sys.modules:
         return

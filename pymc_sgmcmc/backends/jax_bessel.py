@@ -20,17 +20,10 @@ _LARGEST_ORDER = 128
 
 
 def scaled_bessel(node: Apply) -> Callable[..., Any] | None:
-    """Return I_v(x) exp(-|x|) as a function of JAX arrays, None for other orders than it serves.
+    """Return I_v(x) exp(-|x|) as a function of JAX arrays, None unless v is known, whole and ≤ 128.
 
-    Orders have to be known, whole, and of 128 at most.
-
-    For small x the power series (Abramowitz and Stegun, 1964, 9.6.10), of which all terms have one
-    sign, so that small values are as exact as large ones; for large x the expansion in 1/x (9.7.1).
-
-    Parameters
-    ----------
-    node : Apply
-        Of the function, elementwise, of v and x.
+    For small x the power series (Abramowitz and Stegun, 1964, 9.6.10), whose terms have one sign,
+    so that small values keep their relative precision; for large x the expansion in 1/x (9.7.1).
     """
     order = node.inputs[0]
     if not isinstance(order, Constant):

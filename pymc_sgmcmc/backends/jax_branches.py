@@ -11,8 +11,8 @@ from pytensor.graph.traversal import apply_ancestors
 
 __all__ = ["INTRODUCED", "take_apart"]
 
-# PyTensor's rewrite to the same end, which rewrites each branch again from the beginning, and
-# what is in a branch of a branch once more
+# PyTensor's rewrite with the same effect, which rewrites each branch from the beginning, and
+# nested branches once more
 INTRODUCED = "introduce_lazy_ifelse"
 
 
@@ -56,7 +56,7 @@ def _with_branches(fgraph: Any, node: Apply) -> list[Variable] | None:
 
 
 def _read_always(outputs: list[Variable]) -> set[Apply]:
-    """Return what is computed whichever branches the conditionals among it take."""
+    """Return the nodes that are computed whichever branches the conditionals among them take."""
     found: set[Apply] = set()
     wanted = list(outputs)
     while wanted:

@@ -25,34 +25,18 @@ from pymc_sgmcmc.backends.workarounds import slow_rewrites
 
 __all__ = ["Loop", "funcified", "loop"]
 
-# Numbers of the largest array of a step, of all steps that a GPU makes side by side
+# Numbers of a step's largest array, over all steps that a GPU runs in parallel
 _SIDE_BY_SIDE = 2**26
 
-# To read again what these made takes longer than to make it again
+# Reading the results of these takes longer than computing them again
 _CHEAP = Alloc, MakeVector, Reshape, Shape_i
 
 
 class Loop(Op, HasInnerGraph):
-    """Steps that carry a state on, as ``jax.lax.scan``.
+    """Steps that carry a state on, as ``jax.lax.scan``; PyTensor's Scan is rewritten many times.
 
-    A :class:`pytensor.scan.op.Scan` does as much. It is built twice and rewritten by a dozen
-    passes, none of which XLA needs.
-
-    Its inputs are the sequences, the states before the first step, then what is fixed. Its
-    outputs are the states after the last step, then what is computed of each, along a new first
-    dimension.
-
-    Parameters
-    ----------
-    fgraph : AbstractFunctionGraph
-        One step: of an element of each sequence, the states and what is fixed, the next states
-        and what is computed beside them.
-    sequences, states : int
-        Numbers of them.
-    length : int
-        Number of steps.
-    types : tuple of Type
-        Of the outputs.
+    Inputs of it and of the step ``fgraph`` are sequences, states, then what is fixed; outputs are
+    the states, then what a step computes beside them, along a new first dimension.
     """
 
     __props__ = ("fgraph", "sequences", "states", "length", "types")
@@ -92,10 +76,10 @@ def loop(
     fixed: Mapping[Any, Any],
     length: int,
 ) -> list[Any]:
-    """Return the states after the last step, then what is computed of each.
+    """Return the states after the last step, then the other outputs of each step.
 
-    ``graphs`` are the next states and what is computed beside them, of placeholders. These are
-    mapped to their values for all ``steps``, before the first one, and to what is ``fixed``.
+    ``graphs`` are the next states and other outputs, of placeholders, which are mapped to values
+    for all ``steps``, before the first one, and ``fixed``.
     """
     n = len(states)
     types = [
@@ -120,7 +104,7 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
     dtypes = [t.dtype for t in op.types]
 
     def several(*inputs: Any) -> Any:
-        """Make steps that do not depend on each other side by side."""
+        """Run steps that do not depend on each other in parallel."""
 
         def step(elements: Any) -> Any:
             found = one(*elements, *inputs[second:])
@@ -151,7 +135,7 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
 
 
 def _side_by_side(op: Loop) -> int:
-    """Return how many steps are made at once where the device computes many numbers at a time."""
+    """Return how many steps run at once where the device computes many numbers in parallel."""
     arrays = [x.type.shape for node in op.fgraph.toposort() for x in node.outputs]
     largest = max((int(np.prod(shape)) for shape in arrays if None not in shape), default=1)
     return int(np.clip(_SIDE_BY_SIDE // max(largest, 1), 1, op.length))
@@ -186,9 +170,9 @@ def _is_cheap(op: Op) -> bool:
 
 
 def _with_less_to_do(node: Apply) -> list[Variable] | None:
-    """Return the outputs of a loop before which is computed what is the same in all its steps.
+    """Return the outputs of a loop with its constant computations before it, or None without any.
 
-    None where nothing is. XLA leaves some of it in the loop, such as copies of transposed matrices.
+    XLA leaves some in the loop, such as copies of transposed matrices.
     """
     op, inner = node.op, node.op.fgraph.unfreeze()
     order = inner.toposort()

@@ -13,9 +13,8 @@ __all__ = ["funcified"]
 def funcified(op: ScalarLoop) -> Callable[..., Any]:
     """Return the loop as a function of JAX arrays.
 
-    Derivatives of incomplete gamma and beta functions are such loops, over the terms of a series.
-    An element whose condition to end is met stays as it is while others go on; so does one that is
-    no longer a number.
+    Derivatives of incomplete gamma and beta functions are such loops over a series. An element
+    stays as it is once its stopping condition holds or it is NaN, while others go on.
     """
     import jax
     import jax.numpy as jnp
@@ -37,13 +36,13 @@ def funcified(op: ScalarLoop) -> Callable[..., Any]:
             new = [jnp.where(goes_on, x, was) for x, was in zip(found, carry, strict=True)]
             new = [x.astype(was.dtype) for x, was in zip(new, carry, strict=True)]
             ended = jnp.where(goes_on, end, ended)
-            # What is no number stays none, and would never end
+            # A NaN stays NaN, and its loop would never end
             lost = sum((jnp.isnan(x) for x in new), start=jnp.zeros_like(ended))
             return k + 1, (k + 1 < n_steps) & ~ended & ~lost, ended, new
 
         start = [jnp.asarray(x, t) for x, t in zip(arrays[:n], dtypes, strict=True)]
         goes_on = jnp.asarray(n_steps > 0)
-        # To make no step is no failure to end
+        # A loop of no steps has not failed to end
         ended = ~goes_on if op.is_while else jnp.zeros_like(goes_on)
         *_, ended, last = jax.lax.while_loop(
             lambda state: state[1].any(), step, (0, goes_on, ended, start)

@@ -12,18 +12,7 @@ _EXTRAPOLATES, _ZEROS, _KEEPS = 0, 1, 3
 
 
 def evaluated(spline: Any) -> Callable[..., Any] | None:
-    """Return a spline in one dimension as a function of JAX arrays.
-
-    Parameters
-    ----------
-    spline : scipy.interpolate.UnivariateSpline
-        The spline, or one that was made of it, as a derivative.
-
-    Returns
-    -------
-    callable or None
-        None where it raises outside its points.
-    """
+    """Return a SciPy spline as a function of JAX arrays, None if it raises outside its points."""
     if spline.ext not in (_EXTRAPOLATES, _ZEROS, _KEEPS):
         return None
     knots, _, degree = spline._eval_args
@@ -31,7 +20,7 @@ def evaluated(spline: Any) -> Callable[..., Any] | None:
     from scipy.interpolate import PPoly
 
     coefficients = PPoly.from_spline(spline._eval_args).c
-    # The knots of both ends stand there several times
+    # The knots at both ends are repeated
     first, last = degree, len(knots) - degree - 2
     lower, upper = knots[first], knots[last + 1]
 

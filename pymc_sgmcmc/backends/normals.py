@@ -84,7 +84,7 @@ def _box_muller(bits: np.ndarray, out: np.ndarray) -> None:
             p = _L4 + x * (_L5 + x * (_L6 + x * (_L7 + x * _L8)))
             p = _L0 + x * (_L1 + x * (_L2 + x * (_L3 + x * p)))
             radius[i] = np.sqrt(_F(-2) * (x * p + e * _LOG_2))
-        # The angle's three lowest bits, too low to be felt in it, choose the eighth's place
+        # The angle's three lowest bits, which do not affect it, choose the eighth of the circle
         for i in range(stop - start):
             b = for_angle[i]
             t = _F(b) * _ANGLE

@@ -18,10 +18,10 @@ _LARGE = 2**17
 
 
 class Once(Op):
-    """The identity, behind which neither PyTensor nor XLA looks.
+    """The identity, as a barrier to PyTensor's and XLA's rewrites.
 
     PyTensor expands products of sums, and XLA on CPUs computes an elementwise array anew for each
-    of its uses. Both read all that the array is made of again: from memory, where it is large.
+    use; both read its arguments again, from memory where they are large.
     """
 
     __props__ = ()
@@ -41,14 +41,14 @@ class Once(Op):
 
 
 def computed_once(parts: Sequence[TensorVariable], backend: str) -> list[TensorVariable]:
-    """Return graphs of the same arrays, the large ones computed once where that is for JAX.
+    """Return graphs of the same arrays, with large ones computed once for JAX.
 
-    Numba's loops are fused by PyTensor, into one for all that is made of an array.
+    For numba PyTensor fuses all uses of an array into one loop.
     """
     once: Any = Once()
     return [once(x) if backend == "jax" and _size(x) >= _LARGE else x for x in parts]
 
 
 def _size(x: TensorVariable) -> int:
-    """Return the number of elements, 0 where it is not known."""
+    """Return the number of elements, 0 if unknown."""
     return math.prod(length or 0 for length in x.type.shape)

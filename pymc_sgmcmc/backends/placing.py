@@ -23,7 +23,7 @@ def place(arrays: Sequence[Any], backend: str) -> list[Any]:
 
         with jax_precision()():
             return [jax.device_put(array) for array in arrays]
-    # A read-only or strided array would make numba compile anew
+    # For a read-only or strided array numba would compile again
     return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
 
 
@@ -59,7 +59,7 @@ def _strided() -> Callable[[Any, int], Any]:
 
 
 def is_in_place(placed: Any, array: np.ndarray) -> bool:
-    """Whether a backend reads an array where it is, so that it sees what is written there."""
+    """Whether a backend reads an array in place, so that it sees later changes."""
     if isinstance(placed, np.ndarray):
         return np.shares_memory(placed, array)
     [device] = placed.devices()
@@ -67,9 +67,9 @@ def is_in_place(placed: Any, array: np.ndarray) -> bool:
 
 
 def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """Return an empty array that JAX on CPUs reads where it is.
+    """Return an empty array that JAX on CPUs reads in place.
 
-    It may be filled anew once what was computed of it has been waited for.
+    It may be refilled once results computed from it have been waited for.
     """
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.empty(size + ALIGNMENT, dtype=np.uint8)

@@ -15,14 +15,8 @@ __all__ = ["RowBlock"]
 class RowBlock(Op):
     """``table[offset : offset + size]`` with a static size.
 
-    JAX refuses a slice whose start it does not know. The gather ``table[offset +
-    arange(size)]`` is allowed, but XLA copies it element by element on CPUs; its dynamic
-    slice copies memory.
-
-    Parameters
-    ----------
-    size : int
-        Rows of the block.
+    JAX refuses a slice with an unknown start, and XLA copies the gather ``table[offset +
+    arange(size)]`` element by element on CPUs; its dynamic slice copies memory.
     """
 
     __props__ = ("size",)

@@ -63,7 +63,7 @@ HAD_BEFORE = "dot_diag_to_elemwise", "selection_dot_to_indexing"
 def jax_is_running() -> bool:
     """Whether JAX has started its threads in this process, after which it must not be forked.
 
-    Private: each public function that could tell starts them.
+    Private: every public function that could answer this starts them.
     """
     from jax._src import xla_bridge
 
@@ -74,21 +74,20 @@ def jax_is_running() -> bool:
 def run_jax_in_calling_thread() -> None:
     """Have JAX run CPU computations in the calling thread, in this process from now on.
 
-    Each call is waited for anyway, and handing it to another thread and back costs as much
-    as twenty updates of a small model. JAX reads the setting when it starts: a JAX that
-    somebody has started stays as it is.
+    Another thread would cost as much as twenty updates of a small model for each call, which is
+    waited for anyway. JAX reads the setting when it starts: one already started stays as it is.
     """
     import jax
 
     if not jax_is_running():
-        # Else the first chain's process would take three quarters of a GPU's memory, and the others
-        # find too little
+        # Otherwise the first chain's process would take three quarters of a GPU's memory, and
+        # others find too little
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
 
 
 def start_jax() -> None:
-    """Start JAX; where its platform is missing it fails later, sometimes without a word."""
+    """Start JAX; with a missing platform it fails later, sometimes silently."""
     import jax
 
     try:
@@ -105,8 +104,8 @@ def start_jax() -> None:
 def jax_precision() -> Callable[[], AbstractContextManager[Any]]:
     """Return a context in which JAX has the precision of PyTensor's floatX at this moment.
 
-    PyTensor sets JAX's precision once, when a process first compiles for JAX. After a change of
-    floatX a model in double precision would be computed in single precision without a word.
+    PyTensor sets JAX's precision once, at its first compilation. After a change of floatX a model
+    in double precision would silently be computed in single precision.
     """
     import jax
 
@@ -116,10 +115,10 @@ def jax_precision() -> Callable[[], AbstractContextManager[Any]]:
 def products_in_full(
     context: Callable[[], AbstractContextManager[Any]],
 ) -> Callable[[], AbstractContextManager[Any]]:
-    """Return the context in which, besides, a GPU takes matrix products in the arrays' precision.
+    """Return that context, in which a GPU also computes matrix products in the arrays' precision.
 
-    By default it rounds factors in single precision to eleven bits, and differences of gradients
-    at near positions are lost.
+    By default factors in single precision are rounded to eleven bits, which loses differences of
+    gradients at near positions.
     """
     import jax
 
@@ -135,7 +134,7 @@ def products_in_full(
 def long_integers_allowed() -> Generator[None]:
     """Keep JAX from warning of each integer of 64 bits that it traces in single precision.
 
-    PyTensor's graphs have them whatever floatX is. JAX takes 32 bits instead, which is enough.
+    PyTensor's graphs have them for any floatX; JAX uses 32 bits instead, which is enough.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Explicitly requested dtype")
@@ -144,11 +143,10 @@ def long_integers_allowed() -> Generator[None]:
 
 @contextmanager
 def compilations_kept() -> Generator[None]:
-    """Have JAX keep what XLA compiles beside PyTensor's compiled functions, for other processes.
+    """Have JAX keep XLA's compilations beside PyTensor's compiled functions, for other processes.
 
-    Private: JAX's public setting holds for the whole process, and keeps nothing that took less
-    than a second. A user's own cache is left as it is. An entry that cannot be read, because the
-    process that wrote it was killed or another one is still writing, is compiled again.
+    Private: JAX's public setting is process-wide and keeps nothing that took less than a second. A
+    user's own cache stays as it is. An unreadable entry, half written, is compiled again.
     """
     from jax._src import config
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
@@ -173,7 +171,7 @@ def compilations_kept() -> Generator[None]:
 
 @contextmanager
 def _served(registry: Any, kind: type, function: Callable[..., Any]) -> Generator[None]:
-    """Have PyTensor serve JAX a kind of operation, or of data, by another function."""
+    """Register with PyTensor a JAX function for a kind of operation, or of data."""
     usual = registry.dispatch(kind)
     registry.register(kind)(function)
     try:
@@ -183,9 +181,9 @@ def _served(registry: Any, kind: type, function: Callable[..., Any]) -> Generato
 
 
 def constants_copied() -> AbstractContextManager[None]:
-    """Give JAX a graph's constants by copying them.
+    """Pass a graph's constants to JAX by copying them.
 
-    PyTensor has JAX compile a program for every shape among them, which does no more.
+    PyTensor has JAX compile a program for every shape among them, with the same result.
     """
     import jax
 
@@ -198,7 +196,7 @@ def constants_copied() -> AbstractContextManager[None]:
 
 
 def softplus_vectorised() -> AbstractContextManager[None]:
-    """Give JAX a softplus that XLA makes vector instructions of.
+    """Give JAX a softplus that XLA vectorises.
 
     PyTensor's takes three exponentials and a logarithm of single numbers, five times as long. Here
     log(1 + e) is 2 artanh(e / (2 + e)), whose series is exact to the last digit where e ≤ 1.
@@ -220,10 +218,10 @@ def softplus_vectorised() -> AbstractContextManager[None]:
 
 
 def scalar_loops_known() -> AbstractContextManager[None]:
-    """Give JAX PyTensor's loops over numbers, for which PyTensor has nothing.
+    """Give JAX PyTensor's loops over numbers, which PyTensor does not support there.
 
-    But for derivatives of 2F1, of which few elements take thousands of steps: where all wait for
-    these, numba is many times as fast.
+    Derivatives of 2F1 are left out: few elements take thousands of steps while all others wait, and
+    numba is many times as fast.
     """
     from pytensor.link.jax.dispatch import jax_funcify
     from pytensor.scalar.loop import ScalarLoop
@@ -250,7 +248,7 @@ def bessel_known() -> AbstractContextManager[None]:
 
 
 def splines_known() -> AbstractContextManager[None]:
-    """Give JAX splines, as of `pm.Interpolated`, for which PyMC has nothing."""
+    """Give JAX splines, as of `pm.Interpolated`, which PyMC does not support there."""
     from pymc.distributions.dist_math import SplineWrapper
     from pytensor.link.jax.dispatch import jax_funcify
 
@@ -274,10 +272,10 @@ _RECURSION = 200
 
 
 def slow_rewrites(outputs: Sequence[Variable]) -> tuple[str, ...]:
-    """Return the names of PyTensor's rewrites that a graph is to be spared.
+    """Return the names of PyTensor's rewrites to leave out for a graph.
 
-    Of a recursion that was written out step by step PyTensor multiplies the sums out, and looks for
-    what cancels, for each product of products anew, which takes minutes.
+    For a recursion written out step by step PyTensor expands all products and looks for terms that
+    cancel in each again, which takes minutes.
     """
     depths: dict[Variable, int] = {}
     for node in io_toposort([], list(outputs)):
@@ -289,16 +287,16 @@ def slow_rewrites(outputs: Sequence[Variable]) -> tuple[str, ...]:
 
 
 def repeatable() -> AbstractContextManager[Any]:
-    """Have numba keep to the order of operations, so that a seed gives the same bits again.
+    """Have numba keep the order of operations, so that a seed gives the same bits again.
 
-    PyTensor allows numba to change it by default. Numba then makes another program of a function
-    that it compiles than of the same function from its cache.
+    PyTensor allows numba to change it, and numba then makes different programs of a function that
+    it compiles and of the same function from its cache.
     """
     return pytensor.config.change_flags(numba__fastmath=False)
 
 
 def interpreted() -> AbstractContextManager[Any]:
-    """Have PyMC interpret what it computes once, such as a model's initial point.
+    """Have PyMC interpret graphs that it computes once, such as a model's initial point.
 
     Its functions for that take no mode, and compile in the default one.
     """
@@ -306,7 +304,7 @@ def interpreted() -> AbstractContextManager[Any]:
 
 
 def untraced() -> AbstractContextManager[Any]:
-    """Have PyTensor not note for each variable by which lines of code it was made.
+    """Keep PyTensor from recording for each variable which lines of code made it.
 
     That takes a sixth of the time in which graphs are built, and the lines are this package's.
     """
@@ -320,9 +318,9 @@ _converted = initial_point.convert_str_to_rv_dict
 
 
 def initvals_checked(model: Model) -> None:
-    """Have PyMC refuse ``initvals`` of what is no free variable of this model, by their names.
+    """Have PyMC refuse ``initvals`` that name no free variable of this model.
 
-    It raises a bare KeyError, or takes no notice, before it calls any hook of a step method.
+    It raises a bare KeyError, or ignores them, before it calls any hook of a step method.
     """
     _CHECKED.add(model)
     initial_point.convert_str_to_rv_dict = _convert
@@ -346,9 +344,9 @@ def _convert(model: Model, start: Any) -> Any:
 
 
 def unkept() -> None:
-    """Have numba go on where it cannot keep what it compiled, in this process from now on.
+    """Have numba continue where it cannot cache a compilation, in this process from now on.
 
-    Private: a disk that is full, or cannot be written to, would end the run.
+    Private: a full or read-only disk would end the run.
     """
     from numba.core import caching
 
@@ -376,10 +374,10 @@ unkept()
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Put off Python's search for cyclic garbage.
+    """Postpone Python's garbage collection of cycles.
 
-    A compiler makes hundreds of thousands of objects that stay. The search is started by
-    their number, goes through those of all imported packages too, and finds next to nothing.
+    A compiler makes hundreds of thousands of lasting objects, whose number starts collections over
+    all imported packages too, which find next to nothing.
     """
     was = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Coordinates between the centred and the non-centred writing of hierarchies."""
+"""Coordinates between the centred and the non-centred parametrization of hierarchies."""
 
 from pymc_sgmcmc.centring.elements import Centring
 from pymc_sgmcmc.centring.informed import (

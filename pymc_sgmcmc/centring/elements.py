@@ -1,16 +1,13 @@
-r"""Coordinates between the centred and the non-centred writing of a hierarchy.
+r"""Coordinates between the centred and the non-centred parametrization of a hierarchy.
 
-A variable θ with location μ and scale σ, of which one is itself unknown, has a funnel where the
-data say little of θ and a ridge between σ and its standardised residuals where they say much. With
-a weight λ for each element,
+A variable θ with location μ and scale σ, at least one of them unknown, has a funnel where the data
+are weak and a ridge between σ and its standardised residuals where they are strong. With a weight λ
+for each element,
 
 .. math:: \theta = \mu + \sigma^{1 - \lambda} (\varphi - \lambda \mu),
 
-φ is θ itself for λ = 1, the centred writing, and the standardised residual for λ = 0, the
-non-centred one [1]_.
+φ is θ itself for λ = 1, centred, and the standardised residual for λ = 0, non-centred [1]_.
 
-References
-----------
 .. [1] Papaspiliopoulos, Roberts, Sköld (2007). A general framework for the parametrization of
    hierarchical models. Statistical Science 22(1), 59-73.
 """

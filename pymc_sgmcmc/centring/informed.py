@@ -1,18 +1,16 @@
-r"""Coordinates standardised by what prior and data together say of an element.
+r"""Coordinates standardised by an element's prior and data together.
 
-Let θ have location μ and scale σ, which are unknown, and let the data say of it, whatever they
-are, what a normal likelihood with information I and score g at θ = 0 says. Given μ and σ,
+Let θ have unknown location μ and scale σ, and let its likelihood be approximated by a normal one
+with information I and score g at θ = 0. Given μ and σ,
 
 .. math::
    \theta \sim N\Bigl(\frac{\mu + \sigma^2 g}{1 + I \sigma^2},
    \frac{\sigma^2}{1 + I \sigma^2}\Bigr),
 
 and φ is θ standardised by that. Where I is right φ is N(0, 1) whatever σ is: neither a funnel nor
-a ridge is left [1]_. Without information it is the non-centred coordinate, and with much of it,
-but for a shift and a factor, the centred one.
+a ridge is left [1]_. Without information φ is the non-centred coordinate, and with much of it, but
+for a shift and a factor, the centred one.
 
-References
-----------
 .. [1] Christensen, Roberts, Sköld (2006). Robust Markov chain Monte Carlo methods for spatial
    generalized linear mixed models. Journal of Computational and Graphical Statistics 15(1), 1-17.
 """
@@ -41,19 +39,15 @@ __all__ = [
 ]
 
 
-# Less of a share cannot be told from the rounding of curvatures
+# A smaller share cannot be distinguished from the rounding of curvatures
 _LEAST_TOLD = 1e-3
 
 
 class Informed(Weighted):
-    """What these maps have in common.
+    """The common part of these maps, with a weight of λ, I and g along its first dimension.
 
-    Parameters
-    ----------
-    weight : tensor, optional
-        λ, I and g of each element along the first dimension. Where I is 0 the element is centred
-        with λ = 1 and not with λ = 0. Elsewhere λ only tells the share of the data in what is known
-        of the element.
+    An element with I = 0 is centred for λ = 1 and non-centred for λ = 0. For other I, λ only
+    records the data's share of the information.
     """
 
     as_written: ClassVar[float] = 1.0
@@ -65,7 +59,7 @@ class Informed(Weighted):
 
     @property
     def is_centred(self) -> TensorVariable:
-        """Which elements are centred, φ = θ."""
+        """Mask of centred elements, φ = θ."""
         found: TensorVariable = pt.and_(pt.eq(self.weight[1], 0), self.weight[0] > 0)
         return found
 
@@ -116,14 +110,8 @@ class Informed(Weighted):
     ) -> np.ndarray:
         """Return λ, I and g of elements of which none is centred.
 
-        Parameters
-        ----------
-        curvature : ndarray
-            Of U along φ, its mean over the bulk.
-        spreads : ndarray
-            σ at positions of the bulk, along the first dimension.
-        phi, location, spread : ndarray
-            φ, μ and σ in the middle of the bulk.
+        ``curvature`` is that of U along φ, its mean over the bulk, and ``spreads`` are σ at
+        positions there, along the first dimension; φ, μ and σ are in the middle of the bulk.
         """
         _, old, score = np.asarray(self.weight, dtype=float)
         relative = 1 / (1 + old * spreads**2)
@@ -142,13 +130,8 @@ class Informed(Weighted):
 class InformedCentring(Informed):
     """Map to a location-scale variable: a normal, Student's t, Laplace, Cauchy, logistic, Gumbel.
 
-    Parameters
-    ----------
-    weight : tensor, optional
-        As :class:`Informed` has it.
-    beside : tensor, optional
-        What the model adds to the variable: of an effect of areas and a normal one the data tell
-        the sum, of which I and g are then.
+    ``beside`` is added to the variable by the model: the data determine the sum of an area's effect
+    and a normal one, and I and g are of that sum.
     """
 
     name: ClassVar[str] = "informed_centring"
@@ -163,7 +146,7 @@ class InformedCentring(Informed):
         return location if self.beside is None else location + self.beside
 
     def depends_on(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ, σ and what is added."""
+        """Return μ, σ and the added term."""
         return [*self.parents(*inputs), *([] if self.beside is None else [self.beside])]
 
     def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
@@ -192,12 +175,7 @@ class InformedCentring(Informed):
 class InformedLog(InformedCentring):
     """Map to a positive variable, in its logarithm.
 
-    Parameters
-    ----------
-    law : callable
-        Maps the inputs of the variable to location and scale of its logarithm.
-    weight : tensor, optional
-        As :class:`Informed` has it.
+    ``law`` maps the inputs of the variable to the location and scale of its logarithm.
     """
 
     name: ClassVar[str] = "informed_log"
@@ -231,7 +209,7 @@ class InformedLog(InformedCentring):
 
 
 class InformedLogit(InformedLog):
-    """Map to a probability, in its log odds, of which ``law`` gives location and scale."""
+    """Map to a probability, in its log odds, with location and scale from ``law``."""
 
     name: ClassVar[str] = "informed_logit"
     shares_noise: ClassVar[bool] = True
@@ -255,14 +233,9 @@ class InformedLogit(InformedLog):
 
 
 class InformedResidual(Informed):
-    """Map to a standard variable z of which a model uses μ + σz alone.
+    """Map to a standard variable z that the model uses only as μ + σz, which the weight is of.
 
-    Parameters
-    ----------
-    location, scale : TensorVariable
-        μ and σ as graphs of the model's other variables.
-    weight : tensor, optional
-        As :class:`Informed` has it, of μ + σz.
+    ``location`` and ``scale``, μ and σ, are graphs of the model's other variables.
     """
 
     name: ClassVar[str] = "informed_residual"
@@ -299,24 +272,17 @@ class InformedResidual(Informed):
         return slope
 
     def _divisor(self) -> TensorVariable:
-        """Return σ of centred elements; of others it may be 0, whose logarithm is infinite."""
+        """Return σ of centred elements; elsewhere it may be 0, whose logarithm is infinite."""
         scale = self._parents[1]
         found: TensorVariable = pt.switch(self.is_centred, scale, pt.ones_like(scale))
         return found
 
 
 class InformedZeroSum(Informed):
-    r"""Map to ``pm.ZeroSumNormal``.
+    """Map to ``pm.ZeroSumNormal``, with PyMC's own transform ``own``.
 
     Its elements are Qx, where PyMC's Q has orthonormal columns that sum to zero. The elements of x
-    are independent N(0, σ²), and φ is that of x.
-
-    Parameters
-    ----------
-    own : Transform
-        PyMC's transform of the variable.
-    weight : tensor, optional
-        As :class:`Informed` has it, of x.
+    are independent N(0, σ²); φ and the weight are those of x.
     """
 
     name: ClassVar[str] = "informed_zero_sum"

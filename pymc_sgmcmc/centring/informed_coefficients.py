@@ -1,11 +1,11 @@
-r"""Coefficients of basis functions, standardised by what prior and data together say of them.
+r"""Coefficients of basis functions, standardised by prior and data together.
 
-Let the elements of one or more vectors, and perhaps an intercept and slopes beside them, be
+Let the elements of one or more vectors, perhaps with an intercept and slopes, be
 :math:`\theta = c + u x` with independent standard normal x, and let them enter the mean of the data
-through :math:`s x` alone, where s, and perhaps u, are graphs of other variables: the roots of
-spectral densities of Gaussian processes, whose lengths and heights are sampled. The data say of sx
-what a normal likelihood with information J, a matrix, and score g at 0 says. Given s, x is then
-normal, of the precision and the linear term
+only as :math:`s x`, where s, and perhaps u, are graphs of other variables: the roots of spectral
+densities of Gaussian processes with sampled lengths and heights. Approximate the likelihood of sx
+by a normal one with information J, a matrix, and score g at 0. Given s, x is then normal, with
+precision and linear term
 
 .. math:: P = 1 + s J s = L L^\top, \qquad s g,
 
@@ -13,8 +13,8 @@ and φ is x standardised by that, :math:`x = P^{-1} s g + L^{-\top} \varphi`. Ba
 over the data, and two processes and an intercept have a level in common: with the diagonal of J
 alone ridges are left, which turn as the scales change.
 
-L is lower triangular, so that the last vector is the one that is standardised by itself, and each
-other one given those after it.
+L is lower triangular, so that the last vector is standardised by itself, and each other one given
+those after it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from pymc_sgmcmc.centring.weighted import Weighted, logarithm
 
 __all__ = ["ROWS", "Coefficients", "InformedCoefficients", "told_of_block"]
 
-# Information, beside the prior's precision, of data that lead coefficients wherever their scale is
+# Information, beside the prior's precision, of data that determine coefficients at any scale
 _LEADS = 1e4
 
-# Less of a share cannot be told from the rounding of curvatures
+# A smaller share cannot be distinguished from the rounding of curvatures
 _LEAST_TOLD = 1e-3
 
 # Rows of the weight before those of J
@@ -46,50 +46,27 @@ ROWS = 3
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """A vector of coefficients, or one coefficient, of which data tell only by a sum.
+    """A vector of coefficients, or one coefficient, that the data determine only through a sum."""
 
-    Attributes
-    ----------
-    rv : TensorVariable
-        The variable θ.
-    size : int
-        How many elements it has.
-    offset, unit : TensorVariable
-        Its prior's mean c and sd u.
-    scale : TensorVariable
-        s, by how much what data tell of moves with x.
-    weight : TensorVariable
-        λ, the diagonal of J, g, and J's columns of these elements, along the first dimension.
-    """
-
-    rv: TensorVariable
-    size: int
-    offset: TensorVariable
-    unit: TensorVariable
-    scale: TensorVariable
+    rv: TensorVariable  # θ
+    size: int  # number of elements
+    offset: TensorVariable  # c, the prior's mean
+    unit: TensorVariable  # u, the prior's sd
+    scale: TensorVariable  # s
+    # λ, diagonal of J, g, these elements' columns of J, along the first dimension
     weight: TensorVariable
 
     @classmethod
     def of(
         cls, rv: Any, offset: Any, unit: Any, scale: Any, shape: tuple[int, ...], count: int
     ) -> Coefficients:
-        """Return a variable of some shape as one of a block of so many elements."""
+        """Return a variable of some shape as a member of a block of ``count`` elements."""
         weight = pt.TensorType(rv.dtype, (ROWS + count, *shape))(f"{rv.name}_weight")
         return cls(rv, int(np.prod(shape)), offset, unit, scale, weight)
 
 
 class InformedCoefficients(Weighted):
-    """Map to one of some vectors of coefficients.
-
-    Parameters
-    ----------
-    block : sequence of Coefficients
-        All of them.
-    index : int
-        Which one.
-    weight : tensor, optional
-        Of this one; by default its symbol.
-    """
+    """Map to one of the vectors of a block, number ``index``; its weight defaults to its symbol."""
 
     name: ClassVar[str] = "informed_coefficients"
     as_written: ClassVar[float] = 0.0
@@ -103,22 +80,22 @@ class InformedCoefficients(Weighted):
 
     @property
     def own(self) -> Coefficients:
-        """Which vector it is."""
+        """The vector of this map."""
         return self.block[self.index]
 
     @property
     def parts(self) -> list[slice]:
-        """Where each vector is in the block."""
+        """The slice of each vector in the block."""
         ends = np.cumsum([member.size for member in self.block]).tolist()
         return [slice(end - x.size, end) for end, x in zip(ends, self.block, strict=True)]
 
     @property
     def numbers(self) -> tuple[int, ...]:  # type: ignore[override]
-        """How many rows the weight has."""
+        """The number of rows of the weight."""
         return (ROWS + sum(member.size for member in self.block),)
 
     def uniform(self, weight: float, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a weight while data say nothing, or lead the vector wherever its scale is."""
+        """Return the weight for uninformative data, or for data that determine the vector."""
         found = np.zeros((*self.numbers, self.own.size))
         found[0] = weight
         found[1] = weight * _LEADS
@@ -169,7 +146,7 @@ class InformedCoefficients(Weighted):
         return found
 
     def _conditional(self) -> tuple[Any, Any, slice]:
-        """Return L and the mean of x of all vectors, and where this one is."""
+        """Return L and the mean of x of all vectors, and the slice of this one."""
         weight, scale = self._weights(), self._scales(self.block)
         size = self.numbers[0] - ROWS
         said = scale[:, None] * weight[ROWS:] * scale
@@ -190,7 +167,7 @@ class InformedCoefficients(Weighted):
         return pt.concatenate([pt.broadcast_to(x.scale, (x.size,)) for x in members])
 
     def _of_later(self, factor: Any, mean: Any) -> Any:
-        """Return what is in φ of the vectors that come later."""
+        """Return the contribution to φ of the vectors that come later."""
         parts, found = self.parts, 0.0
         for member, part in list(zip(self._jointly, parts, strict=False))[self.index + 1 :]:
             x = ((member.rv - member.offset) / member.unit).reshape((member.size,))
@@ -212,18 +189,10 @@ def told_of_block(
     curvature: np.ndarray,
     factorised: Callable[[np.ndarray], np.ndarray] = np.linalg.cholesky,
 ) -> list[np.ndarray]:
-    """Return the weights of a block.
+    """Return the weights of a block from the gradient and the curvature matrix of U along φ.
 
-    Parameters
-    ----------
-    weights : sequence of ndarray
-        Those of the coordinates so far.
-    scale, phi : ndarray
-        s and φ of all elements at a place.
-    gradient, curvature : ndarray
-        Of U with respect to φ there, the latter a matrix.
-    factorised : callable
-        Of the map.
+    ``weights`` are those of the coordinates so far; ``scale`` and ``phi`` are s and φ of all
+    elements where U was differentiated. ``factorised`` is the map's.
     """
     flat = [np.reshape(w, (len(w), -1)).astype(float) for w in weights]
     old = np.concatenate(flat, axis=1)

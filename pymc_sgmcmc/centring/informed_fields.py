@@ -1,23 +1,22 @@
-r"""Effects of the areas of a map, standardised by what prior and data together say of them.
+r"""Effects of the areas of a map, standardised by prior and data together.
 
 Let the effects be θ = μ + sz, where z has the precision Q(α) = A − αW of a conditional
-autoregression, and let the data say of each element of l + cz what a normal likelihood with
-information J and score g at 0 says, where c is by how much z moves that of which they tell. Then z
-is normal, of the precision :math:`Q(\alpha) + c^2 J` and the linear term :math:`c (g - J l)`.
+autoregression. The data depend on l + cz; approximate the likelihood of each of its elements by a
+normal one with information J and score g at 0. Then z is normal, with precision
+:math:`Q(\alpha) + c^2 J` and linear term :math:`c (g - J l)`.
 
 Tuning finds a basis B in which, at one α, Q and J are both diagonal. There the precision is
-:math:`p = u - (\alpha - \alpha_0) v + c^2 d`, at that α whatever c is and nearly so at others, and
+:math:`p = u - (\alpha - \alpha_0) v + c^2 d`, exact at that α and nearly so at others, and
 
 .. math:: z = B \bigl(p^{-1} c\,B^\top (g - J l) + p^{-1/2} \varphi\bigr).
 
-Neither a funnel nor a ridge is left between c and z, nor the coupling of neighbours, by which
-whole regions move far more slowly together than each area alone. The price is a product with a
-matrix.
+This removes the funnel and the ridge between c and z, and the coupling of neighbours, which makes
+whole regions move far more slowly together than each area alone. It costs a product with a matrix.
 
-Where normal effects of the same areas with an sd of τ stand beside the field, as in the model of
-Besag, York and Mollié, the data tell the sum, and of the field only what these effects leave of
-their information D, J = D / (1 + τ²D). So d and the linear term change with τ, by
-:math:`(1 + \tau_0^2 t) / (1 + \tau^2 t)`, where t is the D that d has in the mean.
+With normal effects of the same areas with an sd of τ beside the field, as in the model of Besag,
+York and Mollié, the data determine the sum, and the field's part of their information D is
+J = D / (1 + τ²D). So d and the linear term change with τ, by
+:math:`(1 + \tau_0^2 t) / (1 + \tau^2 t)`, where t is the mean D that belongs to d.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ from pymc_sgmcmc.centring.weighted import Weighted
 
 __all__ = ["FieldPrior", "InformedField"]
 
-# Added to a precision, beside its mean: islands have none of their own
+# Added to a precision besides its mean, as islands have none of their own
 _LEAST = 1e-8
 
-# Information, beside the prior's precision, of data that lead a field wherever its scale is
+# Information, beside the prior's precision, of data that determine a field at any scale
 _LEADS = 1e4
 
-# Share of its limit 1 / τ² at which information beside other effects is taken for boundless
+# Share of its limit 1 / τ² at which information beside other effects counts as infinite
 _MOST_LEFT = 0.999
 
 # Of a place where nothing is known yet
@@ -54,27 +53,15 @@ _ROWS = 12
 
 @dataclass(frozen=True, eq=False)
 class FieldPrior:
-    """What the prior says of a field θ = μ + sz.
+    """The prior of a field θ = μ + sz, where z has the precision A − αW."""
 
-    Attributes
-    ----------
-    base, neighbours : ndarray
-        A and W of the precision A − αW of z, shape (n, n).
-    common : float
-        Precision of the sum of all θ beside it.
-    location, scale, share : TensorVariable
-        μ, s and α.
-    has_location : bool
-        Whether μ may be other than 0.
-    """
-
-    base: np.ndarray
-    neighbours: np.ndarray
-    common: float
-    location: TensorVariable
-    scale: TensorVariable
-    share: TensorVariable
-    has_location: bool
+    base: np.ndarray  # A, shape (n, n)
+    neighbours: np.ndarray  # W, shape (n, n)
+    common: float  # further precision of the sum of all θ
+    location: TensorVariable  # μ
+    scale: TensorVariable  # s
+    share: TensorVariable  # α
+    has_location: bool  # whether μ may be other than 0
 
     def precision(self, share: float, scale: float) -> np.ndarray:
         """Return Q of z."""
@@ -82,19 +69,10 @@ class FieldPrior:
 
 
 class InformedField(Weighted):
-    """Map to the effects of areas, ``pm.ICAR`` and ``pm.CAR``.
+    """Map to effects of areas, ``pm.ICAR`` and ``pm.CAR``, which a model multiplies by ``factor``.
 
-    Parameters
-    ----------
-    prior : FieldPrior
-        Of the field.
-    factor : TensorVariable
-        By what the model multiplies the field.
-    weight : tensor, optional
-        λ, J, Bᵀg, d, u, v and t, then c, α, s and τ at the place of the basis, log|det B| / n, and
-        B, along the first dimension.
-    beside : TensorVariable, optional
-        τ, the sds of normal effects that are added to the field.
+    The weight is λ, J, Bᵀg, d, u, v and t, then c, α, s and τ at the place of the basis,
+    log|det B| / n, and B, along the first dimension. ``beside`` is τ, sds of normal effects added.
     """
 
     name: ClassVar[str] = "informed_field"
@@ -113,16 +91,16 @@ class InformedField(Weighted):
         self.beside = pt.as_tensor(beside)
 
     def with_beside(self, beside: TensorVariable) -> InformedField:
-        """Return the same map of a field beside normal effects of these sds."""
+        """Return the same map for a field beside normal effects of these sds."""
         return InformedField(self.prior, self.factor, self.weight, beside)
 
     @property
     def numbers(self) -> tuple[int, ...]:  # type: ignore[override]
-        """How many rows the weight has."""
+        """The number of rows of the weight."""
         return (_ROWS + len(self.prior.base),)
 
     def uniform(self, weight: float, shape: tuple[int, ...]) -> np.ndarray:
-        """Return a weight while data say nothing, or lead the field wherever its scale is."""
+        """Return the weight for uninformative data, or for data that determine the field."""
         found = self._of_prior.copy()
         found[0] = weight
         found[1] = found[3] = weight * _LEADS
@@ -162,7 +140,7 @@ class InformedField(Weighted):
         return slope
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ, s, α, by what the model multiplies the field, and τ."""
+        """Return μ, s, α, the model's factor on the field, and τ."""
         prior = self.prior
         return [prior.location, prior.scale, prior.share, self.factor, self.beside]
 
@@ -216,14 +194,9 @@ class InformedField(Weighted):
         location: np.ndarray,
         spread: np.ndarray,
     ) -> np.ndarray:
-        """Return the weight.
+        """Return the weight from U's gradient along φ and its change where all l + cz move by 1.
 
-        Parameters
-        ----------
-        phi, location, spread : ndarray
-            φ, what :meth:`location` and :meth:`spread` are in the middle of the bulk.
-        gradient, change : ndarray
-            Of U with respect to φ there, and by how much it changes where all l + cz move by 1.
+        φ, and what :meth:`location` and :meth:`spread` return, are in the middle of the bulk.
         """
         weight = np.asarray(self.weight, dtype=float)
         basis, c, at = weight[_ROWS:], spread[0], location[0]
@@ -235,7 +208,7 @@ class InformedField(Weighted):
         prior = self.prior.precision(share, scale)
 
         def of_data(slope: np.ndarray, of_prior: np.ndarray) -> np.ndarray:
-            """Return what is left of a gradient with respect to φ, now to l + cz."""
+            """Return a gradient with respect to l + cz from one with respect to φ."""
             found: np.ndarray = np.linalg.solve(basis.T, slope * np.sqrt(precision)) - of_prior
             return found / c
 
@@ -252,7 +225,7 @@ class InformedField(Weighted):
         scale: float,
         beside: float,
     ) -> np.ndarray:
-        """Return the weight with the basis that fits a place."""
+        """Return the weight with the basis that suits a place."""
         prior = self.prior
         precision, own = prior.precision(share, scale), np.diag(prior.base)
         least, said = _LEAST * own.mean(), c**2 * information
@@ -281,7 +254,7 @@ class InformedField(Weighted):
 
 
 def _left(weight: Any, beside: Any) -> Any:
-    """Return what other effects leave of the information, beside that at the place of the basis."""
+    """Return the information left by other effects, relative to that at the place of the basis."""
     return (1 + weight[10] ** 2 * weight[6]) / (1 + beside**2 * weight[6])
 
 

@@ -1,20 +1,18 @@
-r"""Long random walks, standardised by what prior and data together say of them.
+r"""Long random walks, standardised by prior and data together.
 
-Let the data say of each value θ_t of a walk with innovations N(μ, σ²) what a normal likelihood
-with information I_t and score h_t at 0 says. Given μ and σ the walk is then normal with a
-tridiagonal precision P, and φ is the walk standardised by it: θ = m + R⁻¹φ, where R is bidiagonal
-and P = RᵀR. With the same I everywhere, q = Iσ² and κ = (q + 2 + √(q (q + 4))) / 2 its elements are
+Approximate the likelihood of each value θ_t of a walk with innovations N(μ, σ²) by a normal one
+with information I_t and score h_t at 0. Given μ and σ the walk is then normal with a tridiagonal
+precision P, and φ is the walk standardised by it: θ = m + R⁻¹φ, where R is bidiagonal and P = RᵀR.
+With the same I everywhere, q = Iσ² and κ = (q + 2 + √(q (q + 4))) / 2 its elements are
 
 .. math:: R_{tt} = \sqrt\kappa / \sigma, \quad R_{t, t - 1} = -R_{tt} / \kappa,
 
 the steady state of a Kalman filter [1]_. Where I differs from step to step, tuning finds R for one
-σ by a recurrence, and in place of each I_t the one whose steady state it is: with these R is exact
-at that σ, and nearly so at others. Neither a funnel nor a ridge is left between σ and the walk, nor
-the coupling of neighbours, by which thousands of values move far more slowly together than each of
+σ by a recurrence, and replaces each I_t by the one with that steady state: R is then exact at that
+σ, and nearly so at others. This removes the funnel and the ridge between σ and the walk, and the
+coupling of neighbours, which makes thousands of values move far more slowly together than each of
 them alone. The recurrences of the map itself are log₂ T products.
 
-References
-----------
 .. [1] Durbin, Koopman (2012). Time Series Analysis by State Space Methods. Oxford, section 4.3.4.
 """
 
@@ -40,12 +38,8 @@ _LARGEST_SHARE = 0.999
 class InformedWalk(Weighted):
     """Map to a long ``pm.GaussianRandomWalk`` and to other location-scale walks.
 
-    Parameters
-    ----------
-    weight : tensor, optional
-        λ, the I of a steady state, h and I of each element along the first dimension. A walk with
-        λ = 1 is centred, φ = θ; without information φ is its first value and its standardised
-        innovations.
+    The weight is λ, the I of a steady state, h and I along the first dimension. A walk with λ = 1
+    is centred, φ = θ; without information φ is its first value and its standardised innovations.
     """
 
     name: ClassVar[str] = "informed_walk"
@@ -85,7 +79,7 @@ class InformedWalk(Weighted):
 
     @property
     def is_centred(self) -> TensorVariable:
-        """Which elements are their own coordinates."""
+        """Mask of elements that are their own coordinates."""
         found: TensorVariable = pt.eq(self.weight[0], 1)
         return found
 
@@ -95,7 +89,7 @@ class InformedWalk(Weighted):
         return [pt.as_tensor(x) for x in innovations.inputs[-2:]]
 
     def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return σ of each step; before the first value there is none, and it is 1."""
+        """Return σ of each step; before the first value it is 1."""
         return self._at_values(self.parents(*inputs)[1], 1.0)
 
     def location(self, *inputs: Variable) -> TensorVariable:
@@ -103,7 +97,7 @@ class InformedWalk(Weighted):
         return self._at_values(self.parents(*inputs)[0], 0.0)
 
     def _at_values(self, of_steps: TensorVariable, first: float) -> TensorVariable:
-        """Return what steps have, shaped as the values."""
+        """Return a quantity of steps, shaped as the values."""
         like = pt.zeros_like(self.weight[0])
         steps = of_steps + like[..., 1:]
         found: TensorVariable = pt.concatenate([like[..., :1] + first, steps], axis=-1)
@@ -122,7 +116,7 @@ class InformedWalk(Weighted):
     def shift(self, location: np.ndarray, spread: np.ndarray) -> np.ndarray:
         """Return by how much φ moves where all values of the walk move by 1.
 
-        The prior does not feel it but for the first value, so that only the likelihood answers.
+        The prior changes only by the first value, so that the change shows the likelihood.
         """
         diagonal, kept = _factor(np.asarray(self.weight[1], dtype=float), spread, np)
         return diagonal * (1 - kept)
@@ -135,14 +129,9 @@ class InformedWalk(Weighted):
         location: np.ndarray,
         spread: np.ndarray,
     ) -> np.ndarray:
-        """Return the weights of walks of which none is centred.
+        """Return weights from the gradient of U along φ and its change where all values move by 1.
 
-        Parameters
-        ----------
-        phi, location, spread : ndarray
-            φ, μ and σ in the middle of the bulk.
-        gradient, change : ndarray
-            Of U with respect to φ there, and by how much it changes where all values move by 1.
+        None of the walks is centred; φ, μ and σ are in the middle of the bulk.
         """
         _, steady, score, old = np.asarray(self.weight, dtype=float)
         diagonal, kept = _factor(steady, spread, np)
@@ -182,7 +171,7 @@ def _factor(information: Any, spread: Any, lib: Any) -> tuple[Any, Any]:
 
 
 def _steady(information: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """Return the I of steady states in which R is what it is at this σ."""
+    """Return the I of steady states that have this R at this σ."""
     precision = spread[..., 1:] ** -2.0
     found = information.copy()
     # R_{tt}² from the last value backwards
@@ -198,7 +187,7 @@ def _steady(information: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 
 def _later(x: Any, by: int, lib: Any = pt) -> Any:
-    """Move elements to later places; zeros come in."""
+    """Move elements to later places, with zeros before them."""
     return lib.concatenate([lib.zeros_like(x[..., :by]), x[..., :-by]], axis=-1)
 
 

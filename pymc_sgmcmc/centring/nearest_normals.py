@@ -1,10 +1,9 @@
-r"""Location and scale of the normal law that is nearest to that of a logarithm, or of log odds.
+r"""Location and scale of the normal law nearest to that of a logarithm, or of log odds.
 
 A density :math:`\exp(k\varphi - c\,e^{p\varphi})` of a logarithm φ has the mean curvature kp, and
-of all normal laws the one with the least relative entropy has the variance 1 / kp and the mean
+the normal law with the least relative entropy has the variance 1 / kp and the mean
 :math:`(\log(k / cp) - p / 2k) / p`. With these as its scale and location a positive variable
-is standard in the sense of the coordinates of a hierarchy: what its curvature is more than 1 is
-what data say.
+is standard in the sense of a hierarchy's coordinates: curvature beyond 1 is the data's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-r"""Coefficients with one learned scale, standardised by what prior and data together say of them.
+r"""Coefficients with one learned scale, standardised by prior and data together.
 
 As in ``informed_coefficients.py``, but s is one number for the last vector of the block, and known
-for all others, such as an intercept. Their precision given that vector is then known, so that what
-the data say of the vector alone is a known matrix :math:`\tilde J = Q \Lambda Q^\top` with a score
-:math:`\tilde g`, of which the decomposition is made once. An update needs no other:
+for all others, such as an intercept. Their precision given that vector is then known, so that the
+data's information on the vector alone is a known matrix :math:`\tilde J = Q \Lambda Q^\top` with a
+score :math:`\tilde g`. Its decomposition is made once, and an update needs no other:
 
 .. math::
     x = Q \frac{s Q^\top \tilde g}{1 + s^2 \Lambda}
@@ -34,7 +34,7 @@ __all__ = ["CoefficientsOfOneScale"]
 
 
 class CoefficientsOfOneScale(InformedCoefficients):
-    """Map to one of some vectors of coefficients, of which the last one's scale is sampled."""
+    """Map to one of some vectors of coefficients, the last of which has a sampled scale."""
 
     name: ClassVar[str] = "coefficients_of_one_scale"
 
@@ -82,7 +82,7 @@ class CoefficientsOfOneScale(InformedCoefficients):
 
     @property
     def _given(self) -> bool:
-        """Whether the vector is one of those that are standardised given the last one."""
+        """Whether the vector is standardised given the last one."""
         return self.index < len(self.block) - 1
 
     @property
@@ -90,14 +90,14 @@ class CoefficientsOfOneScale(InformedCoefficients):
         return self.block[:-1]
 
     def _conditional(self) -> tuple[Any, Any, slice]:
-        """Return L and the mean of x of all but the last vector, and where this one is."""
+        """Return L and the mean of x of all but the last vector, and the slice of this one."""
         (factor, cross, half), last = self._of_others(), self.block[-1]
         moved = last.scale * ((last.rv - last.offset) / last.unit)
         known, of_last = (solve_triangular(factor.T, x, lower=False) for x in (half, cross))
         return factor, known - of_last @ moved, self.parts[self.index]
 
     def _of_others(self) -> tuple[Any, Any, Any]:
-        """Return L of all but the last, and what it makes of J's other columns and of the score."""
+        """Return L of all but the last, and its solutions for J's other columns and the score."""
         weight, scale, end = self._weights(), self._scales(self.block[:-1]), self.parts[-1].start
         said = scale[:, None] * weight[ROWS : ROWS + end, :end] * scale
         factor: Any = cholesky(pt.eye(end, dtype=said.dtype) + said)

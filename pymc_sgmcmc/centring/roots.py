@@ -1,19 +1,16 @@
-r"""Rates of groups in coordinates in which counts tell equally much everywhere.
+r"""Rates of groups in coordinates in which counts are equally informative everywhere.
 
-The posterior of the logarithm of a rate of which few events or none are known has a curvature that
-grows like the rate: along the way to large rates steps soon are too long, and so does the noise of
-batches, which heats that side. Its square root has about the same curvature everywhere [1]_. With
-the law that the hierarchy gives to it,
+The posterior of the logarithm of a rate with few events or none has a curvature that grows like the
+rate: steps become too long towards large rates, and so does the noise of batches, which heats that
+side. The rate's square root has about the same curvature everywhere [1]_. For a gamma variable with
+shape k and scale s it is standardised as a normal variable is, with the law
 
 .. math::
    \sqrt\theta \approx N\Bigl(\frac{k \sqrt s}{\sqrt{k + 1/4}}, \frac{s}{4}\Bigr)
 
-of a gamma variable with shape k and scale s, it is standardised as a normal variable is. Towards 0,
-a bound that a coordinate has not, the map bends on the scale of that law:
+Towards the bound at 0 the map bends on the scale of that law:
 :math:`\sqrt\theta = c\,\mathrm{softplus}(v / c)` with c its sd.
 
-References
-----------
 .. [1] Anscombe (1948). The transformation of Poisson, binomial and negative-binomial data.
    Biometrika 35, 246-254.
 """
@@ -36,13 +33,7 @@ _OF_EXPONENTIAL = 3
 
 
 class InformedRoot(InformedCentring):
-    """Map to a gamma or an exponential variable, in its square root.
-
-    Parameters
-    ----------
-    weight : tensor, optional
-        As :class:`~pymc_sgmcmc.centring.informed.Informed` has it, of v.
-    """
+    """Map to a gamma or an exponential variable, in its square root v, which the weight is of."""
 
     name: ClassVar[str] = "informed_root"
     shares_noise: ClassVar[bool] = True

@@ -1,4 +1,4 @@
-r"""Vectors with a common covariance, in either writing.
+"""Vectors with a common covariance, in either parametrization.
 
 With Σ = LLᵀ, a vector is θ = φ (centred, λ = 1) or θ = μ + Lφ (non-centred, λ = 0). Its elements
 have one weight in common.
@@ -23,7 +23,7 @@ __all__ = ["VectorCentring", "VectorRecentring", "is_product", "lower_factor", "
 
 
 class _OfVectors(Weighted):
-    """What both writings have in common; vectors lie along the last dimension of φ."""
+    """The common part of both parametrizations; vectors lie along the last dimension of φ."""
 
     ndim_supp = 1
 
@@ -39,13 +39,7 @@ class _OfVectors(Weighted):
 
 
 class VectorCentring(_OfVectors):
-    """Map from coordinates of a multivariate normal variable, ``pm.MvNormal``.
-
-    Parameters
-    ----------
-    weight : tensor, optional
-        λ for each element, 0 or 1, the same for the elements of a vector.
-    """
+    """Map to a ``pm.MvNormal``, with a λ of 0 or 1, the same for all elements of a vector."""
 
     name: ClassVar[str] = "vector_centring"
     as_written: ClassVar[float] = 1.0
@@ -87,14 +81,9 @@ class VectorCentring(_OfVectors):
 
 
 class VectorRecentring(_OfVectors):
-    """Map to standard variables z of which a model uses μ + Lz alone.
+    """Map to standard variables z that the model uses only as μ + Lz.
 
-    Parameters
-    ----------
-    location, factor : TensorVariable
-        μ, shaped as z or less, and L.
-    weight : tensor, optional
-        λ for each element, 0 or 1, the same for the elements of a vector.
+    μ is shaped as z or less; λ is 0 or 1, the same for all elements of a vector.
     """
 
     name: ClassVar[str] = "vector_recentring"
@@ -135,7 +124,7 @@ class VectorRecentring(_OfVectors):
 
 
 def lower_factor(covariance: TensorVariable) -> TensorVariable | None:
-    """Return the L of a covariance LLᵀ, None where vectors have covariances of their own."""
+    """Return the L of a covariance LLᵀ, None where vectors have different covariances."""
     node: Any = covariance.owner
     while node is not None and isinstance(node.op, DimShuffle) and covariance.ndim > 2:
         if tuple(node.op.new_order) != ("x", 0, 1):
@@ -157,7 +146,7 @@ def is_product(node: Any) -> bool:
 
 
 def transposed(x: Any) -> Any:
-    """Return the matrix of which x is the transposed one, None where it is none."""
+    """Return the matrix whose transpose is x, or None."""
     node = x.owner
     swaps = node is not None and isinstance(node.op, DimShuffle)
     return node.inputs[0] if swaps and tuple(node.op.new_order) == (1, 0) else None

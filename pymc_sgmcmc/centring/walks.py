@@ -1,4 +1,4 @@
-r"""Random walks, in either writing.
+"""Random walks, in either parametrization.
 
 A walk is θ = φ (centred, λ = 1), or its first value and the standardised innovations (non-centred,
 λ = 0): θ₀ = φ₀, θ_t = θ_{t − 1} + μ + σ φ_t. The steps of a walk have one weight in common.
@@ -20,12 +20,9 @@ __all__ = ["WalkCentring"]
 
 
 class WalkCentring(Weighted):
-    """Map from coordinates of ``pm.GaussianRandomWalk`` and of other location-scale walks.
+    """Map to ``pm.GaussianRandomWalk`` and to other location-scale walks.
 
-    Parameters
-    ----------
-    weight : tensor, optional
-        λ for each element, 0 or 1, the same for the elements of a walk.
+    λ is 0 or 1, the same for all elements of a walk.
     """
 
     name: ClassVar[str] = "walk_centring"
@@ -69,9 +66,9 @@ class WalkCentring(Weighted):
         return largest
 
     def information(self, excess: np.ndarray) -> np.ndarray:
-        """Return the mean of what the likelihood says of each value.
+        """Return the mean of the likelihood's information on each value.
 
-        An innovation moves all later values: its curvature is the sum of theirs.
+        An innovation moves all later values, so that its curvature is the sum of theirs.
         """
         later = np.arange(excess.shape[-1] - 1, 0, -1)
         mean = excess[..., 1:].sum(axis=-1, keepdims=True) / later.sum()

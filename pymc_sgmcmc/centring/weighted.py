@@ -1,4 +1,4 @@
-"""What maps between the centred and the non-centred writing have in common."""
+"""The common part of maps between the centred and the non-centred parametrization."""
 
 from __future__ import annotations
 
@@ -23,36 +23,21 @@ _SAME = 1e-3
 
 
 class Weighted(Transform):
-    """A map with a weight λ for each element, from 0, non-centred, to 1, centred.
-
-    Attributes
-    ----------
-    weight : tensor_like
-        λ, or what tuning fits beside it.
-    as_written : float
-        The λ with which φ is the variable itself.
-    numbers : tuple of int
-        Dimensions of ``weight`` before those of φ, of which the first element is λ.
-    refines : bool
-        Whether a choice is made better from the bulk in its own coordinates.
-    by_shift : bool
-        Whether the choice is made from how gradients change where all elements move alike, by
-        methods ``shift`` and ``told``. What is chosen standardises them.
-    shares_noise : bool
-        Whether a batch's noise is common to many elements, or grows along each: what a thermostat
-        of each takes up is then not all of it.
-    noise_grows : bool
-        Whether a batch's noise grows along each element, in whatever coordinates.
-    """
+    """A map with a weight λ for each element, from 0, non-centred, to 1, centred."""
 
     ndim_supp = 0
-    as_written: ClassVar[float]
+    as_written: ClassVar[float]  # the λ with which φ is the variable itself
+    # Dimensions of ``weight`` before those of φ; λ is first
     numbers: ClassVar[tuple[int, ...]] = ()
+    # Whether a choice improves from the bulk in its own coordinates
     refines: ClassVar[bool] = False
+    # Whether ``shift`` and ``told`` make the choice, which then standardises the elements
     by_shift: ClassVar[bool] = False
+    # Whether a batch's noise is common to many elements or grows along each, so that a thermostat
+    # of each does not absorb all of it
     shares_noise: ClassVar[bool] = False
-    noise_grows: ClassVar[bool] = False
-    weight: Any
+    noise_grows: ClassVar[bool] = False  # whether it grows along each in any coordinates
+    weight: Any  # λ, and what tuning fits beside it
 
     @property
     def unbounded(self) -> bool:
@@ -72,15 +57,15 @@ class Weighted(Transform):
         return found
 
     def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return the graphs of which the map consists, of the inputs of the variable."""
+        """Return the graphs that make up the map, of the inputs of the variable."""
         raise NotImplementedError
 
     def depends_on(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return these graphs and others of which the map consists."""
+        """Return all graphs that the map depends on."""
         return self.parents(*inputs)
 
     def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return the standard deviation, or what is as wide, that the hierarchy gives to θ."""
+        """Return the sd, or a similar width, that the hierarchy gives to θ."""
         raise NotImplementedError
 
     def shift(self, location: np.ndarray, spread: np.ndarray) -> np.ndarray:
@@ -95,11 +80,11 @@ class Weighted(Transform):
         location: np.ndarray,
         spread: np.ndarray,
     ) -> np.ndarray:
-        """Return the weight, of a gradient and of its change where all elements move by 1."""
+        """Return the weight from a gradient and its change where all elements move by 1."""
         raise NotImplementedError
 
     def location(self, *inputs: Variable) -> TensorVariable:
-        """Return the μ that the hierarchy gives to θ, where the choice reads it."""
+        """Return the μ that the hierarchy gives to θ, where the choice uses it."""
         return pt.zeros_like(self.spread(*inputs))
 
     def chosen(
@@ -110,44 +95,24 @@ class Weighted(Transform):
         location: np.ndarray,
         spread: np.ndarray,
     ) -> np.ndarray:
-        """Choose the weight of elements of which none is centred.
+        """Return λ: 1 where an element's conditional precision then varies less over the bulk.
 
-        Parameters
-        ----------
-        curvature : ndarray
-            Of U along φ, its mean over the bulk.
-        spreads : ndarray
-            σ at positions of the bulk, along the first dimension.
-        phi, location, spread : ndarray
-            φ, μ and σ in the middle of the bulk.
-
-        Returns
-        -------
-        ndarray
-            λ, 1 where the conditional precision of an element then varies less over the bulk.
+        None of the elements is centred. ``curvature`` is U's along φ, its mean over the bulk, and
+        ``spreads`` are σ at positions there, along the first dimension; φ, μ, σ are in its middle.
         """
         variances = spreads**2
         information = self.information(curvature - 1) / variances.mean(axis=0)
         return (self.pooled(_gain(variances, information)) > 0).astype(float)
 
     def information(self, excess: np.ndarray) -> np.ndarray:
-        """Return what the likelihood says of each element, in units of its prior.
+        """Return the likelihood's information on each element, in units of its prior's.
 
-        Parameters
-        ----------
-        excess : ndarray
-            Curvature of U along φ with weights of 0, less the prior's 1.
+        ``excess`` is the curvature of U along φ with weights of 0, less the prior's 1.
         """
         return excess
 
     def pooled(self, gain: np.ndarray) -> np.ndarray:
-        """Return for each element by how much its weight should be 1, where some have one weight.
-
-        Parameters
-        ----------
-        gain : ndarray
-            What centring gains for each element alone.
-        """
+        """Return what centring gains for each element, pooled where some share a weight."""
         return gain
 
 
@@ -167,11 +132,10 @@ def power(scale: TensorVariable, exponent: Any) -> TensorVariable:
 
 
 def _gain(variances: np.ndarray, information: np.ndarray) -> np.ndarray:
-    """Return how much less the precision of an element varies if it is centred, as a logarithm.
+    """Return the logarithm of how much less an element's precision varies if it is centred.
 
-    Given its scale σ and the information I of the likelihood, the precision of an element is
-    1 / σ² + I in centred coordinates and 1 + I σ² in the others. From the middle of the bulk to
-    where σ is low the one grows, to where it is high the other.
+    With scale σ and likelihood information I the precision is 1 / σ² + I in centred coordinates,
+    which grows from the middle of the bulk to low σ, and 1 + I σ² in others, which grows to high σ.
     """
     low, middle, high = np.quantile(variances, [_LOW, 0.5, _HIGH], axis=0)
     known = np.maximum(information, 0)

@@ -13,42 +13,12 @@ __all__ = ["effective_draws"]
 
 
 def effective_draws(draws: np.ndarray, *, scored: bool = True) -> np.ndarray:
-    r"""Return the effective number of draws of each parameter, for its bulk or its mean [1]_.
+    """Return each parameter's effective draws, (d,), from draws (d, chains, n), of bulk or mean.
 
-    With the autocorrelations :math:`\rho_t` of half chains
-
-    .. math:: n_\text{eff} = n / \Bigl(-1 + 2 \sum_{k < K} \min_{j \le k} P_j + \rho_{2K}\Bigr),
-       \qquad P_k = \rho_{2k} + \rho_{2k+1}
-
-    where K is the first k at which P_k is not positive.
-
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n).
-    scored : bool
-        True for the bulk, of which normal scores of the draws are looked at; False for the mean,
-        of which the draws themselves are.
-
-    Returns
-    -------
-    ndarray
-        Shape (d,); NaN where a draw is, or where there are fewer than 4 draws.
-
-    Notes
-    -----
-    ArviZ computes the same one parameter at a time, which takes minutes for tens of thousands,
-    and to import it takes as long as a fast chain.
-
-    References
-    ----------
-    .. [1] Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021). Rank-normalization, folding, and
-       localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2).
-
-    Examples
-    --------
-    >>> effective_draws(np.random.default_rng(0).normal(size=(2, 1, 500))).round()
-    array([533., 414.])
+    For half chains with autocorrelations ρ_t and K the first k at which P_k = ρ_2k + ρ_2k+1 ≤ 0,
+    n_eff = n / (−1 + 2 Σ_{k<K} min_{j≤k} P_j + ρ_2K): Vehtari, Gelman, Simpson, Carpenter, Bürkner
+    (2021). Bayesian Analysis 16(2). NaN where a draw is, or with fewer than 4 draws. ``scored`` is
+    for the bulk, of normal scores. Unlike ArviZ's it computes many parameters at once.
     """
     if draws.shape[2] < 4:
         return np.full(len(draws), np.nan)

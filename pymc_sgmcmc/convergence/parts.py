@@ -8,14 +8,14 @@ import numpy as np
 
 __all__ = ["in_parts"]
 
-# Bytes of draws looked at together; a statistic needs about ten times as much
+# Bytes of draws processed together; a statistic needs about ten times as much
 _TOGETHER = 2**24
 
 
 def in_parts(statistic: Callable[[np.ndarray], np.ndarray], draws: np.ndarray) -> np.ndarray:
-    """Return a statistic of draws, shape (d, chains, n), NaN where a draw is, in bounded memory.
+    """Return a statistic of draws (d, chains, n), NaN where a draw is, in bounded memory.
 
-    ``statistic`` takes draws without NaN, shape (k, chains, n), and returns shape (k,).
+    ``statistic`` maps draws without NaN, shape (k, chains, n), to shape (k,).
     """
     found = np.full(len(draws), np.nan)
     step = max(1, _TOGETHER // max(1, draws[:1].size * draws.dtype.itemsize))

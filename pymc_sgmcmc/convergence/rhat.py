@@ -11,31 +11,11 @@ __all__ = ["rank_rhat"]
 
 
 def rank_rhat(draws: np.ndarray) -> np.ndarray:
-    r"""Return the larger of the R-hats of each parameter's bulk and tails [1]_.
+    """Return the larger R-hat of bulk and tails of each parameter, (d,), from draws (d, chains, n).
 
-    Both are :math:`\sqrt{(B / W + n - 1) / n}`, B and W the variances between and within half
-    chains of length n: of normal scores of the draws, and of their distances from the median.
-
-    Parameters
-    ----------
-    draws : ndarray
-        Shape (d, chains, n).
-
-    Returns
-    -------
-    ndarray
-        Shape (d,); NaN where a draw is, where no draw moves, and with fewer than 2 chains or 4
-        draws.
-
-    References
-    ----------
-    .. [1] Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021). Rank-normalization, folding, and
-       localization: an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2).
-
-    Examples
-    --------
-    >>> rank_rhat(np.random.default_rng(0).normal(size=(2, 4, 500))).round(3)
-    array([1.001, 1.001])
+    √((B / W + n − 1) / n), B and W the variances between and within half chains, of normal scores
+    of draws and of distances from the median: Vehtari, Gelman, Simpson, Carpenter, Bürkner (2021).
+    Bayesian Analysis 16(2). NaN where a draw is, for constant draws, 1 chain, or under 4 draws.
     """
     _, chains, n = draws.shape
     if n < 4 or chains < 2:
@@ -46,7 +26,7 @@ def rank_rhat(draws: np.ndarray) -> np.ndarray:
 def _of_bulk_and_tails(draws: np.ndarray) -> np.ndarray:
     scores, folded = folded_scores(split_chains(draws))
     bulk, tails = _rhat(scores), _rhat(folded)
-    # Draws that are all as far from the median have no tails
+    # Draws at one distance from the median have no tails
     return np.where(tails > bulk, tails, bulk)
 
 

@@ -19,7 +19,7 @@ def error_of_mean(draws: np.ndarray) -> np.ndarray:
 
 
 def error_of_sd(draws: np.ndarray) -> np.ndarray:
-    """Return the standard error of the sd, by that of the mean of squares; as of the mean."""
+    """Return the standard error of the sd, from that of the mean of squares; NaN as the mean's."""
     squares = (draws - draws.mean(axis=(1, 2), keepdims=True)) ** 2
     variance = squares.mean(axis=(1, 2))
     spread = (squares**2).mean(axis=(1, 2)) - variance**2

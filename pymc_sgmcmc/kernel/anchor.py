@@ -15,10 +15,10 @@ __all__ = ["gradient_at_anchor"]
 def gradient_at_anchor(
     potential: Potential, whitening: Whitening, phi: Sequence[np.ndarray], *, blocks: bool
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Return ∇U(ψ̄) of the full data at an anchor φ̄, and the estimates with respect to φ.
+    """Return ∇U(ψ̄) of the full data at an anchor φ̄, and block estimates with respect to φ.
 
-    With ``blocks`` both are of the likelihood alone, and the estimates of each block are stacked;
-    without there are none.
+    With ``blocks`` both are of the likelihood alone and the estimates are stacked; else
+    there are no estimates.
     """
     point, known = potential.join(phi), []
     if blocks:

@@ -41,28 +41,17 @@ __all__ = ["CompiledModel"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Most numbers that are kept of an anchor: they are stored and sent with a chain's state
+# Largest number of values stored for an anchor: they are saved and sent with a chain's state
 _LARGEST_MEMORY = 2**21
 
-# Rows on disk among which those that are not finite are looked for
+# Number of rows on disk that are searched for non-finite ones
 _LOOKED_AT = 2**14
 
 
 class CompiledModel:
     """The posterior of a model, its data as a backend reads them, and its potential.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    values : list of TensorVariable
-        The value variables to sample.
-    options : Options
-        The user's choices.
-    point : dict
-        A point of the model, for shapes.
-    row_memory : RowMemory, optional
-        Where rows in the order that chains share are laid out for all processes.
+    ``point`` is any point of the model, for shapes; forked processes share ``row_memory``.
     """
 
     @building()
@@ -110,7 +99,7 @@ class CompiledModel:
         self._worst_rows: tuple[str, Callable[..., Any]] | None = None
 
     def is_stale(self) -> bool:
-        """Whether the model's data were set anew since they were read."""
+        """Whether the model's data were replaced since they were read."""
         now = _shared_arrays(self.model)
         return len(now) != len(self._read) or any(
             a is not b for a, b in zip(now, self._read, strict=True)
@@ -155,7 +144,7 @@ class CompiledModel:
     def hierarchy(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
     ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return the σ and μ that are given to each element with a weight, shaped as φ."""
+        """Return σ and μ of each element with a weight, shaped as φ."""
         return self._hierarchy(phi, scales, others, weights=scales)[:2]
 
     def weights(self, scales: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
@@ -164,19 +153,19 @@ class CompiledModel:
         return {c.name: w[0] if c.map.numbers else w for c, w in found.items()}
 
     def standardised(self, scales: Sequence[np.ndarray]) -> list[bool]:
-        """Return of which coordinates these weights make all elements about standard normal."""
+        """Return for each coordinate whether these weights standardise all elements."""
         told = {c for c, w in self._weights(scales).items() if c.map.by_shift and w[1].any()}
         return [c in told for c in self.posterior.coordinates]
 
     @property
     def shares_noise(self) -> bool:
-        """Whether noise of some variable is more than its coordinates' own."""
+        """Whether some variable's noise is shared among its coordinates."""
         weighted = (c.weighted and c.map.shares_noise for c in self.posterior.coordinates)
         return any(weighted) or self.noise_grows
 
     @property
     def noise_grows(self) -> bool:
-        """Whether noise of some variable, whose law is sampled too, grows along its coordinates."""
+        """Whether some variable with a sampled law has noise that grows along its coordinates."""
         coordinates = self.posterior.coordinates
         own = {c.rv for c in coordinates}
         simplexes = (c for c in coordinates if isinstance(c.transform, Masses))
@@ -196,7 +185,7 @@ class CompiledModel:
         *,
         weights: Sequence[np.ndarray],
     ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
-        """Return of coordinates with a weight σ, μ, and φ at other weights."""
+        """Return σ, μ, and φ at other weights, of coordinates with a weight."""
         posterior = self.posterior
         if self._of_hierarchy is None:
             graphs = [*posterior.spreads, *posterior.locations, *posterior.reweighted]
@@ -216,19 +205,13 @@ class CompiledModel:
 
     @property
     def remembers_blocks(self) -> bool:
-        """Whether the gradients at an anchor of all blocks of the data can be kept."""
+        """Whether the gradients at an anchor of all blocks of the data can be stored."""
         if not self.scheme.contiguous or len(self.posterior.minibatches) != 1:
             return False
         return self.potential().n_blocks * self.dimension <= _LARGEST_MEMORY
 
     def potential(self) -> Potential:
-        """Return the compiled potential of the full data and of batches.
-
-        Raises
-        ------
-        NotImplementedError
-            If the model has a term of which only the gradient is known.
-        """
+        """Return the compiled potential, or raise where a term has a gradient alone."""
         if not self.posterior.has_value:
             raise NotImplementedError(
                 "The model has a GradientPotential, so that its log density is not known. "
@@ -245,13 +228,13 @@ class CompiledModel:
         scales: Sequence[np.ndarray],
         others: Sequence[np.ndarray],
     ) -> Potential:
-        """Return the compiled potential for rows in this order and values of what is fixed."""
+        """Return the compiled potential for this order of the rows and these fixed values."""
         return self.potential().at(self.fixed(row_order, scales, others))
 
     def fixed(
         self, row_order: int, scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
     ) -> list[Any]:
-        """Return what a potential reads beside positions and batches, placed."""
+        """Return a potential's inputs beside positions and batches, placed."""
         variable = self.place([np.asarray(x) for x in [*scales, *others]])
         return [*variable, *self.data(), *self.tables(row_order, "shuffled")]
 
@@ -262,13 +245,7 @@ class CompiledModel:
 
     @building()
     def attempt(self, first_use: Callable[[], Any]) -> Any:
-        """Compile and call; where the choice is ours, numba serves what JAX cannot run.
-
-        Raises
-        ------
-        BackendError
-            If the backend that the user chose cannot run the model.
-        """
+        """Compile and call; where the user chose no backend, numba replaces a JAX that fails."""
         try:
             return first_use()
         except BackendError as error:
@@ -306,15 +283,15 @@ class CompiledModel:
         return place(arrays, self.backend)
 
     def data(self) -> list[Any]:
-        """Return what was lifted out of the model's graph, placed once."""
+        """Return the data lifted out of the model's graph, placed once."""
         if self._data is None or self._data[0] != self.backend:
             self._data = self.backend, self.place(list(self.posterior.data.values()))
         return self._data[1]
 
     def tables(self, row_order: int, scheme: str | None = None) -> list[Any]:
-        """Return the rows as a batch scheme lays them out, placed; of rows on disk the sources.
+        """Return the rows in a batch scheme's layout, placed; of rows on disk the sources.
 
-        What was laid out last is kept: tuning and sampling read the same copy of the data.
+        The last layout is kept, so that tuning and sampling read the same copy of the data.
         """
         used = BATCH_SCHEMES[scheme] if scheme else self.scheme
         key = self.backend, row_order, used.contiguous
@@ -354,7 +331,7 @@ class CompiledModel:
     def why_not_finite(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
     ) -> str:
-        """Return a message that names what is not finite at a start."""
+        """Return a message that names non-finite terms at a start."""
         terms, gradients = self._not_finite(phi, scales, others)
         bad = [f"the log density of '{name}' is {value}" for name, value in terms.items()]
         bad += [f"the gradient for '{name}' is not finite" for name in gradients]
@@ -370,7 +347,7 @@ class CompiledModel:
         return f"The chain cannot start: {what}. {cure}"
 
     def impossible_rows(self, names: Collection[str], point: Sequence[np.ndarray]) -> str:
-        """Name the rows of observed variables without a log density, in no words if none is."""
+        """Name the rows of observed variables without a log density, or return an empty string."""
         posterior, told = self.posterior, []
         for rv in [rv for rv in self.model.observed_RVs if rv.name in names]:
             log_density, of = posterior.entries[rv.name]
@@ -395,7 +372,7 @@ class CompiledModel:
     def _not_finite(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
     ) -> tuple[dict[str, float], list[str]]:
-        """Return terms of the density, and variables whose gradient, is not finite."""
+        """Return non-finite terms of the density, and variables with non-finite gradients."""
         terms = self.posterior.terms
         point = [*phi, *scales, *others]
         values = self._at_worst_rows(list(terms.values()))(*point)
@@ -416,7 +393,7 @@ class CompiledModel:
     def at_worst_rows(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray], others: Sequence[np.ndarray]
     ) -> tuple[float, np.ndarray]:
-        """Return U and ∇U, flat, from B rows of each minibatch: non-finite ones before others."""
+        """Return U and ∇U, flat, from B rows of each minibatch, non-finite rows first."""
         if self._worst_rows is None or self._worst_rows[0] != self.backend:
             posterior = self.posterior
             graphs = [-posterior.log_density, *posterior.gradient]
@@ -477,5 +454,5 @@ def _shared_arrays(model: Model) -> list[np.ndarray]:
 
 
 def _at_least(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return what is known of each element, along further dimensions where there are some."""
+    """Return what is known of each element, along optional further dimensions."""
     return np.broadcast_to(x, (*x.shape[: max(0, x.ndim - len(shape))], *shape))

@@ -36,15 +36,7 @@ _LARGEST_READ = 2**20
 
 
 class Engine(CompiledModel):
-    """A compiled model with the updates of an algorithm.
-
-    Parameters
-    ----------
-    model, values, options, point, row_memory
-        As of the compiled model.
-    sampler : Sampler
-        The algorithm.
-    """
+    """A compiled model with the updates of a sampler."""
 
     def __init__(
         self,
@@ -109,7 +101,7 @@ class Engine(CompiledModel):
         return self._transitions[key]
 
     def _joined(self, settings: Settings) -> tuple[Posterior, int]:
-        """Return the posterior of as many blocks in one as serve, and their number."""
+        """Return the posterior of as many blocks in one batch as is fast, and their number."""
         if not settings.anchor_blocks:
             return self.posterior, 1
         [batch] = self.posterior.minibatches
@@ -121,7 +113,7 @@ class Engine(CompiledModel):
         return (self.posterior, 1) if posterior is None else (posterior, count)
 
     def updates_per_call(self, settings: Settings, thin: int) -> int:
-        """How many of a draw's updates one call makes."""
+        """Return how many of a draw's updates one call makes."""
         return updates_per_call(thin, self.dimension, settings.batches * self._read_by_batch)
 
     @property
@@ -136,10 +128,9 @@ class Engine(CompiledModel):
         )
 
     def draws_per_call(self, settings: Settings, updates: int) -> int:
-        """How many draws a call makes, so that it costs little and does not take long.
+        """Return the draws of a call, so that it has little overhead and does not take long.
 
-        One where they depend on what happens between draws: on variables that other step
-        methods move, or on an anchor that is taken anew.
+        It is one where draws depend on other step methods' variables or on a new anchor.
         """
         posterior = self.posterior
         if posterior.others or settings.refresh is not None:
@@ -167,11 +158,10 @@ class Engine(CompiledModel):
         updates: int,
         left: list[np.ndarray],
     ) -> list[np.ndarray]:
-        """Draw what a call takes for its batches.
+        """Draw the batches of a call: of each minibatch the rows, then the likelihood's own noise.
 
-        For each minibatch the rows, then the random numbers of the likelihood itself; first the
-        batches for what is measured, then those of a draw's ``updates``, one set after another.
-        What the batch scheme has planned, ``left``, is brought up to date.
+        The batches for measurements come first, then those of a draw's ``updates``, one set after
+        another. ``left``, what the batch scheme has planned, is updated.
         """
         layout, scheme, sets = transition.layout, self.scheme, transition.row_sets
         averaged, fresh = layout.averaged, transition.fresh

@@ -94,34 +94,10 @@ GradientChoice = Plain | ControlVariates | SVRG
 
 
 class Estimator:
-    """Graphs of an estimate of ∇U with respect to ψ.
+    """Graphs of an estimate of ∇U with respect to ψ, the mean over ``batches`` batches.
 
-    Parameters
-    ----------
-    density : BatchDensity
-        The posterior and its batches.
-    whitening : Whitening
-        The map from ψ to φ.
-    psi : list of TensorVariable
-        A position, for its shapes.
-    anchored : bool
-        Whether there is an anchor.
-    blocks : int
-        Blocks of the data whose gradients at the anchor are known; 0 where they are computed
-        with each batch. A batch is then one of the blocks, and an estimate costs half.
-    batches : int
-        K.
-
-    Attributes
-    ----------
-    posterior : Posterior
-        The density.
-    whitening : Whitening
-        The map.
-    fixed : list of TensorVariable
-        All further inputs, in the order whitening, anchor φ̄, ∇U(ψ̄), the other variables' values at
-        the anchor, the density's. Where there are blocks, their gradients take the place of φ̄,
-        and ∇U(ψ̄) is that of the likelihood alone.
+    With ``blocks`` > 0 a batch is one of as many blocks of the data whose gradients at the anchor
+    are stored, which halves the cost of an estimate.
     """
 
     def __init__(
@@ -156,6 +132,8 @@ class Estimator:
             for x in density.posterior.others
             if anchored and not blocks
         ]
+        # The inputs in the order whitening, anchor φ̄, ∇U(ψ̄), other variables' values at the anchor,
+        # the density's. With blocks: their gradients for φ̄, and ∇U(ψ̄) of the likelihood alone
         self.fixed = [
             *whitening.symbols,
             *self._anchor,
@@ -165,7 +143,7 @@ class Estimator:
         ]
 
     def new_rows(self) -> list[TensorVariable]:
-        """Return new symbols for what is drawn for K batches: the first dimension, unless 1."""
+        """Return new symbols for the inputs of K batches, K the first dimension unless 1."""
         one = self._density.rows()
         if self._batches == 1:
             return one
@@ -230,7 +208,7 @@ class Estimator:
     def _mean_gradient(
         self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
     ) -> list[TensorVariable]:
-        """Mean of :meth:`_one` over K batches: what they share is computed once for all."""
+        """Mean of :meth:`_one` over K batches, with shared graphs computed once for all."""
         density, others = self._density, self._anchor_others
         # Of one batch after the other the adjoints at φ, then those at the anchor or, where they
         # are known, its gradients
@@ -265,7 +243,7 @@ class Estimator:
         zeros: Sequence[TensorVariable],
         further: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Mean over K batches, one after the other: memory for one is enough."""
+        """Mean over K batches, one after the other, with the memory of one."""
         one = self._density.rows("one")
         inner = [s.type(f"inner_{i}") for i, s in enumerate(shared)]
         total = [x.type() for x in zeros]

@@ -15,7 +15,7 @@ _LARGEST_UNEVENNESS = 0.02
 def blocks_to_join(batches: int, blocks: int, batch_size: int) -> int:
     """Return how many neighbouring blocks of B rows one gradient takes at once, a divisor of K.
 
-    Averaging K batches that share no rows is the gradient of one batch of K B rows, at less cost.
+    Averaging K disjoint batches is the gradient of one batch of K B rows, at less cost.
     """
     for count in range(batches, 1, -1):
         if batches % count or count * batch_size > LARGEST_JOINED:

@@ -10,48 +10,20 @@ __all__ = ["Layout"]
 
 @dataclass(frozen=True)
 class Layout:
-    """The shape of a compiled function: chains of one layout share it.
+    """The shape of a compiled function, which chains with the same layout share."""
 
-    Attributes
-    ----------
-    backend : {"numba", "jax"}
-    whitening : hashable
-        Kind of the map from ψ to φ.
-    contiguous : bool
-        Whether a batch is given by an offset or by row indices.
-    anchored : bool
-        Whether gradients have an anchor.
-    known_blocks : int
-        Number of blocks of the data whose gradients at the anchor are known; batches are then
-        such blocks. 0 where none are known.
-    batches : int
-        Batches averaged for one gradient, K.
-    joined : int
-        Number of neighbouring blocks that one gradient takes in one go, a divisor of K.
-    per_coordinate : bool
-        Whether each coordinate has a step size of its own.
-    compensated : bool
-        Whether the algorithm is told the variance of each coordinate's gradient.
-    bounded : bool
-        Whether there is a bound on the elements of a gradient estimate.
-    updates : int
-        Updates of a draw. A function of numba makes any number of them, one of JAX this one.
-    draws : int
-        Draws in a call. A function of numba makes any number of them unless this is 1.
-    """
-
-    backend: str
-    whitening: Hashable
-    contiguous: bool
-    anchored: bool
-    known_blocks: int
-    batches: int
-    joined: int
-    per_coordinate: bool
-    compensated: bool
-    bounded: bool
-    updates: int
-    draws: int
+    backend: str  # "numba" or "jax"
+    whitening: Hashable  # kind of the map from ψ to φ
+    contiguous: bool  # whether a batch is an offset, not row indices
+    anchored: bool  # whether gradients have an anchor
+    known_blocks: int  # blocks with known gradients at the anchor, which are then the batches
+    batches: int  # K, batches averaged for one gradient
+    joined: int  # neighbouring blocks evaluated together, a divisor of K
+    per_coordinate: bool  # whether each coordinate has a step size
+    compensated: bool  # whether the sampler reads the variance of each coordinate's gradient
+    bounded: bool  # whether elements of a gradient estimate are bounded
+    updates: int  # of a draw; fixed for JAX, any number for numba
+    draws: int  # of a call; any number for numba unless 1
 
     @property
     def groups(self) -> int:
@@ -64,7 +36,7 @@ class Layout:
         return self.batches // self.joined
 
     def key(self) -> Layout:
-        """Return the layout by which compiled functions are found again."""
+        """Return the layout under which compiled functions are cached."""
         if self.backend == "jax":
             return self
         return replace(self, updates=0, draws=min(self.draws, 2))

@@ -28,13 +28,13 @@ def looped(
     backend: str,
     length: int | None = None,
 ) -> list[TensorVariable]:
-    """Return the states after the last step, then what is computed beside them of each.
+    """Return the states after the last step, then the other outputs of each step.
 
-    ``graphs`` are the next states and all else that a step computes, of placeholders. These are
-    mapped to their values for all ``steps``, before the first one, and to what is ``fixed``; of
-    that what no graph reads is left out, or PyTensor would make another loop without it.
+    ``graphs`` are the next states and other outputs, of placeholders. The placeholders are mapped
+    to values for all ``steps``, before the first one, and ``fixed``; unused ones are left out, or
+    PyTensor would make another loop without them.
     """
-    # A backend's own search for it does not look into the branches of a step
+    # A backend's own search does not look into the branches of a step
     same = {x: x.type() for x in _same_in_all(graphs, {*steps, *states})}
     if same:
         fixed = {**fixed, **dict(zip(same.values(), substitute(list(same), fixed), strict=True))}
@@ -60,7 +60,7 @@ def looped(
 
 
 def _same_in_all(graphs: Sequence[Variable], varying: Collection[Variable]) -> list[Variable]:
-    """Return what steps read that is the same in all of them, where eigenvectors are among it."""
+    """Return inputs that are the same in all steps, where eigenvectors are among them."""
     nodes = io_toposort([], list(graphs))
     if not any(isinstance(getattr(node.op, "core_op", node.op), Eigh) for node in nodes):
         return []

@@ -33,9 +33,8 @@ def measured(
 ) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
     """Return graphs of PyMC's values at a state, and of a gradient and statistics there.
 
-    ``state`` has the symbols of the state, ``at`` what stands for them. ``fresh`` are two batches,
-    along the first dimension: half the squared difference of two estimates at one place is the
-    variance of the noise, whatever the sampler.
+    ``state`` has the symbols of the state, ``at`` their replacements. Half the squared difference
+    of the estimates from two ``fresh`` batches, the first dimension, is the variance of the noise.
     """
     posterior, psi = estimator.posterior, at[: len(state.psi)]
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])
@@ -94,9 +93,9 @@ def wrapped(
     psi: list[TensorVariable],
     origin: list[TensorVariable],
 ) -> list[TensorVariable]:
-    """Return ψ with circular coordinates brought back to the period about the origin.
+    """Return ψ with circular coordinates reduced to the period about the origin.
 
-    No whitening mixes them with others, so that one turn is a move of their own ψ alone.
+    Whitening does not mix them with others, so that a full turn changes their own ψ alone.
     """
     found = []
     scales = whitening.diagonal(psi, whitening.symbols)
@@ -112,7 +111,7 @@ def wrapped(
 
 
 def _mean_of_line(posterior: Posterior, products: Blocks) -> TensorVariable:
-    """Mean over coordinates, those on a circle left out: they have no such law."""
+    """Mean over coordinates, except those on a circle, which have no such law."""
     if not posterior.circular.any():
         return products.mean()
     masks = _shaped(posterior.circular, list(products))
@@ -125,7 +124,7 @@ def _mean_of_line(posterior: Posterior, products: Blocks) -> TensorVariable:
 
 
 def _shaped(flat: np.ndarray, parts: Sequence[TensorVariable]) -> list[np.ndarray]:
-    """Give what all elements have in turn the shapes of blocks."""
+    """Reshape a flat vector of all elements into blocks."""
     shapes = [part.type.shape for part in parts]
     ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
     return [x.reshape(shape) for x, shape in zip(np.split(flat, ends), shapes, strict=True)]

@@ -114,12 +114,10 @@ class Noise:
         return self.uniform().map(chambers_mallows_stuck, self.exponential())
 
     def draw(self, rng: np.random.Generator, updates: int, draws: int = 1) -> list[Any]:
-        """Draw the numbers of ``draws`` times ``updates`` updates.
+        """Draw the numbers of ``draws`` times ``updates`` updates, one array for each request.
 
-        Returns one array for each request, in order, of shape (draws, updates, numbers). A draw
-        gets the same numbers however many draws are made with it. The arrays are filled anew by the
-        next call: fresh memory for millions of numbers would cost as much as the numbers. Where JAX
-        computes on a GPU they are arrays of JAX.
+        The arrays have the shape (draws, updates, numbers) and are overwritten by the next call. A
+        draw's numbers do not depend on ``draws``. Where JAX runs on a GPU they are JAX's arrays.
         """
         size = sum(self._sizes)
         if self._made_here is None:

@@ -21,52 +21,23 @@ LARGEST_DENSE = 512
 
 @dataclass(frozen=True)
 class Options:
-    """The checked arguments of a step method; "auto", or None, where tuning shall choose.
+    """The checked arguments of a step method; "auto" or None where tuning chooses."""
 
-    Attributes
-    ----------
-    step_size : callable or None
-        The user's schedule.
-    thin : int or None
-        Updates for each draw.
-    scale : str, dict or None
-        "auto", "dense", "diagonal", None for coordinates as they are, or arrays for some variables.
-    gradient : str or estimator
-        "auto" or an estimator.
-    batches : int or str
-        "auto" or K.
-    batch : str
-        Name of the batch scheme.
-    batch_size : int or None
-        Rows in a batch, B, where batches are of the rows of a dim.
-    batch_dim : str or None
-        That dim.
-    transforms : str
-        Choice of coordinates.
-    named_transforms : dict
-        Transforms of some variables, by their names.
-    centring : bool
-        Whether hierarchies are partially centred.
-    temperature : float
-        T.
-    backend : {"auto", "jax", "numba"}
-    compile_kwargs : dict
-        For :func:`pymc.compile`.
-    """
-
-    step_size: Schedule | None = None
-    thin: int | None = None
+    step_size: Schedule | None = None  # the user's schedule
+    thin: int | None = None  # updates for each draw
+    # "auto", "dense", "diagonal", None for no whitening, or arrays for some variables
     scale: str | Mapping[str, np.ndarray] | None = "auto"
     gradient: str | GradientChoice = "auto"
-    batches: int | str = "auto"
-    batch: str = "shuffled"
-    batch_size: int | None = None
-    batch_dim: str | None = None
-    transforms: str = "lipschitz"
+    batches: int | str = "auto"  # K
+    batch: str = "shuffled"  # name of the batch scheme
+    batch_size: int | None = None  # B, where batches are of the rows of a dim
+    batch_dim: str | None = None  # that dim
+    transforms: str = "lipschitz"  # choice of coordinates
+    # By the names of variables
     named_transforms: Mapping[str, Transform | None] = field(default_factory=dict)
-    centring: bool = False
-    temperature: float = 1.0
-    backend: str = "auto"
+    centring: bool = False  # whether hierarchies are partially centred
+    temperature: float = 1.0  # T
+    backend: str = "auto"  # "auto", "jax" or "numba"
     compile_kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def bend(self, dimension: int) -> int | None:

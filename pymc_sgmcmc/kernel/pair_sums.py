@@ -12,23 +12,13 @@ __all__ = ["PairSums", "summed_pairs"]
 
 @dataclass(frozen=True)
 class PairSums:
-    """Sums over pairs of gradients g₊ and g₋ at opposite positions, each from its own batches.
+    """Sums over pairs of gradients g₊ and g₋ at opposite positions."""
 
-    Attributes
-    ----------
-    count : int
-        How many pairs were finite; the others are left out.
-    middle, middle_squared : ndarray
-        Of (g₊ + g₋) / 2 and its square, shape (d,).
-    change, change_squared : ndarray
-        Of (g₊ − g₋) times the signs, and of its square, shape (d,).
-    """
-
-    count: int
-    middle: np.ndarray
-    middle_squared: np.ndarray
-    change: np.ndarray
-    change_squared: np.ndarray
+    count: int  # finite pairs; the others are left out
+    middle: np.ndarray  # of (g₊ + g₋) / 2, shape (d,)
+    middle_squared: np.ndarray  # of its square, shape (d,)
+    change: np.ndarray  # of (g₊ − g₋) times the signs, shape (d,)
+    change_squared: np.ndarray  # of its square, shape (d,)
 
 
 def summed_pairs(
@@ -38,19 +28,10 @@ def summed_pairs(
     signs: np.ndarray,
     rows: np.ndarray,
 ) -> PairSums:
-    """Sum gradients that a function gives for positions (P, d) and their batches.
+    """Sum gradients at ``point ± signs width``, with point and width (d,) and signs of ±1, (P, d).
 
-    Parameters
-    ----------
-    batch_gradient : callable
-        Maps positions and rows to estimates of ∇U, shape (P, d).
-    point, width : ndarray
-        The positions are ``point ± signs width``, shape (d,).
-    signs : ndarray
-        Of ±1, shape (P, d).
-    rows : ndarray
-        A batch for each pair, shape (P, minibatches), or m of them to be averaged, shape
-        (P, m, minibatches).
+    ``batch_gradient`` maps positions and rows to estimates of ∇U, shape (P, d). ``rows`` are
+    (P, minibatches), or (P, m, minibatches) for the mean of m batches.
     """
     move = signs * width
     several = np.moveaxis(rows, 1, 0) if rows.ndim == 3 else [rows]

@@ -47,7 +47,7 @@ class Policy:
         Whether each coordinate has a step size of its own.
     compensates : bool
         Whether the update injects less noise in return for the gradient's own, which
-        ``gradient.variance`` tells.
+        ``gradient.variance`` is.
     second_moments : bool
         Whether the stationary law has second moments, so that temperatures can be checked.
     isotropic : bool
@@ -56,7 +56,7 @@ class Policy:
         the model's coordinates as little as it can.
     gradients_bounded : bool
         Whether estimates of ∇U that are far larger than any in the bulk are scaled down. A method
-        whose own noise leads that far sets bounds of its own instead.
+        whose own noise reaches that far sets bounds of its own instead.
     """
 
     step_size: float

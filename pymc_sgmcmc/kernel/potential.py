@@ -38,48 +38,8 @@ _GRADIENT, _VALUE_TOO = 1, 2
 class Potential:
     """U and ∇U at flat positions φ, of the full data or of single batches.
 
-    The one compiled function evaluates a list of (position, block of rows) pairs. The full
-    potential is the sum over blocks of B rows; the last one starts early enough to be full,
-    and its rows that an earlier block has counted weigh nothing.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density.
-    backend : {"jax", "numba", "interpreter"}
-        "interpreter" compiles nothing, for few calls.
-    compile_kwargs : dict, optional
-        For :func:`pymc.compile`.
-
-    Attributes
-    ----------
-    dimension : int
-        Elements of φ.
-    shapes : list of tuple of int
-        Of each variable's part of it.
-    n_blocks : int
-        Blocks in a pass over the full data; 1 without minibatches.
-    batch_size : int
-        Rows of a batch, summed over minibatches; 0 without any.
-    sizes : list of tuple of int
-        Rows of the data and of a batch, for each minibatch.
-    precision : float
-        Relative rounding error of the model's floats.
-    unbounded : ndarray of bool
-        Which elements of φ are those of variables without bounds, shape (d,).
-    circular : ndarray of bool
-        Which of them lie on a circle, shape (d,).
-    widest : ndarray
-        The largest sd that a fit may give to each of them, shape (d,).
-    kinked : bool
-        Whether ∇U may jump.
-    numbers : int
-        Numbers that a gradient of one batch computes.
-
-    Raises
-    ------
-    NotImplementedError
-        If a term on a minibatch is not a sum over rows, as for some potentials.
+    The compiled function evaluates pairs of a position and a block of B rows. The last block of
+    the full data starts early enough to be full, and rows counted before have a weight of 0.
     """
 
     def __init__(
@@ -91,31 +51,35 @@ class Potential:
         self.posterior = posterior
         # Shared by all that differ in what is fixed
         self._count = [0]
-        self.shapes = [x.type.shape for x in posterior.phi]
+        self.shapes = [x.type.shape for x in posterior.phi]  # of each variable's part of φ
         self._ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes]).tolist()
-        self.dimension = self._ends[-1]
+        self.dimension = self._ends[-1]  # d, elements of φ
+        # Rows of the data and of a batch, for each minibatch
         self.sizes = [
             (len(arrays[0]), batch.batch_size)
             for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
         ]
-        self.batch_size = sum(size for _, size in self.sizes)
+        self.batch_size = sum(size for _, size in self.sizes)  # 0 without minibatches
         # Of a row in a sum over blocks
         self._weights = [size / n for n, size in self.sizes]
+        # Blocks in a pass over the full data; 1 without minibatches
         self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
         self._length = int(np.clip(_LARGEST_CALL // self.dimension, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
+        # Elements of φ of variables without bounds, shape (d,)
         self.unbounded = np.repeat(
             [c.unbounded for c in posterior.coordinates], np.diff(self._ends, prepend=0)
         )
-        self.circular = posterior.circular
-        self.widest = posterior.widest
-        self.kinked = posterior.kinked
+        self.circular = posterior.circular  # elements of φ on a circle, shape (d,)
+        self.widest = posterior.widest  # largest sd that a fit may give to each element, shape (d,)
+        self.kinked = posterior.kinked  # whether ∇U may jump
+        # Relative rounding error of the model's floats
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
         # Only JAX needs to know how many
         self._padded = backend == "jax"
         self._backend, self._compile_kwargs = backend, compile_kwargs
         self._function = self._compile(backend, compile_kwargs)
-        # Compiled when they are first needed, and shared as the count is
+        # Compiled when first needed, and shared as the count is
         self._sums: dict[str, Any] = {}
         self._fixed: list[Any] = []
         self._on_disk = has_source(posterior.arrays)
@@ -123,7 +87,7 @@ class Potential:
     def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
         """Compile what evaluates a list of pairs."""
         wanted, point, inputs, fixed, outputs = self._evaluation(backend)
-        self.numbers = numbers_computed(outputs[1:])
+        self.numbers = numbers_computed(outputs[1:])  # computed for a gradient of one batch
         zero = pt.zeros((), dtype=outputs[0].dtype)
         # The log density may cost more than its gradient, and most of tuning needs only that
         potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)
@@ -161,7 +125,7 @@ class Potential:
             self._joined(list(estimate(self._parts(point + side * signs * width), rows)))
             for side in (1, -1)
         )
-        # Where one of the two is not finite the pair is left out
+        # A pair with a non-finite gradient is left out
         finite = pt.isfinite(above).all() & pt.isfinite(below).all()
         middle, change = (above + below) / 2, above - below
         # Not powers, which XLA leaves to a function of single numbers
@@ -187,7 +151,7 @@ class Potential:
     def _evaluation(
         self, backend: str
     ) -> tuple[TensorVariable, TensorVariable, list[Any], list[Any], list[TensorVariable]]:
-        """Return graphs of one pair: what is wanted, φ, what says the block, the fixed, outputs."""
+        """Return graphs of one pair: which outputs, φ, inputs of the block, fixed ones, outputs."""
         posterior, floatX = self.posterior, pytensor.config.floatX
         density = BatchDensity(posterior, contiguous=True, backend=backend)
         log_density, base, weights = posterior.weighted()
@@ -234,7 +198,7 @@ class Potential:
         self._fixed = list(fixed)
 
     def at(self, fixed: Sequence[Any]) -> Potential:
-        """Return this potential, compiled once, with something else fixed."""
+        """Return this potential with other fixed inputs, compiled once."""
         other = copy(self)
         other.set_fixed(fixed)
         return other
@@ -260,20 +224,7 @@ class Potential:
         return np.stack(rows, axis=1) if rows else np.zeros((count, 0), dtype=int)
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate on the full data.
-
-        Parameters
-        ----------
-        points : ndarray
-            Shape (P, d).
-
-        Returns
-        -------
-        U : ndarray
-            Shape (P,).
-        gradient : ndarray
-            ∇U, shape (P, d).
-        """
+        """Return U, shape (P,), and ∇U, shape (P, d), of the full data at points (P, d)."""
         if self._on_disk:
             return self._streamed(points)
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
@@ -297,7 +248,7 @@ class Potential:
         return total, gradient
 
     def _streamed(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return U and ∇U of the full data, each of whose rows is read once for all positions."""
+        """Return U and ∇U of the full data, reading each row once for all positions."""
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
         each = max(1, self._length // max(len(points), 1))
         for first in range(0, self.n_blocks, each):
@@ -312,7 +263,7 @@ class Potential:
         return total, gradient
 
     def _read(self, rows: list[np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
-        """Read rows on disk; return where batches begin in the tables, and all that is fixed."""
+        """Read rows on disk; return where batches begin in the tables, and all fixed inputs."""
         if not self._on_disk:
             return rows, self._fixed
         arrays = self.posterior.arrays
@@ -340,20 +291,7 @@ class Potential:
         return float(u), np.asarray(g, dtype=float)
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
-        """Evaluate one block's share of the full ∇U for each position.
-
-        Parameters
-        ----------
-        points : ndarray
-            Shape (P, d).
-        which : int or ndarray
-            Number of the block, or shape (P,).
-
-        Returns
-        -------
-        ndarray
-            Shape (P, d).
-        """
+        """Return one block's share of the full ∇U at points (P, d); ``which`` may be (P,)."""
         return self._block(points, which, potential=False)[1]
 
     def blocks_as_batches(self, point: np.ndarray) -> np.ndarray:
@@ -372,19 +310,9 @@ class Potential:
         return gradient
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate the unbiased estimates of U and ∇U from one batch for each position.
+        """Return unbiased estimates of U, shape (P,), and ∇U, shape (P, d), at points (P, d).
 
-        Parameters
-        ----------
-        points : ndarray
-            Shape (P, d).
-        rows : ndarray
-            Offsets, shape (P, minibatches).
-
-        Returns
-        -------
-        U, gradient : ndarray
-            Shapes (P,) and (P, d).
+        ``rows`` are the offsets of one batch for each point, shape (P, minibatches).
         """
         return self._batch(points, rows, potential=True)
 
@@ -395,16 +323,10 @@ class Potential:
     def pair_sums(
         self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
     ) -> PairSums:
-        """Sum what batches say at opposite positions, each pair with batches of its own.
+        """Sum batch gradients at ``point ± signs width``, with signs of ±1, shape (P, d).
 
-        Parameters
-        ----------
-        point, width : ndarray
-            The positions are ``point ± signs width``, shape (d,).
-        signs : ndarray
-            Of ±1, shape (P, d).
-        rows : ndarray
-            Offsets, shape (P, minibatches), or (P, m, minibatches) for the mean of m batches.
+        ``rows`` are the offsets of each pair's batch, shape (P, minibatches), or of m batches to
+        average, shape (P, m, minibatches).
         """
         if self._on_disk:
             return summed_pairs(self.batch_gradient, point, width, signs, rows)
@@ -450,7 +372,7 @@ class Potential:
         return values, gradient
 
     def _layout(self, blocks: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return offsets of blocks, and how many of their rows count."""
+        """Return offsets of blocks, and how many of their rows are counted."""
         # The first rows follow the last row once more, at the end of their block
         counted = [np.clip(n - blocks * size, 0, size) for n, size in self.sizes]
         starts = [
@@ -469,7 +391,7 @@ class Potential:
         *,
         potential: bool,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate up to ``_length`` pairs; U is 0 where it is not wanted."""
+        """Evaluate up to ``_length`` pairs; U is 0 where it is not requested."""
         count = len(points)
         self._count[0] += count
         index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
@@ -495,7 +417,7 @@ class Potential:
 def _sequences(
     steps: Sequence[TensorVariable], length: int | None
 ) -> dict[TensorVariable, TensorVariable]:
-    """Return what holds the values of each step, of its placeholder."""
+    """Return the symbol of each step's values, for its placeholder."""
     return {
         s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
         for s in steps

@@ -25,8 +25,8 @@ from pymc_sgmcmc.model.minibatch import Minibatch
 
 __all__ = ["SHARED_ORDER", "RowMemory", "arrange", "is_large", "shape_of_table"]
 
-# Bytes of rows from which on chains share one order of them. Fewer are copied at no cost, and
-# there chains with an order of their own show what the order does to the draws
+# Bytes of rows from which chains share one order of them. Fewer are copied at no cost, and chains
+# with orders of their own then show the effect of the order on the draws
 _LARGE = 2**26
 
 # Seed of the order that chains share: their batches differ by offsets
@@ -34,7 +34,7 @@ SHARED_ORDER = 0
 
 
 def is_large(minibatches: Sequence[Minibatch]) -> bool:
-    """Whether all chains shall find the rows in one order, and in one place."""
+    """Whether all chains share one order of the rows and one memory."""
     return sum(array.nbytes for array in _in_memory(minibatches)) >= _LARGE
 
 
@@ -53,20 +53,10 @@ def arrange(array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> N
 
 
 class RowMemory:
-    """Tables of rows in memory that forked processes share.
+    """Tables of rows, but for those on disk, in memory that forked processes share.
 
-    It is reserved in the process that makes the step method, where nothing is written. The
-    first chain that needs the tables writes them, and others wait for it.
-
-    Parameters
-    ----------
-    minibatches : sequence of Minibatch
-        Whose rows they are. Those on disk stay there.
-
-    Raises
-    ------
-    OSError
-        If the system does not give so much memory.
+    The process that makes the step method reserves it, else OSError. The first chain that needs
+    the tables fills them while others wait.
     """
 
     def __init__(self, minibatches: Sequence[Minibatch]) -> None:
@@ -106,7 +96,7 @@ class RowMemory:
 
     @contextmanager
     def _alone(self) -> Generator[None]:
-        """Keep other processes out; the system lets them in, should this one be killed."""
+        """Hold a lock between processes, which the system releases if this one is killed."""
         if sys.platform == "win32":  # where processes are not forked, and nothing is shared
             yield
             return

@@ -24,74 +24,40 @@ __all__ = ["Settings", "in_parts"]
 
 @dataclass(eq=False)
 class Settings(Comparable):
-    """Numbers frozen when tuning ends, or set by hand; part of a chain's state.
+    """Numbers frozen when tuning ends, or set by hand; part of a chain's state."""
 
-    Attributes
-    ----------
-    centre : list of ndarray
-        m, φ of each variable; empty where nothing is known of it.
-    root : ndarray, list of ndarray or None
-        L as a matrix, as a diagonal for each variable, or None without whitening.
-    directions, middle, lengths
-        Of the turn before that diagonal is applied, as
-        :class:`~pymc_sgmcmc.kernel.whitening.Turned` takes them; ``middle`` is None for no turn.
-    families, below
-        Of the shear after it, as :class:`~pymc_sgmcmc.kernel.whitening.Sheared` takes them.
-    step_size : float or None
-        Largest step size of a coordinate; None where the user's schedule says it.
-    relative : list of ndarray
-        Step sizes over the largest, shaped as ψ; empty where all coordinates have the same.
-    variance : list of ndarray
-        Variance of the gradient estimate, shaped as ψ, for algorithms that inject less noise in
-        return; empty for all others.
-    largest_gradient : float or None
-        Estimates whose largest element exceeds it are scaled down to it; None for no bound.
-    anchor : list of ndarray
-        φ̄, empty for plain gradients.
-    anchor_gradient : list of ndarray
-        ∇U at the anchor, with respect to ψ; that of the likelihood alone where blocks are kept.
-    anchor_blocks : list of ndarray
-        Estimates of that gradient from each block of the data, with respect to φ, stacked; empty
-        where they are computed with each batch.
-    anchor_others : list of ndarray
-        Values that the variables of other step methods had when the anchor was taken. Both
-        gradients at the anchor use them, so that an estimate is unbiased whatever those
-        variables are now.
-    row_order : int
-        Seed of the order of the rows that make up these blocks.
-    batches : int
-        K.
-    thin : int
-        Updates for each draw.
-    each : int or None
-        Updates for which the function is compiled, a divisor of ``thin``; None if it is ``thin``.
-    refresh : int or None
-        Updates after which the anchor is taken anew.
-    warnings : list of str
-        What looked wrong while tuning.
-    """
-
+    # m, φ of each variable; empty if unknown
     centre: list[np.ndarray] = field(default_factory=list)
+    # L: a matrix, a diagonal for each variable, or None without whitening
     root: np.ndarray | list[np.ndarray] | None = None
+    # The turn before that diagonal, as ``Turned`` takes it; no turn where ``middle`` is None
     directions: list[np.ndarray] = field(default_factory=list)
     middle: np.ndarray | None = None
     lengths: list[np.ndarray] = field(default_factory=list)
+    # The shear after it, as ``Sheared`` takes it
     families: list[tuple[tuple[int, int, int], ...]] = field(default_factory=list)
     below: list[np.ndarray] = field(default_factory=list)
-    step_size: float | None = None
+    step_size: float | None = None  # largest of all coordinates; None for the user's schedule
+    # Step sizes over the largest, shaped as ψ; empty where all are the same
     relative: list[np.ndarray] = field(default_factory=list)
+    # Of the gradient estimate, shaped as ψ, for samplers that subtract it, else empty
     variance: list[np.ndarray] = field(default_factory=list)
-    largest_gradient: float | None = None
-    anchor: list[np.ndarray] = field(default_factory=list)
+    largest_gradient: float | None = None  # bound on an estimate's elements; None for no bound
+    anchor: list[np.ndarray] = field(default_factory=list)  # φ̄; empty for plain gradients
+    # ∇U at the anchor with respect to ψ; the likelihood's alone where blocks are kept
     anchor_gradient: list[np.ndarray] = field(default_factory=list)
+    # Estimates of that gradient from each block, with respect to φ, stacked; empty where they are
+    # computed with each batch
     anchor_blocks: list[np.ndarray] = field(default_factory=list)
+    # Values of other step methods' variables at the anchor; both gradients there use them, so that
+    # an estimate stays unbiased when those variables move
     anchor_others: list[np.ndarray] = field(default_factory=list)
-    row_order: int = 0
-    batches: int = 1
-    thin: int = 20
-    each: int | None = None
-    refresh: int | None = None
-    warnings: list[str] = field(default_factory=list)
+    row_order: int = 0  # seed of the order of the rows in these blocks
+    batches: int = 1  # K
+    thin: int = 20  # updates for each draw
+    each: int | None = None  # updates that are compiled, a divisor of ``thin``; None for ``thin``
+    refresh: int | None = None  # updates between two anchors
+    warnings: list[str] = field(default_factory=list)  # what looked wrong while tuning
     changes: ClassVar[int] = 0
     """How often one of them was set."""
 

@@ -31,85 +31,41 @@ __all__ = ["Draws", "Transition", "updates_per_call"]
 # several calls for a draw. What is measured at the end of each costs as much as a few updates
 _LARGEST_NOISE = 2**26
 
-# Numbers that a call reads of rows on disk: they are held in memory twice or three times
+# Numbers of rows on disk that a call reads: two or three copies of them are in memory
 _LARGEST_READ = 2**22
 
-# Batches beside those of the updates: what is measured of a draw must not depend on how the
-# chain got there
+# Batches besides those of the updates: measurements of a draw must not depend on how the chain
+# reached it
 _FRESH = 2
 
 
 def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
-    """Return the largest divisor of ``thin`` for which a call is given moderately much."""
+    """Return the largest divisor of ``thin`` for which a call has a moderate amount of noise."""
     most = max(1, min(_LARGEST_NOISE // max(dimension, 1), _LARGEST_READ // max(read, 1)))
     return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
 
 
 @dataclass
 class Draws:
-    """What one call gave.
+    """The draws of one call; the first dimension of every array counts them.
 
-    Attributes
-    ----------
-    psi : list of sequence of array
-        Positions. The first dimension counts the draws, here and in all that follows. Where the
-        call may still run, on a GPU, these are arrays of JAX, which wait where they are read.
-    extra : dict of list of ndarray
-        The algorithm's further state.
-    values : list of ndarray
-        PyMC's value variables.
-    gradient : list of ndarray
-        Estimates of ∇U, independent of how the positions were reached.
-    statistics : sequence of array
-        The statistics named in ``statistic_names``; the last two are the numbers of tamed and of
-        rejected updates.
+    On a GPU the arrays are JAX's, and reading one waits for the call to end.
     """
 
-    psi: Sequence[Sequence[Any]]
-    extra: Mapping[str, Sequence[Sequence[Any]]]
-    values: Sequence[Sequence[Any]]
+    psi: Sequence[Sequence[Any]]  # positions
+    extra: Mapping[str, Sequence[Sequence[Any]]]  # the sampler's further state
+    values: Sequence[Sequence[Any]]  # PyMC's value variables
+    # Estimates of ∇U, independent of how the positions were reached
     gradient: Sequence[Sequence[Any]]
+    # As in ``statistic_names``; the last two count tamed and rejected updates
     statistics: Sequence[Any]
 
 
 class Transition:
-    """Some draws of a sampler, each of many updates, compiled as one function.
+    """Some draws of a sampler, each of many updates, compiled as one deterministic function.
 
-    It is a deterministic map: noise, batches, step sizes and data are inputs. Chains differ in
-    what they put in, never in the compiled function. Several draws in one call share what
-    the call itself costs.
-
-    Parameters
-    ----------
-    posterior : Posterior
-        The density, with batches of as many rows as are joined.
-    sampler : Sampler
-        The algorithm.
-    whitening : Whitening
-        The map from ψ to φ.
-    layout : Layout
-        All else that decides the function.
-    position : list of ndarray
-        Any position ψ; only shapes and dtypes are used.
-    extra : dict of list of ndarray
-        The algorithm's further state at the start; only names, shapes and dtypes are used.
-    compile_kwargs : dict
-        For :func:`pymc.compile`.
-
-    Attributes
-    ----------
-    posterior : Posterior
-        The density.
-    noise : Noise
-        Draws the noise of a call.
-    row_sets : int
-        How many times K batches an update takes: more than once where it asks for independent
-        estimates.
-    fresh : int
-        How many times K batches a draw takes beyond those of its updates, for what is
-        measured at its end.
-    statistic_names : list of str
-        Names of the columns of the statistics.
+    Noise, batches, step sizes and data are its inputs, so that chains share it. Of ``position``
+    and ``extra`` only shapes and dtypes are used.
     """
 
     def __init__(
@@ -142,7 +98,9 @@ class Transition:
         )
         update = Update(sampler, self._state, estimator, layout)
         self.noise = update.noise
+        # Times K batches of an update: more than 1 where it asks for independent estimates
         self.row_sets = len(update.row_sets)
+        # Times K batches for what is measured at the end of a draw
         self.fresh = _FRESH if update.row_sets[0] else 0
         self._constants = [*self._state.origin, *update.fixed]
 
@@ -181,10 +139,7 @@ class Transition:
         update: Update,
         given: Sequence[TensorVariable],
     ) -> list[TensorVariable]:
-        """Return a draw: the state that its updates lead to, then what is measured there.
-
-        That is values, gradients and statistics, in this order.
-        """
+        """Return a draw: the state after its updates, then values, gradients, statistics there."""
         state, n_psi, of_one = self._state, len(self._state.psi), _of_one(update)
         of_updates, fresh = given[: len(of_one)], list(given[len(of_one) :])
         *end, tamed, rejected = looped(
@@ -221,10 +176,9 @@ class Transition:
     ) -> tuple[list[Any], dict[str, list[Any]], Draws]:
         """Make the draws; return the state after the last one, in the backend's arrays, and them.
 
-        The step sizes have the shape (draws, updates). Of K batches ``batches`` have the shapes
-        (draws, updates, ...), set after set, and ``fresh`` (draws, fresh, ...). ``fixed`` are the
-        origin, then relative step sizes, noise variances and the bound on gradients where there
-        are any, then what the estimator takes.
+        Step sizes have the shape (draws, updates), ``batches`` (draws, updates, ...) for K batches,
+        set after set, and ``fresh`` (draws, fresh, ...). ``fixed`` are the origin, relative step
+        sizes, noise variances and the bound on gradients, where used, then the estimator's inputs.
         """
         further = [part for parts in extra.values() for part in parts]
         outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)
@@ -251,7 +205,7 @@ class Transition:
 
     @cached_property
     def is_asynchronous(self) -> bool:
-        """Whether a call of one draw returns before it is made, as on a GPU."""
+        """Whether a call of one draw returns before it has run, as on a GPU."""
         return self.layout.draws == 1 and not on_processor(self.layout.backend)
 
     def place(self, arrays: Sequence[np.ndarray]) -> list[Any]:
@@ -259,7 +213,7 @@ class Transition:
         return place(arrays, self.layout.backend)
 
     def of_groups(self, estimates: np.ndarray) -> np.ndarray:
-        """Return what groups of blocks estimate, of the estimates of each block."""
+        """Return the estimates of groups of blocks from those of each block."""
         joined = self.layout.joined
         if joined == 1:
             return estimates
@@ -274,6 +228,6 @@ def _along(x: TensorVariable, length: int | None) -> TensorVariable:
 
 
 def _of_one(update: Update) -> list[TensorVariable]:
-    """Return the symbols of what each update gets for itself."""
+    """Return the symbols of each update's own inputs."""
     rows = [row for row_set in update.row_sets for row in row_set]
     return [update.step_size, *rows, *(flat for _, flat in update.noise.flat_requests())]

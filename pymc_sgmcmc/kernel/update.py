@@ -26,14 +26,9 @@ __all__ = ["State", "Update"]
 
 
 class State:
-    """Symbols of a chain's state: the position ψ, then the algorithm's further state.
+    """Symbols of a chain's state: the position ψ, then the sampler's further state.
 
-    Parameters
-    ----------
-    position : list of ndarray
-        Any position ψ; only shapes and dtypes are used.
-    extra : dict of list of ndarray
-        The further state at the start; only names, shapes and dtypes are used.
+    Of the arrays only shapes and dtypes are used.
     """
 
     def __init__(
@@ -48,7 +43,7 @@ class State:
         ]
 
     def split(self, flat: Sequence[Any]) -> dict[str, Sequence[Any]]:
-        """Return the further state by name, from all its parts in a row."""
+        """Return the further state by name from the flat list of its parts."""
         pieces, start = {}, 0
         for name, count in self._counts.items():
             pieces[name] = flat[start : start + count]
@@ -67,34 +62,7 @@ class State:
 
 
 class Update:
-    """The graph of an update, and all that it reads.
-
-    Parameters
-    ----------
-    sampler : Sampler
-        The algorithm.
-    state : State
-        Symbols of the state.
-    estimator : Estimator
-        Estimates ∇U.
-    layout : Layout
-        What decides the compiled function.
-
-    Attributes
-    ----------
-    step_size : TensorVariable
-        h.
-    noise : Noise
-        What the update asked for.
-    row_sets : list of list of TensorVariable
-        One set of inputs for each independent estimate that the update asks for: what is drawn
-        for its batches.
-    fixed : list of TensorVariable
-        Relative step sizes, noise variances and the bound on gradients, where there are any,
-        then what the estimator takes.
-    outputs : list of TensorVariable
-        The next state, then whether a bound acted, and whether the update was rejected.
-    """
+    """The graph of an update, and its inputs."""
 
     def __init__(
         self, sampler: Sampler, state: State, estimator: Estimator, layout: Layout
@@ -107,6 +75,7 @@ class Update:
         self._variance = _named("variance", state.psi) if layout.compensated else []
         floatX = pytensor.config.floatX
         self._bound = [pt.scalar("largest", dtype=floatX) for _ in range(layout.bounded)]
+        # Relative step sizes, noise variances, bound on gradients, where used; then the estimator's
         self.fixed = [*self._relative, *self._variance, *self._bound, *estimator.fixed]
         self.step_size = pt.scalar("step_size", dtype=floatX)
         self.noise = Noise(
@@ -114,7 +83,9 @@ class Update:
             [x.dtype for x in state.psi],
             layout.backend,
         )
+        # Symbols of the batches of each independent estimate
         self.row_sets: list[list[TensorVariable]] = []
+        # The next state, whether a bound acted, whether the update was rejected
         self.outputs = self._next(sampler)
 
     def steps(self) -> tuple[Any, Any]:

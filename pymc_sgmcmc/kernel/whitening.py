@@ -25,7 +25,7 @@ class Whitening(Protocol):
 
     @property
     def kind(self) -> Hashable:
-        """What two maps have in common that one compiled function serves."""
+        """What two maps share if one compiled function serves both."""
 
     def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return φ = m + Lψ, of symbols or of arrays."""
@@ -67,16 +67,9 @@ class Unwhitened:
 
 
 class Diagonal:
-    """A centre and a scale for every element; ψ is one vector for each variable.
+    """A centre m and a scale, L's diagonal, shaped as the variables; ψ has one vector for each.
 
-    Of a matrix the compiled loop over its rows would be short, and not in vector instructions.
-
-    Parameters
-    ----------
-    centre : list of ndarray
-        m, one array for each variable.
-    scale : list of ndarray
-        The diagonal of L, shaped alike.
+    A compiled loop over the rows of a matrix would be short and not vectorised.
     """
 
     kind: Hashable = "diagonal"
@@ -113,24 +106,10 @@ class Diagonal:
 
 
 class Turned(Diagonal):
-    """A diagonal after a turn that a few directions define: s (I − V M V') Λ is L.
+    """A diagonal after a turn defined by r directions: L = s (I − V M V') Λ.
 
-    Coordinates of thousands of parameters that a few others shift together have a posterior that a
-    diagonal describes but for these few directions. The turn makes each of them a coordinate.
-
-    Parameters
-    ----------
-    centre : list of ndarray
-        m, one array for each variable.
-    scale : list of ndarray
-        s, shaped alike.
-    directions : list of ndarray
-        Rows V', for each variable its part, shape (r, size); (0, size) for a variable that is left
-        as it is.
-    middle : ndarray
-        M, shape (r, r).
-    lengths : list of ndarray
-        Λ, shaped as the variables.
+    The rows of V' have shape (r, size) for each variable, (0, size) for one that is not turned;
+    M is (r, r). Each direction that shifts thousands of parameters becomes a coordinate.
     """
 
     def __init__(
@@ -179,7 +158,7 @@ class Turned(Diagonal):
         return self._each(lambda x, length: x / length, back, lengths)
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return that of L."""
+        """Return the diagonal of L."""
         directions, lengths, middle = self._split(symbols)
         found = self._each(
             lambda s, v: s - (s * ((middle @ v) * v).sum(axis=0)).reshape(s.shape),
@@ -215,13 +194,8 @@ class Turned(Diagonal):
 class Shear:
     """Unit lower triangular maps I + N of the elements of several variables that share an index.
 
-    Parts may be arrays or symbols, with further dimensions in front.
-
-    Parameters
-    ----------
-    families : sequence of tuple of (int, int, int)
-        Of each family its variables: their number, the axis of the index, -1 or -2, and how many
-        columns they have along the other one, 0 for a vector.
+    A family lists its variables as (number, axis of the index, -1 or -2, columns along the other
+    axis or 0 for a vector). Parts may be arrays or symbols, with leading dimensions.
     """
 
     def __init__(self, families: Sequence[tuple[tuple[int, int, int], ...]]) -> None:
@@ -262,19 +236,7 @@ class Shear:
 
 
 class Sheared:
-    """Another whitening, whose elements that share an index are then mixed: L is (I + N) times its.
-
-    Parameters
-    ----------
-    inner : Diagonal
-        The map before.
-    shapes : list of tuple of int
-        Of the variables.
-    shear : Shear
-        Which elements are mixed.
-    below : list of ndarray
-        N, one array for each family.
-    """
+    """Another whitening followed by a shear: L is (I + N) times its L, an N for each family."""
 
     def __init__(
         self,
@@ -309,26 +271,18 @@ class Sheared:
         return self._inner.to_psi(self._shear.inverse(phi, centre, below), own)
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return the other's, but for what turns add to it."""
+        """Return the inner map's diagonal."""
         return self._inner.diagonal(psi, self._split(symbols)[0])
 
     def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], list[Any], Sequence[Any]]:
-        """Return the other's symbols, the centre shaped as the variables, and N."""
+        """Return the inner map's symbols, the centre shaped as the variables, and N."""
         count = len(self._inner.arrays)
         centre = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
         return symbols[:count], [m.reshape(shape) for m, shape in centre], symbols[count:]
 
 
 class Dense:
-    """A centre and a matrix; ψ is one vector.
-
-    Parameters
-    ----------
-    centre : list of ndarray
-        m, one array for each variable.
-    matrix : ndarray
-        L, over all elements of all variables in turn.
-    """
+    """A centre m and a matrix L over all elements of all variables; ψ is one vector."""
 
     kind = "dense"
 
@@ -366,7 +320,7 @@ class Dense:
         return [solved.astype(centre.dtype)]
 
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return that of L, one vector."""
+        """Return the diagonal of L, one vector."""
         return [pt.diagonal(symbols[1])]
 
 

@@ -1,10 +1,10 @@
 r"""The gradient of a batch in two parts: through its rows, and through what all batches share.
 
-A log density is :math:`\ell(s(\varphi), \text{rows})`, where :math:`s` are the quantities on which
-rows act and that depend on none of them: the effects of all groups, a scale, the value of the
-prior. The gradient of a mean over batches is :math:`s'(\varphi)^\top` of the mean of the adjoints
-:math:`\partial \ell / \partial s`. So what is shared is computed and differentiated once for all
-batches, and an adjoint that rows touch at few places is changed there alone.
+A log density is :math:`\ell(s(\varphi), \text{rows})`, where :math:`s` are the quantities that
+enter operations on rows and depend on none of them: group effects, a scale, the value of the prior.
+The gradient of a mean over batches is :math:`s'(\varphi)^\top` times the mean of the adjoints
+:math:`\partial \ell / \partial s`. So shared quantities are computed and differentiated once for
+all batches, and an adjoint that rows touch at few places is changed there alone.
 """
 
 from __future__ import annotations
@@ -26,26 +26,7 @@ __all__ = ["Adjoints"]
 
 
 class Adjoints:
-    """Graphs of a potential's gradient by way of what its batches share.
-
-    Parameters
-    ----------
-    potential : TensorVariable
-        U, estimated from one batch.
-    phi : list of TensorVariable
-        The position.
-    rows : iterable of TensorVariable
-        All that differs from batch to batch.
-
-    Attributes
-    ----------
-    shared : list of TensorVariable
-        s(φ), as graphs of φ.
-    symbols : list of TensorVariable
-        What stands for s in ``adjoints``.
-    adjoints : list of TensorVariable
-        ∂U/∂s of one batch, of all of ``shared`` that can be differentiated.
-    """
+    """Graphs of the gradient of U, estimated from one batch, through what its batches share."""
 
     def __init__(
         self,
@@ -56,14 +37,15 @@ class Adjoints:
         self._phi = list(phi)
         shared = _shared(potential, phi, rows)
         smooth = [s for s in shared if s.dtype.startswith("float")]
-        # A condition on φ is shared too, but has no adjoint
+        # s(φ), as graphs of φ; a condition on φ is shared too, but has no adjoint
         self.shared = smooth + [s for s in shared if s not in smooth]
+        # Placeholders for s in ``adjoints``
         self.symbols = [s.type(f"shared_{i}") for i, s in enumerate(self.shared)]
         [of_symbols] = substitute([potential], dict(zip(self.shared, self.symbols, strict=True)))
         found = gradient_of(of_symbols, self.symbols[: len(smooth)])
         # Also of what is shared in single precision, as constants can make it
         floatX = pytensor.config.floatX
-        self.adjoints = canonical([pt.cast(a, floatX) for a in found])
+        self.adjoints = canonical([pt.cast(a, floatX) for a in found])  # ∂U/∂s of one batch
         self._given = [
             pt.tensor(f"adjoint_{i}", dtype=floatX, shape=s.type.shape)
             for i, s in enumerate(smooth)
@@ -79,7 +61,7 @@ class Adjoints:
 def _shared(
     graph: TensorVariable, phi: Sequence[TensorVariable], rows: Iterable[TensorVariable]
 ) -> list[TensorVariable]:
-    """Return what depends on φ and on no rows, and enters an operation that depends on rows."""
+    """Return the quantities that depend on φ, not on rows, and enter operations on rows."""
     of_phi: set[Any] = set(phi)
     of_rows: set[Any] = set(rows)
     found: dict[Any, None] = {}

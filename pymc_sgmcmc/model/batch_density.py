@@ -23,30 +23,8 @@ __all__ = ["BatchDensity"]
 class BatchDensity:
     """Graphs of the posterior with the rows of a batch read from tables.
 
-    Parameters
-    ----------
-    posterior : Posterior
-        The density.
-    contiguous : bool
-        Whether a batch is given by an offset or by row indices.
-    backend : {"numba", "jax"}
-        The backend.
-    in_blocks : bool
-        Whether a batch is one of the blocks of B rows into which the data are cut, given by its
-        number. The last block has the rows that are left; each counts as often as in the others.
-        Of rows on disk the tables hold only blocks that are needed, at offsets that are given too.
-
-    Attributes
-    ----------
-    backend : {"numba", "jax"}
-        The backend.
-    log_density : TensorVariable
-        The estimate from one batch, in the posterior's symbols.
-    tables : list of list of TensorVariable
-        For each minibatch the arrays from which it takes its rows.
-    fixed : list of TensorVariable
-        What a batch's density reads beside the position and the rows, in the order scales,
-        others, data, tables.
+    With ``in_blocks`` a batch is one of the blocks of B rows, given by its number. Rows of the
+    last, shorter block count as often as others; tables of rows on disk hold needed blocks only.
     """
 
     def __init__(
@@ -57,6 +35,7 @@ class BatchDensity:
         self._in_blocks = in_blocks
         self._elsewhere = in_blocks and has_source(posterior.arrays)
         self.backend = backend
+        # For each minibatch the arrays that its rows come from
         self.tables = [
             [
                 pt.tensor(
@@ -68,12 +47,14 @@ class BatchDensity:
             ]
             for i, arrays in enumerate(posterior.arrays)
         ]
+        # Inputs beside position and rows
         self.fixed = [
             *posterior.scales,
             *posterior.others,
             *posterior.data,
             *(table for group in self.tables for table in group),
         ]
+        # The estimate from one batch, in the posterior's symbols
         self.log_density = self._differentiated = posterior.log_density
         self._weights: list[TensorVariable] = []
         if in_blocks:
@@ -83,10 +64,10 @@ class BatchDensity:
             )
 
     def rows(self, name: str = "rows") -> list[TensorVariable]:
-        """Return new symbols for what is drawn for a batch.
+        """Return new symbols for the inputs of a batch.
 
-        For each minibatch its offset, number or row indices; of blocks on disk also the offsets
-        in the tables; then the random numbers that the likelihood itself asks for.
+        They are each minibatch's offset, number or row indices; for blocks on disk also offsets in
+        the tables; then the likelihood's own random numbers.
         """
         of_minibatches = [
             pt.tensor(
@@ -141,9 +122,8 @@ class BatchDensity:
     ) -> list[TensorVariable]:
         """Return the estimate of ∇U with respect to φ from one batch.
 
-        Where batches are blocks, it is the gradient of what depends on rows; that of the rest is
-        :meth:`base_gradient`. ``others`` take the place of the values that other step methods
-        give to their variables.
+        With blocks it leaves out the part without rows, :meth:`base_gradient`. ``others`` replace
+        the values that other step methods give to their variables.
         """
         found = self.at(self._gradient, phi, rows)
         if not others:
@@ -172,7 +152,7 @@ class BatchDensity:
     def shared(
         self, phi: Sequence[TensorVariable], others: Sequence[TensorVariable] = ()
     ) -> list[TensorVariable]:
-        """Return what all batches share at φ."""
+        """Return the quantities at φ that all batches share."""
         return self._at_phi(self._adjoints.shared, phi, others)
 
     def adjoints(
@@ -181,7 +161,7 @@ class BatchDensity:
         rows: Sequence[TensorVariable],
         others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Return ∂U/∂s of one batch, for the first of what is shared."""
+        """Return ∂U/∂s of one batch, for the first of the shared quantities."""
         adjoints = self._adjoints
         found = self.at(adjoints.adjoints, self.posterior.phi, rows)
         values = zip(self.posterior.others, others, strict=True) if others else ()
@@ -195,7 +175,7 @@ class BatchDensity:
         phi: Sequence[TensorVariable],
         others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Return the gradient at φ that these adjoints make up."""
+        """Return the gradient at φ from these adjoints."""
         return self._at_phi(self._adjoints.pull_back(adjoints), phi, others)
 
     def _at_phi(

@@ -34,48 +34,22 @@ __all__ = ["Rows", "depends_on", "in_batches", "mismatch", "resized", "rows_of"]
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a model holds along one dim.
-
-    Attributes
-    ----------
-    dim : str
-        The dim.
-    count : int
-        Its length, N.
-    axes : dict
-        Each array along the dim on which the density depends, a constant, a shared variable or
-        rows on disk of the model, with the axis.
-    terms : dict
-        Each term that is a sum over rows, an observed variable or a potential, with the axis.
-    undeclared : list
-        Those of the arrays whose length alone says that they are along the dim.
-    """
+    """Arrays and terms of a model along one dim."""
 
     dim: str
-    count: int
+    count: int  # N
+    # Of each array in the density along the dim: constant, shared variable or rows on disk
     axes: Mapping[TensorVariable, int]
+    # Of each observed variable or potential that is a sum over rows
     terms: Mapping[TensorVariable, int]
-    undeclared: Sequence[TensorVariable]
+    undeclared: Sequence[TensorVariable]  # arrays along the dim by their length alone
 
 
 def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
-    """Return the model with one ``pm.Minibatch`` of all its rows along a dim.
+    """Return the model with one ``pm.Minibatch`` of all its rows along a dim, or itself without.
 
-    It has the free variables, the value variables and the data of ``model`` itself. It serves for
-    reading the density only.
-
-    Parameters
-    ----------
-    model : pymc.Model
-    dim : str or None
-        Without one the model itself is returned.
-    batch_size : int or None
-        Rows in a batch, B.
-
-    Raises
-    ------
-    ValueError, NotImplementedError
-        As :func:`rows_of`; or if a batch is larger than the data.
+    The copy shares the free variables, value variables and data of ``model`` and serves for reading
+    the density only. It raises as :func:`rows_of` does, or where a batch exceeds the data.
     """
     if dim is None or batch_size is None:
         return model
@@ -97,17 +71,7 @@ def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
 
 
 def rows_of(model: Model, dim: str) -> Rows:
-    """Find what a model holds along a dim, and refuse what cannot be taken in batches.
-
-    Raises
-    ------
-    ValueError
-        If no observed variable has the dim, if arrays along it differ in length, if the model
-        draws its batches itself, or if rows already count for others.
-    NotImplementedError
-        If a free variable has a value for each row, or if a potential depends on rows of which it
-        is no sum.
-    """
+    """Find a model's arrays and terms along a dim, or raise where batches of it would be wrong."""
     if dim not in model.dim_lengths:
         raise ValueError(_unknown(model, dim))
     values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
@@ -170,7 +134,7 @@ def _undeclared(
 ) -> dict[TensorVariable, int]:
     """Return the arrays of terms that have as many entries as there are rows, on one axis alone.
 
-    Those whose axis has another dim are none, and those on which free variables depend.
+    Those whose axis has another dim, or that depend on free variables, are left out.
     """
     graphs = [*terms, *(model.rvs_to_values[rv] for rv in terms if rv in model.observed_RVs)]
     others = set(ancestors(model.free_RVs)) | set(axes)
@@ -195,22 +159,9 @@ def _taken(
     batches: Iterable[Any],
     length: Any,
 ) -> tuple[dict[TensorVariable, TensorVariable], dict[TensorVariable, TensorVariable]]:
-    """Return the terms along the dim for some of its rows.
+    """Return terms, and observed values, for ``length`` rows along the dim.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    rows : Rows
-        Of the model.
-    batches : sequence of TensorVariable
-        For each array the rows that are taken, as its first axis.
-    length : TensorVariable
-        How many there are.
-
-    Returns
-    -------
-    terms, values : dict
-        Each term, and each observed variable's value, as they are for these rows.
+    ``batches`` has the rows of each array, as its first axis.
     """
     replacements: dict[Variable, Variable] = {}
     for (array, axis), batch in zip(rows.axes.items(), batches, strict=True):
@@ -236,7 +187,7 @@ def _view(
     terms: Mapping[TensorVariable, TensorVariable],
     values: Mapping[TensorVariable, TensorVariable],
 ) -> Model:
-    """Return the model with other terms; the likelihood of a batch counts for that of all rows."""
+    """Return the model with other terms, a batch's likelihood scaled to all rows."""
     scaled: dict[TensorVariable, TensorVariable] = {}
     for term, axis in rows.terms.items():
         new = terms[term]
@@ -263,7 +214,7 @@ def _view(
 
 
 def resized(rv: Any, axis: int, length: Any) -> TensorVariable:
-    """Return an observed variable whose shape was written as a number, with other rows."""
+    """Return an observed variable whose shape was written as a number, for other rows."""
     node = rv.owner
     lengths = [rv.shape[k] for k in range(rv.ndim - node.op.ndim_supp)]
     if axis < len(lengths):
@@ -344,7 +295,7 @@ def _check_others(
 
 
 def sparse_rows(array: str, dim: str) -> str:
-    """Say that rows of a sparse array cannot be drawn, and what can."""
+    """Say that rows of a sparse array cannot be drawn, and give an alternative."""
     return (
         f"{array} is sparse, and batches of the dim '{dim}' are drawn from dense "
         f'arrays: pass pm.Data("x", x.toarray(), dims=("{dim}", ...)), or the columns and values '
@@ -405,7 +356,7 @@ def _count(dim: str, axes: Mapping[TensorVariable, int]) -> int:
 
 
 def mismatch(model: Model, rows: Rows, error: Exception) -> str:
-    """Name what has as many entries as there are rows and lacks the dim."""
+    """Name arrays with as many entries as there are rows and without the dim."""
     for leaf in ancestors(list(rows.terms)):
         if isinstance(leaf.type, SparseTensorType) and isinstance(leaf, Constant | SharedVariable):
             array = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)

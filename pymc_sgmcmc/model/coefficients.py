@@ -32,7 +32,7 @@ from pymc_sgmcmc.model.uses import Clients, clients_of, is_copy, scalar_op, use_
 
 __all__ = ["coefficients_of"]
 
-# With more elements an update's factorisation takes longer than all else
+# With more elements an update's factorisation dominates its cost
 _LARGEST = 128
 
 _SUMS = (ps.Add, ps.Sub)
@@ -59,18 +59,9 @@ def coefficients_of(
     found: Mapping[TensorVariable, Parents],
     shapes: Mapping[TensorVariable, tuple[int, ...]],
 ) -> dict[TensorVariable, InformedCoefficients]:
-    """Return the map, without its weight, of coefficients of bases and of what is added to them.
+    """Return the map, without its weight, of basis coefficients and of terms added to them.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    sampled : collection of Variable
-        The random variables that the step samples.
-    found : mapping
-        Standard variables and their parents.
-    shapes : mapping
-        Of the sampled variables.
+    ``found`` has the standard variables and their parents, ``shapes`` those of sampled variables.
     """
     clients, free = clients_of(model), set(model.free_RVs)
     bases: dict[Variable, _Term] = {}
@@ -116,7 +107,7 @@ def _of_basis(
     found: Mapping[TensorVariable, Parents],
     clients: Clients,
 ) -> dict[Variable, _Term]:
-    """Return coefficients of a basis by what a matrix multiplies; nothing for other variables."""
+    """Return coefficients of a basis from the matrix that multiplies a variable, or nothing."""
     if rv.ndim != 1 or not isinstance(rv.owner.op, NormalRV) or model.rvs_to_transforms[rv]:
         return {}
     use, zero = use_of(rv, clients), pt.zeros((), dtype=rv.dtype)
@@ -143,7 +134,7 @@ def _of_basis(
 def _has_few(scale: Variable, sampled: Collection[Variable]) -> bool:
     """Whether a scale is made of sampled numbers.
 
-    With one of its own for each element a Gaussian given all scales says little.
+    With one for each element, a Gaussian given all scales says little.
     """
     hyper: list[Any] = [x for x in ancestors([scale]) if x in sampled]
     return bool(hyper) and all(all(x.type.broadcastable) for x in hyper)
@@ -156,9 +147,9 @@ def _of_parts(
     shape: tuple[int, ...],
     clients: Clients,
 ) -> dict[Variable, _Term]:
-    """Return coefficients by what is made of their parts, of which each has scales of its own.
+    """Return coefficients from the operations that join their parts, each with scales of its own.
 
-    So are those of a periodic process, one part of cosines and one of sines.
+    The cosines and the sines of a periodic process are such parts.
     """
     plain = isinstance(rv.owner.op, NormalRV) and model.rvs_to_transforms[rv] is None
     if rv.ndim != 1 or not plain or not _is_zero(rv.owner.inputs[-2]):
@@ -190,7 +181,7 @@ def _of_parts(
 
 
 def _taken(node: Apply, x: Any, shape: tuple[int, ...]) -> Any:
-    """Return which elements of a vector are taken, None where that is not known."""
+    """Return the elements that are taken of a vector, None if unknown."""
     op, index = node.op, node.inputs[1:]
     takes = isinstance(op, Subtensor | AdvancedSubtensor) and node.inputs[0] is x
     if not takes or not all(isinstance(i, Constant) for i in index):
@@ -224,7 +215,7 @@ def _sum_of(ends: Sequence[Variable], free: Collection[Variable], clients: Clien
 
 
 def _is_linear(node: Any, x: Any, free: Collection[Variable]) -> bool:
-    """Whether what uses x is linear in it. A potential is used by its own node, which is no sum."""
+    """Whether the use of x is linear in it; that of a potential by its own node is not."""
     if x in node.outputs:
         return False
     linear = isinstance(scalar_op(node), _SUMS) or _of_one(node, free) is x
@@ -234,11 +225,11 @@ def _is_linear(node: Any, x: Any, free: Collection[Variable]) -> bool:
 def _joined(
     starts: Sequence[Variable], free: Collection[Variable], clients: Clients
 ) -> Variable | None:
-    """Return the sum in which all uses of coefficients come together.
+    """Return the sum in which all uses of coefficients are joined.
 
     None where one of them is not linear, or none is a product with a matrix.
     """
-    # The longest way there tells what is made of what
+    # The longest path there gives the order in which they are computed
     ways, reached = dict.fromkeys(starts, 0), [*starts]
     for x in reached:
         for node in clients[x]:
@@ -260,7 +251,7 @@ def _joined(
 
 
 def _of_one(node: Any, free: Collection[Variable]) -> Any:
-    """Return the one argument of a product, or a quotient, that is not known; None of others."""
+    """Return the one unknown argument of a product or quotient, else None."""
     op = scalar_op(node)
     if not (is_product(node) or isinstance(op, ps.Mul | ps.TrueDiv)):
         return None
@@ -287,7 +278,7 @@ def _terms(x: Any, free: Collection[Variable], bases: Collection[Variable]) -> I
 
 
 def _normal(model: Model, leaves: Collection[Any], terms: Collection[_Term]) -> Iterator[_Term]:
-    """Return other terms of a sum, of those whose prior is normal and fixed."""
+    """Return the other terms of a sum that have a fixed normal prior."""
     free = set(model.free_RVs)
     of_scales = set(ancestors([term.scale for term in terms]))
     for rv in leaves:

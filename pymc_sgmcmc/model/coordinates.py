@@ -49,35 +49,17 @@ _LONG_TAILED = (HalfCauchyRV, HalfStudentTRV)
 
 @dataclass(frozen=True, eq=False)
 class Coordinate:
-    """A variable and the unconstrained coordinates φ in which it is sampled, θ = f(φ).
-
-    Attributes
-    ----------
-    name : str
-        Name of the variable.
-    rv, value : TensorVariable
-        The random variable and PyMC's value variable for it.
-    transform : Transform or None
-        f, as ``transform.backward``.
-    phi : TensorVariable
-        The position φ.
-    scale : TensorVariable or None
-        What tuning fits of the map, an input of the compiled function: the scale s of a scaled
-        softplus, shaped as θ, the weight of a centring, or the scale of masses.
-    kind : str
-        Support of the variable, as :func:`~pymc_sgmcmc.model.support.kind_of_support` names it.
-    lower, upper : tensor_like or None
-        Bounds of θ, graphs of the variable's inputs; None where there are none.
-    """
+    """A variable and the unconstrained coordinates φ in which it is sampled, θ = f(φ)."""
 
     name: str
     rv: TensorVariable
-    value: TensorVariable
-    transform: Transform | None
+    value: TensorVariable  # PyMC's value variable
+    transform: Transform | None  # f, as ``transform.backward``
     phi: TensorVariable
+    # What tuning fits of the map: s of a softplus, shaped as θ, a centring's weight, masses' scale
     scale: TensorVariable | None
-    kind: str
-    lower: Any | None
+    kind: str  # as ``kind_of_support`` names it
+    lower: Any | None  # bounds of θ, graphs of the variable's inputs or None
     upper: Any | None
 
     @property
@@ -121,34 +103,10 @@ def coordinates_for(
     centring: bool = False,
     bend: int | None = None,
 ) -> tuple[list[Coordinate], Express]:
-    """Choose the coordinates of each value variable.
+    """Choose coordinates of each value variable, and return them with a function of a point.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    values : sequence of TensorVariable
-        Value variables to be sampled.
-    choice : {"lipschitz", "model", "mirror", "identity"}
-        The transforms; "identity" for none.
-    point : dict
-        A point in PyMC's value variables, of which only the shapes matter.
-    named : dict, optional
-        Names of variables with transforms of their own.
-    centring : bool
-        Whether variables whose location or scale is sampled get a weight between the centred and
-        the non-centred writing.
-    bend : {1, 0}, optional
-        Of the coordinates of masses, :mod:`~pymc_sgmcmc.model.masses`, which simplexes and sparse
-        gamma variables then have.
-
-    Returns
-    -------
-    coordinates : list of Coordinate
-    express : callable
-        Of a point it returns φ, and the scale of each coordinate that has one: ten times the
-        distance of θ from its bound (of a half-Cauchy variable 10,000 times), the weight that
-        leaves the model as it is written, or the scale that suits masses of the prior.
+    The function returns φ and each scale: ten times the distance of θ from its bound (10,000 times
+    for a half-Cauchy variable), the weight of the model as written, or that of prior masses.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     sampled = set(rvs) if centring else set()
@@ -226,25 +184,10 @@ def rescaled(
     scales: Sequence[np.ndarray],
     positions: Sequence[Sequence[np.ndarray]],
 ) -> tuple[list[np.ndarray], list[list[np.ndarray]]]:
-    """Fit the scales of the scaled softplus, and of masses, to a position.
+    """Fit the scales of softplus maps and of masses to positions; return both, at the same θ.
 
-    Parameters
-    ----------
-    coordinates : sequence of Coordinate
-        The coordinates.
-    scales : list of ndarray
-        The scales of those coordinates that have one.
-    positions : list of list of ndarray
-        Positions φ; the scales are fitted to the first. Where there are three and more, the next
-        are one sd above and below it, and scales of masses are fitted too.
-
-    Returns
-    -------
-    scales : list of ndarray
-        Ten times the distance of θ from its bound, at the first position; of a half-Cauchy
-        variable 10,000 times.
-    positions : list of list of ndarray
-        The same θ in the new coordinates.
+    The first position sets the scales, as :func:`coordinates_for` has them. With three or more, the
+    next two are one sd above and below it, and scales of masses are fitted too.
     """
     scaled = [(c, x) for c, *x in zip(coordinates, *positions, strict=True) if c.scale is not None]
     new = [_fitted(c, scale, *x) for scale, (c, x) in zip(scales, scaled, strict=True)]
@@ -260,8 +203,7 @@ def at_scales(
 ) -> list[np.ndarray]:
     """Return φ in coordinates of other scales, at the same θ.
 
-    ``reweighted`` returns the new φ of each coordinate with a weight; it is called where weights
-    differ.
+    ``reweighted`` returns the new φ of coordinates with a weight; it is called if weights differ.
     """
     moved, both = [], iter(zip(old, new, strict=True))
     found: list[np.ndarray] | None = None
@@ -290,7 +232,7 @@ def at_scales(
 
 
 def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
-    """Return the names of variables with sampled parents, or a standard prior, without a weight."""
+    """Return the names of variables with sampled parents, or a standard prior, but no weight."""
     sampled = {c.rv for c in coordinates}
     return [
         c.name

@@ -27,20 +27,12 @@ from pymc_sgmcmc.model.uses import Clients, clients_of, common_factor, use_of
 
 __all__ = ["beside_effects", "fields_of"]
 
-# With more areas an update's product with a matrix takes longer than all else
+# With more areas an update's product with a matrix dominates its cost
 _LARGEST = 2048
 
 
 def fields_of(model: Model, sampled: Collection[Variable]) -> dict[TensorVariable, InformedField]:
-    """Return the map, without its weight, of each ``pm.ICAR`` and ``pm.CAR`` that is one vector.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    sampled : collection of Variable
-        The random variables that the step samples.
-    """
+    """Return the map, without its weight, of each ``pm.ICAR`` and ``pm.CAR`` that is one vector."""
     rvs = [rv for rv in model.free_RVs if rv in sampled and isinstance(rv.owner.op, ICARRV | CARRV)]
     if not rvs:
         return {}
@@ -56,15 +48,7 @@ def fields_of(model: Model, sampled: Collection[Variable]) -> dict[TensorVariabl
 def beside_effects(
     fields: Mapping[TensorVariable, InformedField], maps: Mapping[TensorVariable, Weighted]
 ) -> dict[TensorVariable, InformedField]:
-    """Return the fields that know the sds of normal effects that a model adds to each.
-
-    Parameters
-    ----------
-    fields : mapping
-        Fields and their maps.
-    maps : mapping
-        Other variables and theirs.
-    """
+    """Return the field maps that take the sds of normal effects that a model adds to each field."""
     found = dict(fields)
     for rv, of_rv in maps.items():
         inputs = rv.owner.inputs
@@ -108,7 +92,7 @@ def _prior(rv: TensorVariable) -> FieldPrior | None:
 
 
 def _known(matrix: Any) -> np.ndarray | None:
-    """Return a matrix that is made of constants, dense and symmetric."""
+    """Return a matrix of constants, dense and symmetric."""
     if not all(isinstance(x, Constant) for x in ancestors([matrix]) if x.owner is None):
         return None
     found = matrix.data if isinstance(matrix, Constant) else matrix.eval(mode=INTERPRETER)
@@ -121,7 +105,7 @@ def _number(x: Any) -> Any:
 
 
 def _factor(rv: TensorVariable, clients: Clients) -> Any:
-    """Return the number by which a model multiplies a field wherever it uses it."""
+    """Return the number by which a model multiplies a field in all its uses."""
     found = use_of(rv, clients).scale
     if found is None:
         common = common_factor(rv, clients)

@@ -150,7 +150,7 @@ def _rows(minibatch: Minibatch) -> int:
 
 
 def _with_all_rows(model: Model, graphs: Sequence[Variable]) -> list[Any]:
-    """Return clones of graphs that share nothing with the model, with all rows for each batch."""
+    """Return clones of graphs, independent of the model, with all rows for each batch."""
     now: list[Any] = clone_replace(list(graphs), _copies_of_shared(graphs))
     at = {variable: k for k, variable in enumerate(graphs)}
     lengths: dict[Variable, Variable] = {}
@@ -165,7 +165,7 @@ def _with_all_rows(model: Model, graphs: Sequence[Variable]) -> list[Any]:
 
 
 def _unscaled(rv: Any) -> tuple[Any, Variable]:
-    """Return an observed variable without total_size, and the variable that is its length."""
+    """Return an observed variable without total_size, and its symbolic length."""
     length = pt.lscalar()
     term = rv.owner.inputs[0]
     with suppress(NotImplementedError):  # of distributions whose length follows from arrays
@@ -175,7 +175,7 @@ def _unscaled(rv: Any) -> tuple[Any, Variable]:
 
 
 def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
-    """Return shared variables of the same values, which can be set apart."""
+    """Return shared variables of the same values, which can be set separately."""
     random = set(find_rng_nodes(graphs))
     copies: dict[Variable, Variable] = {}
     for variable in ancestors(list(graphs)):
@@ -192,7 +192,7 @@ def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
 
 
 def _dims_of_observed(model: Model) -> dict[str, Any]:
-    """Return for observed variables the dims of the data whose rows they observe."""
+    """Return the dims of observed variables, from the data whose rows they observe."""
     of_data = {data: model.named_vars_to_dims.get(data.name) for data in model.data_vars}
     found = {}
     for rv in model.observed_RVs:
@@ -204,7 +204,7 @@ def _dims_of_observed(model: Model) -> dict[str, Any]:
 
 
 def _factors(model: Model) -> dict[Any, float]:
-    """Return by what potentials of all rows have to be multiplied, and refuse what is no sum."""
+    """Return the factors of potentials of all rows, and refuse potentials that are no sum."""
     factors = dict.fromkeys(model.potentials, 1.0)
     for term in [*model.observed_RVs, *model.potentials]:
         minibatch = _minibatch_of(model, term)

@@ -54,7 +54,7 @@ __all__ = [
 
 
 def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[TensorVariable]:
-    """Return ``graphs`` with variables replaced, those that do not occur in them ignored."""
+    """Return ``graphs`` with variables replaced, ignoring those that do not occur."""
     replaced: list[Any] = graph_replace(list(graphs), dict(replacements), strict=False)
     return replaced
 
@@ -62,7 +62,7 @@ def substitute(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[T
 def merged(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` with each result computed once, so that it has one adjoint."""
     found, before = list(graphs), 0
-    # What enters by equal constants is seen to be the same once they are one
+    # Results of equal constants are recognised as the same once the constants are one
     while True:
         graph = FunctionGraph(outputs=found, clone=False)
         MergeOptimizer().rewrite(graph)
@@ -73,9 +73,9 @@ def merged(graphs: Sequence[Any]) -> list[TensorVariable]:
 
 
 def numbers_computed(graphs: Sequence[Any]) -> int:
-    """Count the numbers that ``graphs`` compute: what they cost.
+    """Count the numbers that ``graphs`` compute, as a measure of cost.
 
-    Of a product of matrices or a decomposition, eight multiplications count as one number.
+    In a product of matrices or a decomposition, eight multiplications count as one number.
     """
     count = 0
     for node in io_toposort([], list(graphs)):
@@ -90,9 +90,9 @@ def numbers_computed(graphs: Sequence[Any]) -> int:
 def rebuilt(
     graphs: Sequence[Any], replacements: Mapping[Any, Any], keep: Sequence[Any] = ()
 ) -> list[Any]:
-    """Return ``graphs`` with inputs of other lengths, the shapes inferred anew.
+    """Return ``graphs`` with inputs of other lengths, their shapes inferred again.
 
-    What depends on none of them stays as it is, and so do the variables to keep.
+    Variables that depend on none of them, and those to keep, stay as they are.
     """
     known: dict[Variable, Variable] = {**{variable: variable for variable in keep}, **replacements}
     for node in io_toposort(list(known), list(graphs)):
@@ -108,7 +108,7 @@ def rebuilt(
 
 
 def made_again(node: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs of a node's operation of other inputs, whatever their shapes."""
+    """Return the outputs of a node's operation on other inputs, whatever their shapes."""
     op = node.op
     if isinstance(op, SymbolicOp):
         outputs: Any = op(*inputs, return_list=True)
@@ -119,7 +119,7 @@ def made_again(node: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _of_types(op: OpFromGraph, types: Sequence[Any]) -> OpFromGraph:
-    """Return the operation with the graph inside it made for inputs of other types."""
+    """Return the operation with its inner graph made for inputs of other types."""
     if list(op.input_types) == list(types):
         return op
     inner = op.fgraph.unfreeze()
@@ -131,8 +131,7 @@ def _of_types(op: OpFromGraph, types: Sequence[Any]) -> OpFromGraph:
 def with_known_shapes(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` with the static shapes that follow from those of their inputs.
 
-    PyMC leaves lengths open where a variable has ``dims``. What replaces such a variable has known
-    ones, and JAX must know those of all that is broadcast.
+    PyMC leaves lengths open for ``dims``; JAX must know those of all broadcast arrays.
     """
     known: dict[Variable, Variable] = {}
     for node in io_toposort([], list(graphs)):
@@ -158,7 +157,7 @@ def lengthened(
 ) -> list[TensorVariable] | None:
     """Return ``graphs`` with inputs replaced by longer ones, None if they need their lengths.
 
-    A length that enters a graph as a number, such as the scale of a likelihood, stays as it was.
+    A length that is a number in a graph, such as a likelihood's scale, stays as it was.
     """
     simple: Any = rewrite_graph(list(graphs), include=("canonicalize",), clone=True)
     known = {
@@ -196,9 +195,9 @@ def gradient_of(
 
 
 def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
-    """Return ``graphs`` with row numbers in place of constant masks.
+    """Return ``graphs`` with row numbers in place of constant masks, as in PyMC's imputation.
 
-    JAX must know the shape of what a mask selects; PyMC's imputation selects by masks.
+    JAX must know the shape of what a mask selects.
     """
     if not any(_masked(variable.owner) for variable in ancestors(list(graphs))):
         return list(graphs)
@@ -209,10 +208,10 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
 
 
 def constants_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
-    """Return ``graphs`` with numbers in place of what JAX cannot find of constants, or needs known.
+    """Return ``graphs`` with numbers in place of constants' results that JAX lacks, or must know.
 
-    ``pm.ICAR`` finds the pairs of neighbours by where a constant is not zero, and JAX must know how
-    many there are. ``pm.CAR`` has generalised eigenvalues, which JAX lacks.
+    ``pm.ICAR`` finds neighbours by the nonzeros of a constant, whose number JAX must know;
+    ``pm.CAR`` has generalised eigenvalues, which JAX lacks.
     """
     known = {
         variable: pt.constant(variable.eval(mode=INTERPRETER), dtype=variable.type.dtype)
@@ -227,7 +226,7 @@ def constants_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
 def lengths_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` with numbers in place of the lengths of shared variables.
 
-    A graph that needs no more of an array than its length does not read the array then.
+    A graph that needs only an array's length then does not read the array.
     """
     known = {
         variable: pt.constant(
@@ -269,7 +268,7 @@ def _numbered(fgraph: Any, node: Any) -> list[Variable] | None:
 
 
 def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
-    """Simplify a gradient before more is built on it."""
+    """Simplify a gradient before it is used further."""
     rewritten: Any = rewrite_graph(
         graphs,
         include=("canonicalize",),

@@ -72,24 +72,10 @@ def centring_of(
     sampled: Collection[Variable],
     shape: tuple[int, ...] = (),
 ) -> Weighted | None:
-    """Return the map, without its weight, of a variable with sampled variables among its parents.
+    """Return the map, without its weight, of a variable with sampled parents, or None.
 
-    Parameters
-    ----------
-    rv : TensorVariable
-        The variable.
-    own : Transform or None
-        Its transform in the model; one that is not PyMC's default leaves it as it is.
-    sampled : collection of Variable
-        The variables that the step samples.
-    shape : tuple of int
-        Of the variable.
-
-    Returns
-    -------
-    Weighted or None
-        None for other families, and where location and scale are not sampled, but of a long walk
-        or many.
+    None is for other families, for transforms that are not PyMC's default, and for fixed location
+    and scale, except of long walks or many.
     """
     found = _of_family(rv, own, shape)
     if found is None or isinstance(found, InformedWalk):
@@ -126,13 +112,13 @@ def _of_family(
 
 
 def constant_of(x: Variable) -> float | None:
-    """Return the number that all elements of a constant are, None where there is none."""
+    """Return the common value of a constant's elements, or None."""
     values = values_of(x)
     return float(values[0]) if values.size and (values == values[0]).all() else None
 
 
 def values_of(x: Variable) -> np.ndarray:
-    """Return the elements of a constant in a vector, an empty one where there is none."""
+    """Return the elements of a constant as a vector, empty for other graphs."""
     while x.owner is not None and isinstance(x.owner.op, DimShuffle):
         x = x.owner.inputs[0]
     return np.ravel(x.data) if isinstance(x, Constant) else np.empty(0)
@@ -144,7 +130,7 @@ def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> b
 
 
 def shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
-    """Return of each variable whether another one's prior depends on it."""
+    """Return for each variable whether another one's prior depends on it."""
     return [
         any(depends_on(other.owner.inputs, {rv}) for other in variables if other is not rv)
         for rv in variables

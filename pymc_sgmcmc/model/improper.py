@@ -11,7 +11,7 @@ __all__ = ["improper", "refuse_uninformed"]
 
 
 def improper(model: Model) -> str:
-    """Say which variables have improper priors, in no words if none has."""
+    """Name the variables with improper priors, or return an empty string."""
     names = ", ".join(_flat(model))
     told = (
         f"the improper prior of {names}, pm.Flat or pm.HalfFlat, leaves no posterior along "

@@ -23,16 +23,10 @@ __all__ = ["check_independent_rows", "some_rows"]
 
 @building()
 def check_independent_rows(model: Model, dim: str | None = None) -> None:
-    """Refuse a model whose log density is no sum over the rows of its batches.
+    """Raise ValueError where a model's log density is no sum over the rows of its batches.
 
-    The log densities of two batches have the same sum however their rows are dealt to them. The
-    batches are those of the model's ``pm.Minibatch``, or of the rows of a dim.
-
-    Raises
-    ------
-    ValueError
-        If rows depend on each other, or on their place in a batch; or if the model holds arrays
-        of as many rows without the dim.
+    The log densities of two batches must have the same sum however rows are dealt to them. The
+    batches are those of ``pm.Minibatch``, or of the rows of a dim.
     """
     batched = model
     if dim is not None:

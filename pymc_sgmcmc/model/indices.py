@@ -29,14 +29,9 @@ __all__ = ["check_indices"]
 
 
 def check_indices(model: Model) -> None:
-    """Refuse data that index beyond the end of an array, over all rows.
+    """Raise ValueError where data, over all rows, index beyond the end of an array.
 
-    JAX takes no gradient of such rows, and numba reads whatever lies behind the array.
-
-    Raises
-    ------
-    ValueError
-        If there are any.
+    JAX gives no gradient for such rows, and numba reads beyond the array.
     """
     for index, x, axis in dict.fromkeys(_uses(model)):
         fault = None

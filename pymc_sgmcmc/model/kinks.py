@@ -17,7 +17,7 @@ __all__ = ["has_kinks"]
 def has_kinks(model: Model) -> bool:
     """Return whether some variable of a model has a Laplace distribution, or an asymmetric one.
 
-    A potential with an absolute value in it, as a penalty of one's own, counts as one.
+    A potential with an absolute value in it counts as one.
     """
     for rv in model.basic_RVs:
         inner = rv.owner.inputs[0] if isinstance(rv.owner.op, MinibatchRandomVariable) else rv

@@ -5,10 +5,10 @@ The coordinate φ of a mass m:
 .. math:: m = \tfrac14 r^2, \qquad r = \log(1 + e^\psi), \qquad
    \psi = \varphi - \tfrac12 \log^2(1 + e^{-\varphi}) .
 
-A root r has an sd of 1 where the mass is not small, whatever it is. Towards 0, where the law of
-:math:`-\log m` is an exponential one, :math:`\log m \approx -\varphi^2` makes it half a normal
-one. Of a Gamma(a, 1) mass with a from 0.03 to 100 the slowest relaxation of Langevin dynamics, in
-units of the inverse mean curvature, is at most 1.2 times that of a normal variable.
+The root r has an sd of 1 wherever the mass is not small. Towards 0, where :math:`-\log m` has an
+exponential law, :math:`\log m \approx -\varphi^2` makes it half a normal one. For a Gamma(a, 1)
+mass with a from 0.03 to 100 the slowest relaxation of Langevin dynamics, in units of the inverse
+mean curvature, is at most 1.2 times that of a normal variable.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from pymc_sgmcmc.model.hierarchy import values_of
 
 __all__ = ["ExpandedSimplex", "Mass", "Masses", "masses_of"]
 
-# Of a sparse entry without bend the law is wide towards 0, where U is a line, and has a curvature
-# near 1 where rows take to it: a fit sees the one, steps may not be longer than the other allows
+# Without bend a sparse entry's law is wide towards 0, where U is linear, and has a curvature near 1
+# where rows belong to it: a fit sees the first, and the second limits the steps
 _WIDEST = 1.5
 
 # Of a softplus: below it is written as an exponential
@@ -43,21 +43,16 @@ _STEPS = 6
 # normals says little, and absolute error of that of a sparse entry
 _STEP, _ERROR, _LEAST_ERROR = 1e-3, 0.1, 0.3
 
-# The least that a total is changed by, and the least where a single entry is all but 1, which says
-# nothing of it: with a small one all masses go to 0 together
+# Smallest factor on a total, and smallest total where a single entry is nearly 1, which does not
+# determine it: with a small total all masses go to 0 together
 _LEAST_RATIO, _LEAST_TOTAL, _LEAST_SPREAD = 0.5, 8.0, 0.05
 
 
 class Masses(Transform):
-    """Map from coordinates of masses.
+    """Map from coordinates of masses, with a positive scale that does not change the law.
 
-    Parameters
-    ----------
-    scale : TensorVariable
-        What tuning fits of the map, positive. Any leaves the law of the variable as it is.
-    bend : {1, 0}
-        0 where scales are fitted from normals of independent coordinates, which say little of
-        them: then r is log(1 + exp 2 φ) / 2, of which the logarithm has a bounded slope.
+    ``bend`` is 0 where scales are fitted from independent normals, which determine them poorly: r
+    is then log(1 + exp 2 φ) / 2, whose logarithm has a bounded slope.
     """
 
     # Masses of the same θ are as the scale to this power
@@ -68,7 +63,7 @@ class Masses(Transform):
 
     @property
     def widest(self) -> float:
-        """The largest sd that a fit may give to a coordinate: without bend tails are wide."""
+        """The largest sd that a fit may give to a coordinate, for the wide tails without bend."""
         return np.inf if self.bend else _WIDEST
 
     @staticmethod
@@ -92,7 +87,7 @@ class Masses(Transform):
 
     @staticmethod
     def _fitted(scale: np.ndarray, mass: np.ndarray, curvature: np.ndarray) -> np.ndarray:
-        """Fit the scale to curvatures along log m, those of the Jacobian determinant left out."""
+        """Fit the scale to curvatures along log m, without the Jacobian's."""
         raise NotImplementedError
 
 
@@ -101,27 +96,9 @@ class ExpandedSimplex(Masses):
 
     .. math:: x_l = m_l / G, \qquad G = \sum_l m_l \sim \operatorname{Gamma}(A, 1)
 
-    Nothing depends on the total G, which is independent of x. Where x has a Dirichlet(a) law and A
-    is the sum of a, the masses are independent, of the laws Gamma(a_l, 1), as those of a Dirichlet
-    prior with the counts of a multinomial are. The K - 1 coordinates of other maps all hold one
-    common entry: where it is rare they move together, and where many entries are they have no
-    scale in common.
-
-    Parameters
-    ----------
-    scale : TensorVariable
-        A > 0 of each simplex, of as many dimensions as x, the last of length 1.
-
-    Notes
-    -----
-    The expanded mean of SGRLD [1]_, in other units. ``log_jac_det`` has the law of G in it: it is
-    the logarithm of :math:`G^{A-1} e^{-G} / \Gamma(A)` times the Jacobian determinant of G and
-    the first K - 1 entries of x.
-
-    References
-    ----------
-    .. [1] Patterson, Teh (2013). Stochastic Gradient Riemannian Langevin Dynamics on the
-       Probability Simplex. NeurIPS 26.
+    G is independent of x and ``log_jac_det`` includes its law. Under a Dirichlet(a) law with A the
+    sum of a (``scale``, last length 1) the masses are independent; K - 1 coordinates share an entry
+    and, where it is rare, move together. As in Patterson, Teh (2013), NeurIPS 26, in other units.
     """
 
     name = "expanded"
@@ -156,8 +133,7 @@ class ExpandedSimplex(Masses):
         r"""Return A with which the masses are as independent as they can be.
 
         Where x is Dirichlet(a), :math:`n = \sum_k a_k - A`, the curvatures are
-        :math:`m_l + n x_l (1 - x_l)`. The n of least squares is that of all entries of which a
-        curvature says anything.
+        :math:`m_l + n x_l (1 - x_l)`; n is fitted by least squares to the informative entries.
         """
         x = mass / np.sum(mass, axis=-1, keepdims=True)
         beyond, error = curvature - mass, 1 + mass
@@ -171,14 +147,9 @@ class ExpandedSimplex(Masses):
 
 
 class Mass(Masses):
-    r"""Map of positive numbers, each s times a mass.
+    """Map of positive numbers, each s times a mass, with ``scale`` s > 0 shaped as the variable.
 
-    Of shapes below 1 a gamma density has no bound at 0.
-
-    Parameters
-    ----------
-    scale : TensorVariable
-        s > 0, shaped as the variable.
+    A gamma density with shape below 1 is unbounded at 0.
     """
 
     name = "mass"
@@ -210,7 +181,7 @@ class Mass(Masses):
 
 
 def masses_of(rv: TensorVariable, own: Transform | None) -> type[Masses] | None:
-    """Return the map of a variable that is made of masses: a simplex, or a sparse gamma one."""
+    """Return the map of a variable made of masses: a simplex, or a sparse gamma one."""
     op = rv.owner.op
     if type(own) is SimplexTransform and isinstance(op, DirichletRV):
         return ExpandedSimplex
@@ -242,7 +213,7 @@ def _psi(value: Any, bend: int) -> tuple[TensorVariable, TensorVariable]:
 
 
 def _root(value: Any, bend: int) -> tuple[TensorVariable, TensorVariable]:
-    """Return r and s of the root :math:`r e^s`: r is never 0, and s is 0 where the root is not."""
+    """Return r and s of the root :math:`r e^s`, with r > 0, and s = 0 where the root is not 0."""
     psi, _ = _psi(value, bend)
     return pt.softplus(pt.maximum(psi, _LOW)) / (2 - bend), pt.minimum(psi - _LOW, 0)
 
@@ -261,7 +232,7 @@ def _shares(root: TensorVariable, rest: TensorVariable) -> tuple[TensorVariable,
 
 
 def _normal(value: Any) -> TensorVariable:
-    """Return positive numbers, the least normal one in the place of those that round to 0."""
+    """Return positive numbers, with the least normal number for those that round to 0."""
     value = pt.as_tensor(value)
     tiny = np.finfo(value.dtype).tiny
     return value + pt.switch(value < tiny, tiny, 0).astype(value.dtype)

@@ -47,22 +47,11 @@ _PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
 
 @dataclass(frozen=True, eq=False)
 class Minibatch:
-    """One ``pm.Minibatch`` call: rows of several arrays, always drawn together.
+    """One ``pm.Minibatch`` call: rows of several arrays, always drawn together."""
 
-    Attributes
-    ----------
-    stream : Variable
-        The random stream that PyMC gave the call. A graph can hold several clones of one
-        call; the stream is what they share.
-    sources : tuple of TensorVariable
-        The full arrays, as they stand in the model.
-    batch_size : int
-        Rows in a batch, B.
-    """
-
-    stream: Variable
-    sources: tuple[TensorVariable, ...]
-    batch_size: int
+    stream: Variable  # PyMC's random stream of the call, shared by all its clones in a graph
+    sources: tuple[TensorVariable, ...]  # the full arrays in the model
+    batch_size: int  # B
 
     def arrays(self) -> list[Any]:
         """Return the full arrays; where one is on disk, sources of all of them."""
@@ -79,15 +68,7 @@ def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
 
 
 def evaluate(source: Variable) -> Any:
-    """Value of a graph without free inputs, without compiling anything.
-
-    Of rows on disk the source, which is an array but for its numbers.
-
-    Raises
-    ------
-    ValueError
-        If something is computed from rows on disk.
-    """
+    """Return the value of a graph without free inputs, uncompiled; of rows on disk the source."""
     if isinstance(source, Constant):
         return np.asarray(source.data)
     if isinstance(source, SharedVariable):
@@ -96,7 +77,7 @@ def evaluate(source: Variable) -> Any:
     if rows is not None:
         return rows
     _refuse_computed(source)
-    # The interpreter: no compiler is started in the process that only reads the model
+    # Interpreted: a process that only reads the model starts no compiler
     return np.asarray(pytensor.function([], source, mode=Mode("py", "fast_compile"))())
 
 
@@ -132,7 +113,7 @@ def full_arrays(graphs: Iterable[Variable]) -> dict[Variable, Variable]:
 def replace_minibatches(
     graphs: Sequence[Variable], minibatches: Sequence[Minibatch], rows: Sequence[Sequence[Any]]
 ) -> dict[Variable, Variable]:
-    """Map every batch tensor under ``graphs`` to our own input for these rows."""
+    """Map every batch tensor under ``graphs`` to the step's own input for these rows."""
     positions = {minibatch.stream: i for i, minibatch in enumerate(minibatches)}
     return {
         output: rows[positions[node.inputs[-1]]][j]
@@ -142,7 +123,7 @@ def replace_minibatches(
 
 
 def all_rows(value: Any) -> Variable:
-    """Return the array that is observed, of which a value may be a batch, or cast by PyMC."""
+    """Return the observed array, before a cast by PyMC, of a value that may be a batch."""
     while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
         value = value.owner.inputs[0]
     batches = find_minibatches([value])
@@ -154,21 +135,7 @@ def all_rows(value: Any) -> Variable:
 
 
 def check_minibatches(model: Model) -> list[Minibatch]:
-    """Refuse what a minibatch would silently make wrong, warn of what it may.
-
-    Returns
-    -------
-    list of Minibatch
-        Every ``pm.Minibatch`` call under the model's variables and potentials.
-
-    Raises
-    ------
-    NotImplementedError
-        If an unobserved variable depends on a minibatch.
-    ValueError
-        If an observed variable has no ``total_size``, if a variable or a potential draws its
-        rows from two ``pm.Minibatch`` calls, or if a batch is empty or larger than the data.
-    """
+    """Return every ``pm.Minibatch`` call of a model; raise or warn where a density is wrong."""
     for rv in model.free_RVs:
         if find_minibatches([rv]):
             raise NotImplementedError(
@@ -186,7 +153,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
     for minibatch in minibatches:
         warn_of_order(minibatch.arrays(), minibatch.batch_size, _PACKAGE)
     for potential in model.potentials:
-        # A term that is known by its gradient says so by its operation, one of batch_dim by a tag
+        # A term with a known gradient only is marked by its operation, one of batch_dim by a tag
         known = any(
             getattr(of, "scales_with_data", False)
             for of in (potential.owner and potential.owner.op, potential.tag)
@@ -221,7 +188,7 @@ def check_minibatches(model: Model) -> list[Minibatch]:
 
 
 def axis_of_rows(rv: TensorVariable) -> int | None:
-    """Return the axis along which an observed variable counts for more rows than it has."""
+    """Return the axis along which an observed variable is scaled to more rows than it has."""
     if not isinstance(rv.owner.op, MinibatchRandomVariable):
         return None
     sizes = rv.owner.inputs[1:]
@@ -257,7 +224,7 @@ def _check_size(rv: TensorVariable, axis: int, which: str, rows: int) -> None:
 
 
 def check_total_size(what: str, total_size: int, rows: int, which: str = _DRAWS) -> None:
-    """Refuse a likelihood of no rows, and warn where it counts for more or fewer than there are."""
+    """Refuse a likelihood of no rows, and warn where it is scaled to a wrong number of rows."""
     if total_size < 1:
         raise ValueError(
             f"{what} has total_size={total_size}. Pass the number of its rows, {rows}."
@@ -329,10 +296,7 @@ class BatchScheme(Protocol):
     def draw(
         self, rng: np.random.Generator, rows: int, batch_size: int, updates: int, batches: int = 1
     ) -> np.ndarray:
-        """Draw the batches of ``updates`` updates, ``batches`` for each.
-
-        The second dimension, that of ``batches``, is left out where it is 1.
-        """
+        """Draw batches of shape (updates, batches, ...), or (updates, ...) for one in each."""
 
     def follow(
         self,
@@ -345,8 +309,8 @@ class BatchScheme(Protocol):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Draw the batches of the chain's next updates.
 
-        ``left`` is what the last call left of a plan for several updates, empty at first and for
-        schemes without one; it is returned anew beside the batches.
+        ``left`` is the rest of the last plan, empty at first and for schemes without plans; the new
+        rest is returned with the batches.
         """
 
     def aside(
@@ -358,10 +322,10 @@ class BatchScheme(Protocol):
         batches: int,
         left: np.ndarray,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw batches that no update uses, for what is measured; as :meth:`follow`."""
+        """Draw batches for measurements, which no update uses; as :meth:`follow`."""
 
     def of_blocks(self, size: int) -> BatchScheme:
-        """Return the scheme for the same rows in blocks of ``size`` as rows."""
+        """Return the scheme for blocks of ``size`` rows in place of rows."""
 
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
         """Return the variance of the mean of ``batches`` batches over that of one block of rows."""
@@ -410,8 +374,8 @@ class Shuffled(_Independent):
     ) -> np.ndarray:
         """Return offsets, shape (updates,) or (updates, batches).
 
-        Several batches are neighbours, which share no rows until they have all: together
-        they are as quiet as one batch of their joint size.
+        Several batches are neighbours, which share rows only once all rows are used: together they
+        have the noise of one batch of their joint size.
         """
         first = _row_numbers(rng, rows, updates)
         if batches == 1:
@@ -422,9 +386,8 @@ class Shuffled(_Independent):
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
         """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
-        K B rows laid round N count each row equally often, but for a remainder of r rows that
-        counts once more: only its choice is random. The variance of r rows without replacement
-        is r (1 - r/N), and zero where all rows count equally often.
+        K B rows laid round N count each row equally often, except r extra rows chosen at random,
+        with a variance of r (1 - r/N).
         """
         if batch_size >= rows:
             return 0.0
@@ -453,20 +416,12 @@ class Random(_Independent):
 
 
 class Sweep(Shuffled):
-    """Sweeps over blocks of the rows: each block once, in an order and from an offset of its own.
+    """Sweeps over blocks of the rows: each block once, in random order from a random offset.
 
-    The errors of the batches of one sweep cancel. As long as the chain moves little in a sweep,
-    its gradient noise matters little: with m = N/B blocks and step size h, about hm/3 of it.
-
-    Parameters
-    ----------
-    symmetric : bool
-        Whether each sweep is followed by the same one backwards [1]_.
-
-    References
-    ----------
-    .. [1] Paulin, Whalley, Chada, Leimkuhler (2024). Sampling from Bayesian neural network
-       posteriors with symmetric minibatch splitting Langevin dynamics.
+    The errors of one sweep's batches cancel: with m = N/B blocks and step size h, about hm/3 of the
+    gradient noise remains. ``symmetric`` repeats each sweep backwards: Paulin, Whalley, Chada,
+    Leimkuhler (2024). Sampling from Bayesian neural network posteriors with symmetric minibatch
+    splitting Langevin dynamics.
     """
 
     independent = False
@@ -503,8 +458,7 @@ class Sweep(Shuffled):
         """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
-        first b blocks of another. a of m blocks without replacement have a variance of
-        a (1 - a/m); the mean over all a that occur is taken.
+        first b of another; a of m blocks have a variance of a (1 - a/m), averaged over all a.
         """
         blocks = -(-rows // batch_size)
         if blocks == 1:

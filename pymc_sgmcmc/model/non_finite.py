@@ -30,7 +30,7 @@ def bad_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
     bad = np.zeros(len(arrays[0]), dtype=bool)
     for array in arrays:
         if array.dtype.kind in "fc":
-            # A part at a time: what is found of each number would take an eighth of the data
+            # A part at a time: a mask of all numbers would take an eighth of the data
             for start in range(0, len(array), _ROWS):
                 part = array[start : start + _ROWS]
                 bad[start : start + _ROWS] |= ~np.isfinite(part).reshape(len(part), -1).all(axis=1)
@@ -38,7 +38,7 @@ def bad_rows(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def faults_of_data(model: Model, names: Collection[str]) -> str:
-    """Say which arrays of the named variables hold NaN or an infinity, and what to do."""
+    """Name the arrays that hold NaN or an infinity, and the remedy."""
     told: dict[str, bool] = {}
     seen: list[Any] = []
     for label, array in _arrays(model, names):
@@ -103,7 +103,7 @@ def _fault(array: Any) -> str | None:
 
 
 def _arrays(model: Model, names: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Yield what the variables observe, then all else that they depend on, with its label."""
+    """Yield the observed data, then all other data that they depend on, with their labels."""
     variables = [v for v in [*model.basic_RVs, *model.potentials] if v.name in names]
     observed = [rv for rv in variables if rv in model.observed_RVs]
     for rv in observed:

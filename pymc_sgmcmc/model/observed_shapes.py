@@ -29,7 +29,7 @@ _OWN = CustomDistRV, CustomSymbolicDistRV
 
 
 def check_coords(model: Model) -> None:
-    """Refuse variables of another length than their coords: PyMC would lose all draws."""
+    """Refuse variables whose length differs from their coords', for which PyMC loses all draws."""
     kept = {name: x for name, x in model.named_vars.items() if x not in model.potentials}
     dims = {name: of for name, of in model.named_vars_to_dims.items() if of and name in kept}
     observed = {rv.name: all_rows(model.rvs_to_values[rv]) for rv in model.observed_RVs}
@@ -63,13 +63,13 @@ def check_observed_shapes(model: Model) -> None:
         observed = graphs[0].type.shape[: value.ndim - inner.owner.op.ndim_supp]
         for graph, (_, core) in zip(graphs[1:], compared, strict=True):
             shape = graph.type.shape[: graph.ndim - core]
-            # Parameters of the user's own density may have any shape: its result is what tells
+            # Parameters of the user's own density may have any shape: its result decides
             if _in_pairs(shape, observed) if own else not _fits(shape, observed):
                 raise ValueError(_misfit(rv.name, observed, shape, own))
 
 
 def _compared(model: Model, rv: TensorVariable) -> Iterator[tuple[TensorVariable, int]]:
-    """Parameters of a distribution and of those it is made of, with the axes that are its own."""
+    """Parameters of a distribution and of its component distributions, with their own axes."""
     op = rv.owner.op
     if not hasattr(op, "dist_params"):
         return
@@ -89,13 +89,13 @@ def _fits(shape: _Shape, observed: _Shape) -> bool:
 
 
 def _in_pairs(shape: _Shape, observed: _Shape) -> bool:
-    """Whether each observation meets each of as many parameters."""
+    """Whether observations and parameters are compared one to one."""
     pairs = zip(shape[::-1], observed[::-1], strict=False)
     return any(other == 1 and length in observed and length != 1 for length, other in pairs)
 
 
 def own_density(model: Model, rv: TensorVariable) -> list[Any]:
-    """Return the log density that the user's function writes, which is not in the model's graph."""
+    """Return the log density of the user's function, which is not in the model's graph."""
     blockers = [other for other in model.basic_RVs if other is not rv]
     if not any(isinstance(node.op, _OWN) for node in apply_ancestors([rv], blockers)):
         return []
@@ -109,7 +109,7 @@ def own_density(model: Model, rv: TensorVariable) -> list[Any]:
 
 
 def _with_lengths(model: Model, graphs: Sequence[Any]) -> Sequence[Any]:
-    """Return graphs with the shapes that they have for the model's present data."""
+    """Return graphs with the static shapes of the model's present data."""
     unknown = {
         x: pt.tensor(dtype=x.type.dtype, shape=np.shape(evaluate(x)))
         for x in graph_inputs(graphs)

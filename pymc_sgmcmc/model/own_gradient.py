@@ -37,7 +37,7 @@ _ONLY_HERE = (
 
 
 class _OwnGradient(Op):
-    """Stands in a model for a term that is known by its gradient."""
+    """Placeholder in a model for a term with a known gradient only."""
 
     __props__ = ("count",)
     scales_with_data = True
@@ -53,7 +53,7 @@ class _OwnGradient(Op):
 
 
 class _Request(Op):
-    """Stands in a model for random numbers that each update gets anew."""
+    """Placeholder in a model for random numbers that each update draws anew."""
 
     __props__ = ("kind", "shape", "number")
 
@@ -259,7 +259,7 @@ def _check(name: str, variable: TensorVariable, estimate: TensorVariable) -> Non
 
 
 def has_own_gradient(graphs: Sequence[Variable]) -> bool:
-    """Return whether a term is known by its gradient alone."""
+    """Return whether a term has a known gradient only."""
     return bool(_nodes(graphs, _OwnGradient))
 
 
@@ -290,7 +290,7 @@ def own_gradients(
 
 
 def _inner_nodes(graphs: Sequence[Variable]) -> list[Any]:
-    """List the operations within loops and other operations that are made of a graph."""
+    """List the operations of a graph, inside loops and other operations too."""
     found: list[Any] = []
     for variable in ancestors(list(graphs)):
         inner = getattr(getattr(variable.owner, "op", None), "fgraph", None)

@@ -66,57 +66,10 @@ class _Term:
 
 
 class Posterior:
-    r"""The log density of a model's posterior in the coordinates φ.
+    """The log density of a model's posterior in the coordinates φ, all symbolic.
 
-    Everything is symbolic; nothing is compiled here. U(φ) = −log p(data, f(φ)) −
-    log|det f′(φ)| is the potential of the full data set. With a temperature T, prior and
-    likelihood are divided by T and the Jacobian is not.
-
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    coordinates : sequence of Coordinate
-        The sampled variables. All other free variables become inputs.
-    temperature : float
-        T.
-
-    Attributes
-    ----------
-    log_density : TensorVariable
-        An unbiased estimate of −U from one batch of rows of each minibatch; −U itself for a
-        model without minibatches.
-    gradient : list of TensorVariable
-        Its gradient ∇U, one tensor for each coordinate.
-    values : list of TensorVariable
-        PyMC's value variables at φ.
-    others : list of TensorVariable
-        Value variables that this step does not sample.
-    data : dict
-        What was lifted out of the graph: symbolic input to array.
-    minibatches : list of Minibatch
-        The ``pm.Minibatch`` calls.
-    parameters : list of TensorVariable
-        θ = f(φ) of each coordinate.
-    log_slopes : list of TensorVariable or None
-        log|det f′(φ)|, for maps of single elements one for each; None where θ = φ.
-    bounds : list of tuple of TensorVariable
-        Lower and upper bound of θ, −∞ and ∞ where there are none.
-    spreads : list of TensorVariable
-        Of each coordinate with a weight the width that the hierarchy gives to it.
-    new_weights, reweighted : list of TensorVariable
-        Other weights of these coordinates, and φ at them for the same θ.
-    has_value : bool
-        Whether the log density is known, and not only an estimate of its gradient.
-    noise : dict
-        Random numbers that the likelihood asks for: symbolic input to their kind.
-    rows : list of list of TensorVariable
-        For each minibatch the inputs for its batch, leading dimension B.
-    row_weights : list of float
-        For each minibatch the weight of a row with which its terms, summed over all rows, are
-        those of the full data.
-    kinked : bool
-        Whether the gradient jumps somewhere.
+    U(φ) = −log p(data, f(φ)) − log|det f′(φ)| is the potential of the full data. A temperature T
+    divides prior and likelihood, not the Jacobian.
     """
 
     def __init__(
@@ -124,20 +77,23 @@ class Posterior:
     ) -> None:
         self.coordinates = list(coordinates)
         self.temperature = temperature
-        self.kinked = has_kinks(model)
+        self.kinked = has_kinks(model)  # whether ∇U jumps somewhere
         self._potentials = {potential.name for potential in model.potentials}
+        # Other weights of centred coordinates
         self.new_weights = [
             c.scale.type(f"new_{c.scale.name}")
             for c in coordinates
             if c.weighted and c.scale is not None
         ]
         sampled = {coordinate.value for coordinate in coordinates}
+        # Value variables that this step does not sample; inputs
         self.others = [value for value in model.value_vars if value not in sampled]
         terms, values, maps = self._read(model)
         logps = [term.log_density for term in terms]
         self.minibatches = find_minibatches(logps)
         term_batches = [_only(find_minibatches([logp]), self.minibatches) for logp in logps]
         self.arrays = [batch.arrays() for batch in self.minibatches]
+        # Inputs for each minibatch's batch, leading dimension B
         self.rows = [
             [
                 pt.tensor(
@@ -147,10 +103,12 @@ class Posterior:
             ]
             for i, (minibatch, arrays) in enumerate(zip(self.minibatches, self.arrays, strict=True))
         ]
+        # For each minibatch the weight of a row with which the sum over all rows is the full data's
         self.row_weights = [
             batch.batch_size / len(arrays[0])
             for batch, arrays in zip(self.minibatches, self.arrays, strict=True)
         ]
+        # False where only a gradient's estimate is known
         self.has_value = not has_own_gradient(logps)
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
@@ -169,16 +127,19 @@ class Posterior:
             slice, ends, [*ends[1:], None]
         )
         self.values, self.parameters = outputs[of_values], outputs[of_parameters]
+        # log|det f′(φ)|, elementwise for elementwise maps; None where θ = φ
         self.log_slopes = [
             None if c.transform is None else slope
             for c, slope in zip(self.coordinates, outputs[of_slopes], strict=True)
         ]
+        # Of θ, −∞ and ∞ where there are none
         self.bounds = list(zip(outputs[lower], outputs[upper], strict=True))
         third, found = len(self.new_weights), outputs[of_hierarchy]
         self.spreads, self.locations = found[:third], found[third : 2 * third]
-        self.reweighted = found[2 * third :]
+        self.reweighted = found[2 * third :]  # φ at ``new_weights`` for the same θ
+        # An unbiased estimate of −U from one batch of each minibatch; exact without minibatches
         self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
-        self.gradient = self._gradient()
+        self.gradient = self._gradient()  # ∇U, one tensor for each coordinate
 
     def _gradient(self) -> list[TensorVariable]:
         """Return ∇U, or name the term that has none."""
@@ -225,24 +186,10 @@ class Posterior:
         return pt.add(*parts, 0.0) if parts else pt.constant(0.0)
 
     def weighted(self) -> tuple[TensorVariable, TensorVariable, list[TensorVariable]]:
-        """Log density with a weight for each row: the full data as a sum over blocks.
+        """Return the log density with row weights, ``base``, and each minibatch's weights (B,).
 
-        The full-data log density is the sum, over blocks of B rows, of this one with
-        its ``row_weights`` for each row (0 for rows that wrap round) and ``base`` 1 in the first
-        block and 0 in all others.
-
-        Returns
-        -------
-        log_density : TensorVariable
-        base : TensorVariable
-            Weight of all that depends on no minibatch.
-        weights : list of TensorVariable
-            For each minibatch the weights of its rows, shape (B,).
-
-        Raises
-        ------
-        NotImplementedError
-            If a term on a minibatch has no row dimension, as a potential that is a number.
+        Its sum over blocks of B rows is the full data's, with ``row_weights`` (0 for rows that wrap
+        round) and ``base``, the weight of terms without rows, 1 in the first block and 0 in others.
         """
         base = pt.scalar("base", dtype=pytensor.config.floatX)
         weights = [
@@ -283,10 +230,9 @@ class Posterior:
         )
 
     def joined(self, count: int) -> Posterior | None:
-        """Return this posterior with batches of ``count`` times as many rows.
+        """Return this posterior with batches of ``count`` times as many rows, None if impossible.
 
-        Only :meth:`weighted` of the new posterior is affected. ``row_weights`` are the same: a row
-        counts as before. None is returned where a term is written for B rows alone.
+        Only :meth:`weighted` changes. ``row_weights`` stay as they are: a row counts as before.
         """
         other = copy.copy(self)
         other.minibatches = [
@@ -330,7 +276,7 @@ class Posterior:
     def widest(self) -> np.ndarray:
         """The largest sd that a fit may give to each element of φ, over all variables in turn.
 
-        Along a nearly flat circle the curvature says nothing of a width.
+        On a nearly flat circle the curvature does not determine a width.
         """
         maps = [c.transform for c in self.coordinates]
         widths = [x.widest if isinstance(x, Masses) else np.inf for x in maps]
@@ -338,14 +284,14 @@ class Posterior:
         return np.where(self.circular, 1.0, np.repeat(widths, sizes))
 
     def on_line(self, parts: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-        """Leave out what lies on a circle, of arrays shaped as φ or of all of them in one."""
+        """Leave out elements on a circle, of arrays shaped as φ or of one flat array."""
         circular = self.circular
         if not circular.any():
             return parts
         return [np.concatenate([np.reshape(part, -1) for part in parts])[~circular]]
 
     def wrapped(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """Bring circular coordinates back to (−π, π]; the others are returned as they are."""
+        """Reduce circular coordinates to (−π, π]; others are returned as they are."""
         return [
             pt.arctan2(pt.sin(x), pt.cos(x)) if isinstance(c.transform, CircularTransform) else x
             for x, c in zip(phi, self.coordinates, strict=True)
@@ -354,8 +300,8 @@ class Posterior:
     def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable], list[TensorVariable]]:
         """Terms of the log density, PyMC's value variables, and the maps, as graphs of φ.
 
-        The maps are θ of all coordinates, then log|f′|, then the lower and the upper bounds, the
-        widths of what has a weight, and φ at other weights.
+        The maps are θ of all coordinates, then log|f′|, lower and upper bounds, hierarchical widths
+        and locations, and φ at other weights.
         """
         # The density is first written in the model's own parameters θ: then f(φ) goes in
         theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
@@ -423,7 +369,7 @@ class Posterior:
 
 
 def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[TensorVariable]:
-    """Return the free variables so that each comes after those that it, or its map, depends on."""
+    """Return the free variables in an order in which each follows those that it depends on."""
     maps = {c.rv: c.map for c in coordinates if c.weighted}
     free = set(model.free_RVs)
     ordered: dict[TensorVariable, None] = {}

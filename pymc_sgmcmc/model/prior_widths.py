@@ -21,8 +21,8 @@ _SD_OF_MEDIAN = 1.4826 / np.sqrt(2)
 def prior_widths(coordinates: Sequence[Coordinate], seed: int) -> list[float]:
     """Return an sd of each variable's prior, in its coordinates.
 
-    From pairs of prior draws: the median distance of two, over all elements. It is 1 where θ is
-    not the coordinate, as of bounded variables and of standardised hierarchies.
+    It comes from the median distance of two prior draws over all elements; it is 1 where θ is not
+    the coordinate, as for bounded variables and standardised hierarchies.
     """
     plain = [c.rv for c in coordinates if c.transform is None]
     drawn = iter(pm.draw(plain, draws=_DRAWS, random_seed=seed, mode=INTERPRETER) if plain else ())

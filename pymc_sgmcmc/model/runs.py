@@ -8,26 +8,19 @@ from pymc_sgmcmc.model.minibatch import Shuffled
 
 __all__ = ["Runs"]
 
-# Bytes that are read at once: as many as a disk moves in the time in which it finds them
+# Bytes that are read at once: as many as a disk transfers in the time of a seek
 _BYTES = 2**20
 
-# Runs into which the data are divided at least. The batches of one run share no rows, which takes
-# less than this part of their variance away
+# Smallest number of runs in the data. The batches of one run share no rows, which reduces their
+# variance by less than this part
 _LEAST_RUNS = 50
 
 
 class Runs(Shuffled):
     """Neighbouring blocks of rows in random order, from a random offset on, wrapping round.
 
-    Of rows in random order they are as good a sample as blocks at random offsets, and a run
-    of them is read at once.
-
-    Parameters
-    ----------
-    row_bytes : int
-        Of a row, in all arrays.
-    chunk_rows : int
-        Rows that are decoded at once.
+    With rows in random order they are as good a sample as blocks at random offsets, and a run of
+    them is read at once.
     """
 
     def __init__(self, row_bytes: int, chunk_rows: int = 1) -> None:
@@ -53,7 +46,7 @@ class Runs(Shuffled):
         return (drawn if batches == 1 else drawn.reshape(updates, batches)), left
 
     def of_blocks(self, size: int) -> Runs:
-        """Return the scheme for blocks of rows, of which a run has so many fewer."""
+        """Return the scheme for blocks of rows, with accordingly fewer of them in a run."""
         return Runs(_BYTES, max(1, self._rows // size))
 
     # What is measured is the next of the run: no update uses it

@@ -22,9 +22,8 @@ __all__ = ["products_for_solves"]
 def products_for_solves(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` with L⁻¹B in place of the solution of LX = B where B has many columns.
 
-    Both backends solve by BLAS, which shares some hundred columns among threads. Where other
-    chains take the cores, the threads wait for each other, and microseconds of work take
-    milliseconds. The inverse is one small system, and so is its derivative.
+    BLAS shares a solve of some hundred columns among threads, which wait for each other where other
+    chains use the cores: microseconds of work take milliseconds. The inverse is a small system.
     """
     if not any(_product(variable.owner) is not None for variable in ancestors(list(graphs))):
         return list(graphs)
@@ -39,7 +38,7 @@ def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
 
 
 def _product(node: Any) -> TensorVariable | None:
-    """Return what stands for a node that solves one system for more columns than it has rows."""
+    """Return the replacement of a node that solves a system for more columns than it has rows."""
     if node is None or not isinstance(node.op, Blockwise):
         return None
     op = node.op.core_op

@@ -38,7 +38,7 @@ from pymc_sgmcmc.model.uses import (
 
 __all__ = ["Parents", "is_standard", "standardised"]
 
-# Whose results are positive where the first argument is, as in the spectral density of a process
+# Operations with positive results for a positive first argument, as in a process's spectral density
 _KEEPS_THE_SIGN = (*SELECTING, Alloc, Prod, Sum)
 # Functions of any number, and of positive numbers, that are positive; powers are of any exponent
 _POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
@@ -51,8 +51,7 @@ _POSITIVE_OF_POSITIVE = (
 class Parents:
     """Location μ and scale σ, or L of vectors, of a standard variable: graphs of others.
 
-    Of a variable that is written centred the location is what the model adds to it, and there is
-    no scale.
+    For a centred variable the location is the term that the model adds to it, without a scale.
     """
 
     location: Any
@@ -61,11 +60,11 @@ class Parents:
 
     @property
     def graphs(self) -> list[Any]:
-        """Both."""
+        """The graphs of location and scale."""
         return [x for x in (self.location, self.scale) if x is not None]
 
     def map(self) -> Weighted:
-        """Return the map between the writings, without its weight."""
+        """Return the map between the parametrizations, without its weight."""
         if self.scale is None:
             return InformedCentring(beside=self.location)
         kind = VectorRecentring if self.vectors else InformedResidual
@@ -75,22 +74,10 @@ class Parents:
 def standardised(
     model: Model, sampled: Collection[Variable], fields: Collection[TensorVariable] = ()
 ) -> dict[TensorVariable, Parents]:
-    """Find the standard variables that enter the density only by μ + σ z, and effects of areas.
+    """Find standard variables that enter the density only by μ + σz, and effects of areas.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        The model.
-    sampled : collection of Variable
-        The random variables that the step samples; μ or σ must depend on one of them.
-    fields : collection of TensorVariable
-        Fields of areas. Of an effect beside one of them data tell only the sum.
-
-    Returns
-    -------
-    dict
-        Location and scale of each of them. The location is 0 where z is only ever multiplied, or
-        where elements of it are taken first.
+    μ or σ depends on a sampled variable. μ is 0 where z is only multiplied, or where elements of it
+    are taken first; of an effect beside one of ``fields`` the data determine only the sum.
     """
     candidates = [
         rv
@@ -146,13 +133,13 @@ def _parents(rv: TensorVariable, clients: Clients) -> Parents | None:
         if found is None:
             return None
         scale, ends = found
-    # Of the steps of a walk the data's curvature is no information on each of them
+    # The data's curvature is no information on single steps of a walk
     walks = any(isinstance(node.op, CumOp) for end in ends for node in clients[end])
     return None if walks else Parents(location, scale)
 
 
 def _of_vectors(rv: TensorVariable, clients: Clients) -> Parents | None:
-    """Return what z enters by z Lᵀ, or by Lz where z is a vector."""
+    """Return the operation that z enters by z Lᵀ, or by Lz where z is a vector."""
     x: Variable = rv
     nodes = clients[x]
     column = rv.ndim == 1 and len(nodes) == 1 and _reorders(nodes[0], (0, "x"))
@@ -213,7 +200,7 @@ def _is_positive(x: Any, known: Collection[Variable]) -> bool:
 
 
 def _is_below(x: Any, bound: float | None, known: Collection[Variable]) -> bool:
-    """Whether a variable with an upper bound is below a number, as a share is below 1."""
+    """Whether a variable has an upper bound below a number, as a share is below 1."""
     while x.owner is not None and isinstance(x.owner.op, DimShuffle) and x not in known:
         x = x.owner.inputs[0]
     if bound is None or x not in known:
@@ -226,7 +213,7 @@ def _is_below(x: Any, bound: float | None, known: Collection[Variable]) -> bool:
 def _is_triangular(x: Any, known: Collection[Variable]) -> bool:
     """Whether a graph is a Cholesky factor as LKJCholeskyCov gives it.
 
-    That of a Gaussian process is not looked for: each update would solve with it.
+    A Gaussian process's is left out: each update would solve with it.
     """
     node = x.owner
     if node is None or not isinstance(node.op, AdvancedIncSubtensor) or len(node.inputs) != 4:
@@ -239,7 +226,7 @@ def _is_triangular(x: Any, known: Collection[Variable]) -> bool:
 
 
 def _others_random(graphs: list[TensorVariable], known: Collection[Variable]) -> bool:
-    """Whether graphs have random numbers, or batches of rows, beside the model's variables."""
+    """Whether graphs have random numbers, or batches of rows, besides the model's variables."""
     pending: list[Any] = list(graphs)
     seen: set[Any] = set()
     while pending:
@@ -256,7 +243,7 @@ def _others_random(graphs: list[TensorVariable], known: Collection[Variable]) ->
 def _reaches(
     graphs: list[TensorVariable], rv: TensorVariable, found: dict[TensorVariable, Parents]
 ) -> bool:
-    """Whether graphs depend on rv, by way of the parents found so far as well."""
+    """Whether graphs depend on rv, also through the parents found so far."""
     pending: list[Any] = list(graphs)
     seen: set[Any] = set()
     while pending:

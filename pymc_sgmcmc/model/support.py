@@ -45,22 +45,10 @@ _KINDS: list[tuple[tuple[type, ...], str]] = [
 def kind_of_support(
     transform: Transform | None, rv: TensorVariable
 ) -> tuple[str, Any | None, Any | None]:
-    """Return the kind of a variable's support and its bounds, from the transform of the model.
+    """Return the kind of a variable's support, and its lower and upper bound or None.
 
-    Parameters
-    ----------
-    transform : Transform or None
-        ``model.rvs_to_transforms[rv]``; where it is None, that which the distribution would have.
-    rv : TensorVariable
-        The variable; its inputs can be the bounds.
-
-    Returns
-    -------
-    kind : str
-        "real", "half-line", "interval", "simplex", "ordered", "circle", "cholesky", "zero-sum"
-        or "other".
-    lower, upper : tensor_like or None
-        Graphs of the variable's inputs; None where there is no bound.
+    Kinds are "real", "half-line", "interval", "simplex", "ordered", "circle", "cholesky",
+    "zero-sum" and "other"; a ``transform`` of None stands for the distribution's default.
     """
     if transform is None:
         # A bounded variable can be declared with default_transform=None
@@ -85,9 +73,9 @@ def kind_of_support(
 
 
 def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | None:
-    """Return how a map leaves out part of a variable's support, None where it does not.
+    """Return how a map leaves out part of a variable's support, or None.
 
-    Of a distribution of the user's own, and of a map of no known kind, nothing can be said.
+    It is None for the user's own distributions and for maps of unknown kind.
     """
     if isinstance(rv.owner.op, CustomDistRV | CustomSymbolicDistRV):
         return None
@@ -107,7 +95,7 @@ def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | No
 
 
 def _beyond(bound: Any, of_own: Any, sign: int) -> bool:
-    """Whether a bound lies inside of a variable's own one, so far as both are numbers."""
+    """Whether a bound lies inside of a variable's own one, where both are numbers."""
     if of_own is None:
         return True
     numbers: list[np.ndarray] = []

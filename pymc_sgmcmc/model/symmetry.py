@@ -20,23 +20,16 @@ _SAME = 1e-2
 def has_permutable_units(
     gradient: Callable[[np.ndarray], np.ndarray], position: Sequence[np.ndarray]
 ) -> bool:
-    """Return whether two units can be exchanged in several variables at once.
+    """Return whether two units, as of a net's layer, can be exchanged in several variables at once.
 
-    Hidden units of a net can, and factors of a factorisation: their posteriors have as many modes
-    as there are permutations. Elements of a single vector without any data do not count.
-
-    Parameters
-    ----------
-    gradient : callable
-        Maps a flat position, shape (d,), to ∇U there, shape (d,); of the same batch at each call.
-    position : sequence of ndarray
-        φ of each variable, at no special place.
+    ``gradient`` maps a flat position to ∇U, both (d,), of the same batch at each call. Elements of
+    one vector without data do not count.
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
     here: np.ndarray | None = None
     tries = ((shaped, axes) for shaped in _readings(position) for axes in _units(shaped))
     for shaped, axes in islice(tries, _MOST_TRIES):
-        # Most models have no such axes, and are spared the gradient
+        # Most models have no such axes and need no gradient
         here = gradient(flat) if here is None else here
         if not np.all(np.isfinite(here)):
             return False
@@ -49,9 +42,9 @@ def has_permutable_units(
 
 
 def _readings(position: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:
-    """Yield the variables, then with an axis of a matrix read as two: units times places of each.
+    """Yield the variables, then with an axis of a matrix split in two: units times places of each.
 
-    What a convolution gives is flattened for the layer that follows.
+    The output of a convolution is flattened for the next layer.
     """
     yield list(position)
     lengths = {n for x in position for n in x.shape if n > 1}
@@ -81,9 +74,9 @@ def _units(position: Sequence[np.ndarray]) -> Iterator[tuple[tuple[int, int], ..
 def _unlike(
     position: Sequence[np.ndarray], axes: Sequence[tuple[int, int]], gradient: np.ndarray
 ) -> tuple[int, int]:
-    """Return the units of the largest and the least gradient.
+    """Return the units with the largest and the least gradient.
 
-    Of thousands of groups a batch touches few, and any two of the others could be exchanged.
+    A batch involves few of thousands of groups, and any two of the others could be exchanged.
     """
     ends = np.cumsum([x.size for x in position])[:-1]
     parts = np.split(gradient, ends)

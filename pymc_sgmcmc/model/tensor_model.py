@@ -58,7 +58,7 @@ def _twin_of_tensors(model: Model) -> Model:
     olds = list(dict.fromkeys([*model.named_vars.values(), *observed, *starts]))
     found: dict[Any, Any] = dict(zip(olds, _lowered(olds), strict=True))
     found.update((length, length) for length in model.dim_lengths.values())
-    # The name of a deterministic is not that of what it shows
+    # A deterministic's name is not that of the graph it names
     found.update((x, found[x].copy()) for x in model.deterministics)
     for name, variable in model.named_vars.items():
         _refuse_what_is_left(name, found[variable])
@@ -73,7 +73,7 @@ def _twin_of_tensors(model: Model) -> Model:
 
 
 def _lowered(graphs: Sequence[Any]) -> list[Any]:
-    """Return graphs without dims, which share what they shared; other inputs stay."""
+    """Return graphs without dims, with the same shared nodes; other inputs stay."""
     from pytensor.xtensor.basic import tensor_from_xtensor, xtensor_from_tensor
 
     outputs: list[Any] = [tensor_from_xtensor(x) if _has_dims(x) else x for x in graphs]
@@ -81,7 +81,7 @@ def _lowered(graphs: Sequence[Any]) -> list[Any]:
     without = {x: xtensor_from_tensor(_tensor_of(x), dims=x.type.dims) for x in leaves}
     graph = FunctionGraph(outputs=clone_replace(outputs, without), clone=False)
     for node in graph.toposort():
-        # So a deterministic stands in what is computed from it
+        # So a deterministic stays in graphs computed from it
         if isinstance(node.op, ViewOp) and _has_dims(node.outputs[0]):
             graph.replace(node.outputs[0], node.inputs[0])
     optdb.query("+lower_xtensor").rewrite(graph)
@@ -89,7 +89,7 @@ def _lowered(graphs: Sequence[Any]) -> list[Any]:
 
 
 def _tensor_of(variable: Any) -> Any:
-    """Return a leaf of a graph without its dims; the array is the same one."""
+    """Return a leaf of a graph without its dims, of the same array."""
     kind = TensorType(variable.type.dtype, shape=variable.type.shape)
     if isinstance(variable, Constant):
         return pt.as_tensor(variable.data, name=variable.name)
@@ -110,7 +110,7 @@ def _refuse_what_is_left(name: str, variable: Any) -> None:
 
 
 def _transform(transform: Any, dims: Sequence[str]) -> Transform | None:
-    """Return PyMC's transform of tensors that is the same map."""
+    """Return the equivalent tensor transform of PyMC."""
     from pymc.dims.distributions import transforms as of_dims
 
     if not isinstance(transform, of_dims.DimTransform):
@@ -136,7 +136,7 @@ def _transform(transform: Any, dims: Sequence[str]) -> Transform | None:
 
 
 def _interval(lower: Any, upper: Any, dims: Sequence[str]) -> Transform | None:
-    """Return the transform to an interval, None where some elements have a bound and others not."""
+    """Return the transform to an interval, None where only some elements have a bound."""
     finite = [np.isfinite(bound.data) for bound in (lower, upper)]
     if any(each.any() != each.all() for each in finite):
         return None

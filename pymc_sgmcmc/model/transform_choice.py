@@ -23,43 +23,10 @@ __all__ = ["lipschitz", "mirror"]
 def lipschitz(
     transform: Transform | None, rv: TensorVariable | None = None, scale: Any = 1.0
 ) -> Transform | None:
-    r"""Return the Lipschitz map that takes the place of a transform of PyMC.
+    """Return the Lipschitz map that replaces a transform of PyMC, or the transform itself.
 
-    ============================= ==========================================================
-    PyMC                          here
-    ============================= ==========================================================
-    ``log``, ``log_exp_m1``       ``Softplus(scale)``
-    ``Interval`` with one bound   ``Softplus(scale)``, shifted (and mirrored below an upper)
-    ``Interval`` with two bounds  `Sigmoid`
-    ``logodds``                   `Sigmoid`
-    anything else, None           kept
-    ============================= ==========================================================
-
-    Kept too is an ``Interval`` of which only some elements have an infinite bound.
-
-    Parameters
-    ----------
-    transform : Transform or None
-        The transform of a random variable, ``model.rvs_to_transforms[rv]``.
-    rv : TensorVariable, optional
-        The random variable; an ``Interval`` reads its bounds from the variable's inputs.
-    scale : float, array_like or tensor, default 1
-        Scale of `Softplus`, in units of the distance from the bound.
-
-    Returns
-    -------
-    Transform or None
-        The same kind of coordinate; `transform` itself where there is nothing to replace.
-
-    See Also
-    --------
-    mirror : the choice of mirrored Langevin dynamics.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> print(lipschitz(pm.distributions.transforms.log, scale=10.0))
-    Softplus
+    ``log``, ``log_exp_m1`` and an ``Interval`` with one bound become ``Softplus(scale)``,
+    ``logodds`` and one with two bounds `Sigmoid`; one with both kinds of elements is kept.
     """
 
     def softplus(**bounds: Any) -> Transform:
@@ -69,32 +36,10 @@ def lipschitz(
 
 
 def mirror(transform: Transform | None, rv: TensorVariable | None = None) -> Transform | None:
-    """Return the mirror map that takes the place of a transform of PyMC.
+    """Return the mirror map that replaces a transform of PyMC, or the transform itself.
 
-    `EntropicMirror` for the simplex, `Sigmoid` (the logit) for two bounds, `Exp` (the logarithm)
-    for one; anything else is kept, None (unbounded) included.
-
-    Parameters
-    ----------
-    transform : Transform or None
-        The transform of a random variable, ``model.rvs_to_transforms[rv]``.
-    rv : TensorVariable, optional
-        The random variable; an ``Interval`` reads its bounds from the variable's inputs.
-
-    Returns
-    -------
-    Transform or None
-        The mirror map; `transform` itself where there is none.
-
-    References
-    ----------
-    .. [1] Hsieh, Kavis, Rolland, Cevher (2018). Mirrored Langevin Dynamics. NeurIPS 31.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> print(mirror(pm.distributions.transforms.simplex))
-    EntropicMirror
+    `EntropicMirror` for the simplex, `Sigmoid` for two bounds, `Exp` for one: Hsieh, Kavis,
+    Rolland, Cevher (2018). Mirrored Langevin Dynamics. NeurIPS 31.
     """
     return _replace(transform, rv, Exp, EntropicMirror())
 

@@ -21,9 +21,8 @@ def twin(
 ) -> Model:
     """Return a model with the names, dims, coords and initial values of another one.
 
-    ``found`` has what stands for each named variable, observed value, length of a dim, and
-    initial value that is a variable. Transforms, with value variables, and dims are those of the
-    model where none are given.
+    ``found`` replaces named variables, observed values, dim lengths and symbolic initial values.
+    Transforms, with value variables, and dims default to those of the model.
     """
     made = Model(model.name, model=None, check_bounds=model.check_bounds)
     made._coords = dict(model._coords)

@@ -31,7 +31,7 @@ __all__ = [
     "use_of",
 ]
 
-# What takes elements of a variable, so that a scale common to all of them may come before or after
+# Operations that take elements of a variable: a common scale may come before or after them
 SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
 _PRODUCTS = (ps.Mul, ps.TrueDiv)
 
@@ -40,26 +40,15 @@ Clients = dict[Variable, list[Apply]]
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """A model's use of x by l + cx alone.
+    """A model's use of x by l + cx alone."""
 
-    Attributes
-    ----------
-    location : TensorVariable
-        l, as far as it is known of each element: of rows that take elements of x only what takes
-        the same elements of another variable.
-    scale : TensorVariable or None
-        c, None where nothing multiplies x.
-    end : Variable
-        What is made of both, which the model then uses otherwise.
-    """
-
-    location: Any
-    scale: Any
-    end: Variable
+    location: Any  # l; under an index of x, only the part that shares that index
+    scale: Any  # c, None where nothing multiplies x
+    end: Variable  # l + cx, which the model then uses otherwise
 
 
 def clients_of(model: Model) -> Clients:
-    """Return where each variable enters what the density is made of."""
+    """Return the operations in which each variable enters the density."""
     roots = [x for rv in model.basic_RVs for x in rv.owner.inputs] + list(model.potentials)
     clients: Clients = defaultdict(list)
     nodes = {x.owner: None for x in ancestors([*roots, *model.basic_RVs]) if x.owner is not None}
@@ -67,13 +56,13 @@ def clients_of(model: Model) -> Clients:
         for x in dict.fromkeys(node.inputs):
             clients[x].append(node)
     for potential in model.potentials:
-        # A potential is used, whatever else uses it
+        # A potential counts as used, whatever else uses it
         clients[potential].append(potential.owner)
     return clients
 
 
 def use_of(rv: Any, clients: Clients) -> Use:
-    """Follow a variable that enters one operation, and so on, through products and sums."""
+    """Return a variable's use, followed through products and sums while each has one use."""
     location: Any = pt.zeros((), dtype=rv.dtype)
     scale: Any = None
     x: Any = rv
@@ -107,7 +96,7 @@ def use_of(rv: Any, clients: Clients) -> Use:
 
 
 def common_factor(rv: Any, clients: Clients) -> tuple[Any, list[Variable]] | None:
-    """Return the one factor of all products that a variable enters, and them; None without."""
+    """Return the common factor of all products that a variable enters, and these; else None."""
     ends = list(_ends(rv, clients, whole=True))
     products = [end for end in ends if end is not None]
     if not products or len(products) < len(ends):
@@ -133,7 +122,7 @@ def is_copy(node: Apply) -> bool:
 
 
 def scalar_op(node: Apply) -> Any:
-    """Return what an elementwise operation does to each element, None for others."""
+    """Return the scalar operation of an elementwise operation, else None."""
     return node.op.scalar_op if isinstance(node.op, Elemwise) else None
 
 
@@ -146,7 +135,7 @@ def as_large(x: Variable, node: Apply) -> bool:
 
 
 def _ends(x: Variable, clients: Clients, *, whole: bool) -> Iterator[tuple[Any, Any, bool] | None]:
-    """Follow a variable to the products that it enters; None for each other use."""
+    """Yield the products that a variable enters, and None for each other use."""
     for node in clients[x]:
         if is_copy(node):
             yield from _ends(node.outputs[0], clients, whole=whole)
@@ -163,7 +152,7 @@ def _ends(x: Variable, clients: Clients, *, whole: bool) -> Iterator[tuple[Any, 
 
 
 def _factor(node: Apply, x: Variable) -> Any:
-    """Return by what a product multiplies x, None where it does not."""
+    """Return the factor by which a product multiplies x, else None."""
     if node.inputs.count(x) != 1 or not isinstance(scalar_op(node), _PRODUCTS):
         return None
     others: list[Any] = [y for y in node.inputs if y is not x]

@@ -1,7 +1,7 @@
-"""Tuning beside other step methods, whose variables move from draw to draw.
+"""Tuning beside other step methods, whose variables change from draw to draw.
 
-Such a step samples a conditional law, another one at every draw. So it is tuned again while PyMC's
-tuning draws run, at values of the other variables that the chain has met.
+Such a step samples another conditional distribution at every draw. So it is tuned again during
+PyMC's tuning draws, at values of the other variables that the chain has visited.
 """
 
 from __future__ import annotations
@@ -23,23 +23,15 @@ _TIMES = 5, 15, 40, 100, 250
 # Share of the tuning draws after which the chain is tuned for the last time
 _LAST = 2 / 3
 
-# Most places that the last tuning averages over, and that those before do
+# Most places averaged over by the last tuning, and by earlier ones
 _MOST_PLACES, _FEW_PLACES = 7, 3
 
-# A whitened coordinate that no sane draw exceeds
+# Largest whitened coordinate of a plausible draw
 _FARTHEST = 1e3
 
 
 class Companion:
-    """Keeps a chain tuned to what the other step methods do.
-
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    options : Options
-        What the user set.
-    """
+    """Keeps a chain tuned while other step methods move their variables."""
 
     def __init__(self, engine: Engine, options: Options) -> None:
         self._engine = engine
@@ -47,12 +39,12 @@ class Companion:
 
     @staticmethod
     def times(tuning_draws: int) -> list[int]:
-        """Return after how many draws a chain is tuned again; the last of them decides."""
+        """Return the draws after which a chain is tuned again; the last of them decides."""
         last = int(_LAST * tuning_draws)
         return [*(t for t in _TIMES if t < 0.8 * last), last] if last >= _TIMES[0] else []
 
     def before_draw(self, runner: Runner, others: Sequence[np.ndarray]) -> Runner:
-        """Remember the present place; tune again where it is time to."""
+        """Remember the present place, and tune again if it is time."""
         state = runner.state
         place = Place(list(others), runner.phi(), state.scales)
         state.memory.add(place)
@@ -70,14 +62,9 @@ class Companion:
         step_size: float | Schedule,
         others: Sequence[np.ndarray],
     ) -> tuple[Runner, float | Schedule, Draw]:
-        """Make a tuning draw; one that runs away is undone, and the chain tuned where it stands.
+        """Make a tuning draw; return it with the runner and the step size that made it.
 
-        Returns
-        -------
-        runner : Runner
-        step_size : float or callable
-            The step size with which the draw was made.
-        draw : Draw
+        A draw that diverges is undone, and the chain is tuned where it stands.
         """
         state = runner.state
         assert state.psi is not None

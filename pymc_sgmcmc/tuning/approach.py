@@ -1,17 +1,15 @@
-"""The first draw beside other step methods, which are as far from the posterior as this one.
+"""The first draw beside other step methods, which start as far from the posterior as this one.
 
-Where the others have not moved yet, the law of this step's variables given theirs is not the
-posterior's, and with many rows it is as narrow as that: weights of a mixture go to 0 while its
-centres are wrong, and the scale of effects that are all at their start falls to nothing. Neither
-comes back. So the first of the package's steps looks for the bulk of the joint law of all
-continuous variables, in the coordinates in which it would sample them alone, and all steps begin
-there.
+Before the others have moved, the conditional distribution of this step's variables is not the
+posterior's, and with many rows it is as narrow: weights of a mixture go to 0 while its centres are
+wrong, and the scale of effects that are all at their start falls to 0. Neither recovers. So the
+first of the package's steps searches for the bulk of the joint density of all continuous variables,
+in the coordinates in which it would sample them alone, and all steps begin there.
 
-Beside discrete variables the step stands still where the user has put its own, and the others find
-their way from there: of indicators that all start at 0, a mixture would be one component before it
-is any other.
+Beside discrete variables the step stays at its start while the others move: a mixture whose
+indicators all start at 0 would otherwise be fitted as a single component first.
 
-That a step has found the common start of a chain is noted in the model, which all its steps share.
+The common start of a chain is noted in the model, which all its steps share.
 """
 
 from __future__ import annotations
@@ -46,29 +44,20 @@ __all__ = ["common_start", "stands_still"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Errors where a joint law has no bulk that is found, and where variables of other steps have no
-# gradient: each step is then tuned from its own start
+# Errors if no joint bulk is found, or if variables of other steps have no gradient: each step is
+# then tuned from its own start
 _NO_BULK = (TuningError, SamplingError, ValueError, NotImplementedError, NullTypeGradError)
 
-# Packages of random variables whose step methods keep their values to themselves, as sums of trees:
-# they would not follow, and with their flat priors take the place of the data
+# Packages whose step methods keep their variables' values to themselves, as sums of trees: these
+# would not follow, and with their flat priors would explain the data
 _KEPT = ("pymc_bart",)
 
 
 def common_start(engine: Engine, point: PointType, state: ChainState, model: Model) -> PointType:
-    """Return the point with all continuous variables in the bulk of their joint law.
+    """Return PyMC's point with all continuous variables in the bulk of their joint density.
 
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    point : dict
-        PyMC's point. It is returned as it is where the step samples all continuous variables,
-        where an earlier step of the same draw has moved it, and where no bulk is found.
-    state : ChainState
-        The chain's, not tuned yet. Once there is a common start, its jitter is 0.
-    model : pymc.Model
-        As the user wrote it.
+    The point is unchanged if the step samples them all, an earlier step has moved it, or no bulk is
+    found. With a common start ``state.jitter`` becomes 0.
     """
     moving = [value for value in engine.posterior.others if value.dtype in continuous_types]
     if not moving or not engine.posterior.has_value:
@@ -87,7 +76,7 @@ def common_start(engine: Engine, point: PointType, state: ChainState, model: Mod
         _log.info("Found where all steps begin in %.1f s.", time.perf_counter() - began)
         noted.begin_together = True
         point = {**point, **found}
-    # Where the steps begin together, none is moved again
+    # Steps with a common start are not jittered again
     state.jitter = 0.0
     return point
 
@@ -97,7 +86,7 @@ def _is_kept(rv: TensorVariable) -> bool:
 
 
 def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> PointType:
-    """Return PyMC's values in the bulk, by their names."""
+    """Return PyMC's values in the bulk, by name."""
     place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
     density = Density(joint, state, [place])
     joint.attempt(density.compile)
@@ -114,8 +103,7 @@ def stands_still(
 ) -> bool:
     """Return whether the next draw is left to the other steps.
 
-    It is where there are discrete variables, unless the user gave them a start: it is then
-    the better known one.
+    It is, until the first tuning, with discrete variables to which the user gave no start.
     """
     times = Companion.times(state.tuning_draws)
     discrete = [value for value in others if value.dtype in discrete_types]

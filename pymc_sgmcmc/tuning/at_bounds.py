@@ -1,4 +1,4 @@
-"""Whether a density in θ is bounded where a method reflects it."""
+"""A check that a density in θ is bounded where a method reflects."""
 
 from __future__ import annotations
 
@@ -11,30 +11,20 @@ from pymc_sgmcmc.kernel.engine import Engine
 
 __all__ = ["refuse_unbounded"]
 
-# Distances to a bound in units of that at the start: the density is compared there
+# Distances to a bound at which densities are compared, in units of the start's distance
 _NEAR, _NEARER = 1e-3, 1e-6
 
-# A density that grows like this power of the inverse distance grows without end
+# Least power of the inverse distance that counts as unbounded growth
 _LEAST_POWER = 0.02
 
-# Elements of one variable that are looked at
+# Most elements checked of one variable
 _MOST_ELEMENTS = 50
 
 
 def refuse_unbounded(engine: Engine, place: Place) -> None:
-    """Raise where the density grows without end towards a bound.
+    """Raise SamplingError if the density in θ grows without end towards a bound.
 
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model, in θ.
-    place : Place
-        The start; each element is moved alone, the others stay.
-
-    Raises
-    ------
-    SamplingError
-        That names the variable and the bound.
+    Each element is moved alone from its start ``place.phi``.
     """
     theta = place.phi
     bounds = engine.bounds_at(theta, place.scales, place.others)
@@ -53,7 +43,7 @@ def refuse_unbounded(engine: Engine, place: Place) -> None:
 
 
 def _power(engine: Engine, place: Place, i: int, k: int, edge: float) -> float:
-    """Return a with which the density goes like distance⁻ᵃ, from its values at two distances."""
+    """Return a of the density's growth as distance⁻ᵃ, from its values at two distances."""
 
     def log_density(share: float) -> float:
         moved = [x.copy() for x in place.phi]

@@ -1,4 +1,4 @@
-"""Where a first search for the bulk begins, and in which way it goes."""
+"""The beginning of the first search for the bulk."""
 
 from __future__ import annotations
 
@@ -21,39 +21,19 @@ __all__ = ["beginning"]
 def beginning(
     density: Density, model: CompiledModel, rng: np.random.Generator, *, permutes: bool = True
 ) -> tuple[Sequence[np.ndarray], np.ndarray, Surface, dict[str, Any]]:
-    """Return where a search begins and what :func:`find_bulk` is told.
+    """Return φ, a jittered start of shape (d,), the surface and options of :func:`find_bulk`.
 
-    Parameters
-    ----------
-    density : Density
-        Compiled, at a single place; it is put into the coordinates of the beginning.
-    model : CompiledModel
-        Whose density it is.
-    rng : numpy.random.Generator
-        The chain's.
-    permutes : bool
-        Whether to look for modes by permutation.
-
-    Returns
-    -------
-    phi : sequence of ndarray
-        The place in these coordinates.
-    start : ndarray
-        The place, moved, shape (d,).
-    surface : Surface
-        The potential.
-    how : dict
-        ``permutable``, and where no units can be exchanged ``others`` and ``writing``.
+    The density, compiled at a single place, is put into the coordinates of the beginning.
     """
-    # Of products of thousands of effects the scale falls to nothing where it multiplies random
-    # ones; centred, the data lead the effects first
+    # A scale that multiplies thousands of random effects falls to 0; in centred coordinates the
+    # data determine the effects first
     many = float(model.dimension > LARGEST_DENSE)
     phi = density.rewritten(density.places[-1].phi, with_weight(model, density.scales, many))
     start, surface = density.jittered_start(phi), density.surface()
     if permutes and has_modes_by_permutation(surface, density.views[0].split, rng):
         return phi, start, surface, {"permutable": True}
     how: dict[str, Any] = {"permutable": False, "others": density.more_starts(phi)}
-    # Of products, data tell one factor only as much as they tell of the other
+    # The data determine one factor of a product only as well as the other
     if model.weights(density.scales):
         how["writing"] = Writing(density, surface, model, rng)
     return phi, start, surface, how

@@ -1,4 +1,4 @@
-"""Steps 2 and 3 of tuning: where the bulk of the posterior is, and how wide."""
+"""Steps 2 and 3 of tuning: the location and the widths of the posterior's bulk."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["find_bulk"]
 
-# How often a start is led by the data, by how many steps each time, and until scales move by less;
-# how often scales of masses are fitted
+# Rounds that move a start by the likelihood, steps of a round, and the move of scales that ends
+# them; rounds that fit the scales of masses
 _MOST_LED, _STEPS_LED, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
 
@@ -39,37 +39,10 @@ def find_bulk(
     permutable: bool = False,
     others: Sequence[np.ndarray] = (),
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Find centre and whitening of the bulk.
+    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen.
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    start : ndarray
-        φ, shape (d,).
-    density : Density
-        Fits the scales of the surface's coordinates.
-    scale : str, ndarray or None
-        The user's wish.
-    rng : numpy.random.Generator
-        The chain's.
-    report : callable
-        Is told the name of each step.
-    writing : Writing, optional
-        Of a hierarchy.
-    permutable : bool
-        Whether the posterior has modes by permutation: of one of them a whole L says too much.
-    others : sequence of ndarray
-        More starts, from which Newton steps look for modes of more mass.
-
-    Returns
-    -------
-    centre : ndarray
-        m, shape (d,).
-    root : ndarray
-        L, shape (d, d), or its diagonal, shape (d,).
-    collapses : bool
-        Whether the density was seen to rise from the bulk towards a funnel's neck.
+    ``permutable`` posteriors have modes by permutation, and in many dimensions a diagonal L. From
+    ``others``, more starts, Newton steps look for modes of more mass.
     """
     fit = gaussian_of_many if permutable else fitted_in_blocks
     search = _Search(surface, density.rescale, rng, report, writing, others, fit)
@@ -80,7 +53,7 @@ def find_bulk(
         try:
             return search.dense(start.copy(), scale)
         except TuningError as error:
-            # As of nets: no Gaussian is near, but each coordinate has a width
+            # As for neural networks: no Gaussian is near, but each coordinate has a width
             failed = error
             if writing is not None:
                 writing.undo()
@@ -95,7 +68,7 @@ def find_bulk(
 
 @dataclass(frozen=True)
 class _Search:
-    """Ways to the bulk, each from a start; see :func:`find_bulk`."""
+    """Searches for the bulk from a start; see :func:`find_bulk`."""
 
     surface: Surface
     rescale: Callable[[np.ndarray], np.ndarray]
@@ -108,7 +81,7 @@ class _Search:
     def dense(
         self, start: np.ndarray, scale: str | np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Find the bulk with a whole L."""
+        """Find the bulk with a full L."""
         centre, root, collapses, start = self._rough(start)
         whitened = self._finds_modes(len(start))
         if whitened:
@@ -130,7 +103,7 @@ class _Search:
     def diagonal(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Find centre and sds of independent normals."""
         self.report("rough centre")
-        # Of nets U may fall for long, and their modes are found by the chain
+        # A neural network's U may fall for long, and the chain finds its modes
         patient = self.writing is not None
         centre, root = self._fitted(partial(self.fit, patient=patient), start)
         while (rewritten := self._rewritten(centre, root)) is not None:
@@ -140,14 +113,14 @@ class _Search:
         return centre, root
 
     def _finds_modes(self, dimension: int) -> bool:
-        """Whether a rough centre is found by Newton steps, and not by a fit of normals."""
+        """Return whether Newton steps find the rough centre, not a fit of normals."""
         whole = dimension <= LARGEST_DENSE and not self.surface.batch_size
         return dimension <= LARGEST_NEWTON or whole
 
     def _whitened(
         self, centre: np.ndarray, root: np.ndarray, start: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Move a rough centre and L to the bulk; L is dense from here on."""
+        """Move a rough centre and L to the bulk; L is dense afterwards."""
         if root.ndim == 1:
             root = np.diag(root)
         self.report("whitening")
@@ -158,7 +131,7 @@ class _Search:
         except TuningError:
             astray = True
         if astray:
-            # Newton's way ended in a neck or at a saddle, whose curvature says nothing of widths
+            # Newton steps ended in a neck or at a saddle, whose curvature gives no widths
             self.report("rough centre")
             centre, sd = self._fitted(diagonal_gaussian, start)
             self.report("whitening")
@@ -166,7 +139,7 @@ class _Search:
         return centre, root
 
     def _rough(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
-        """Return a centre, an L of the curvature there or its diagonal, collapses and the start."""
+        """Return a centre, L or its diagonal from the curvature there, collapses and the start."""
         surface = self.surface
         self.report("rough centre")
         if not self._finds_modes(len(start)):
@@ -191,11 +164,10 @@ class _Search:
     def _mode(
         self, start: np.ndarray, rows: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return a rough mode, where the way to it began, and whether that way ends in a neck.
+        """Return a rough mode, the start of the path to it, and whether it ends in a neck.
 
-        All variables but scales are moved first: scales would fall to nothing at a start far from
-        the data. Scales are moved next, in coordinates that fit what the data say at the scales so
-        far: in coordinates of other scales the way is along a curved valley.
+        Scales, which would fall to 0 far from the data, move last and in coordinates fitted to the
+        likelihood at the present scales: in others the path follows a curved valley.
         """
         surface, writing, free = self.surface, self.writing, self.surface.unbounded
         fitted = partial(self._fitted_to_scales, rows=rows)
@@ -216,14 +188,14 @@ class _Search:
             led = fitted(led)
         centre, _, collapses = newton(surface, led, rows)
         if collapses and led is not begun:
-            # As of products, of whose factors data say as much as the others allow
+            # As for products, where the data determine a factor only given the others
             writing.undo()
             led = begun
             centre, _, collapses = newton(surface, led, rows)
         return centre, led, collapses
 
     def _fitted_to_scales(self, start: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
-        """Move all variables but scales."""
+        """Move all variables but scales to a rough mode."""
         free = self.surface.unbounded
         if not 0 < free.sum() < len(start):
             return start
@@ -233,13 +205,13 @@ class _Search:
     def _rewritten(
         self, centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the bulk in other coordinates, None to stay."""
+        """Return the bulk in other coordinates, or None to keep the present ones."""
         return None if self.writing is None else self.writing(centre, root, at_mode=at_mode)
 
     def _fitted(
         self, fit: Callable[..., tuple[np.ndarray, np.ndarray]], start: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and sds of independent normals, in coordinates of scales that fit them."""
+        """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
         centre, sd = fit(self.surface, start, self.rng)
         centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
         return centre, np.minimum(np.abs(above - below) / 2, self.surface.widest)

@@ -1,4 +1,4 @@
-"""The start of a chain of which the user has set everything."""
+"""The start of a chain whose settings are all the user's."""
 
 from __future__ import annotations
 
@@ -29,26 +29,10 @@ def start_by_hand(
     place: Place,
     point: Mapping[str, np.ndarray],
 ) -> Runner:
-    """Start a chain where nothing is left to tuning, from a jittered place.
+    """Start a chain without tuning, from a jittered ``place`` that equals PyMC's ``point``.
 
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    options : Options
-        Complete.
-    state : ChainState
-        The chain's; its settings, position and scales are set.
-    place : Place
-        The start.
-    point : dict
-        The same start in PyMC's value variables.
-
-    Raises
-    ------
-    SamplingError
-        If the density is not finite at the start, or unbounded at a bound where the method
-        reflects.
+    The state's settings, position and scales are set. Raises SamplingError if the density is not
+    finite at the start, or unbounded at a bound where the method reflects.
     """
     assert options.thin is not None and options.batches != "auto"
     settings = Settings(thin=options.thin, batches=int(options.batches))
@@ -94,7 +78,7 @@ def _jittered_in_values(
     point: Mapping[str, np.ndarray],
     potential: Callable[[np.ndarray], np.ndarray],
 ) -> np.ndarray | None:
-    """Return a jittered start in θ: moved as PyMC's unconstrained values, it keeps its bounds."""
+    """Return a start in θ, jittered as PyMC's unconstrained values to keep its bounds."""
     names = [str(value.name) for value in engine.values]
     parts = [np.asarray(point[name]) for name in names]
     ends = np.cumsum([x.size for x in parts])[:-1]

@@ -1,4 +1,4 @@
-"""The choice of the coordinates of a hierarchy, for each element."""
+"""The choice of a hierarchy's coordinates, for each element."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["WritingChoice", "with_weight"]
 
-# Positions at which scales are seen
+# Positions at which scales are evaluated
 _POSITIONS = 64
 
-# Times the whole choice is looked at again in its own coordinates, where precisions of an element
-# have changed by more than a factor, or where elements are so many sds off the means told of them
+# Most rounds that repeat the whole choice in its own coordinates, and what makes them go on: the
+# factor by which precisions changed, or the sds between elements and their likelihood's means
 _AGAIN, _CHANGED, _FAR = 3, 1.5, 1.0
 
 # Length of a common move, in units of a step's scale
 _SHIFT = 0.3
 
-# Pairs of opposite positions at which the curvature is seen, on the full data: of a group of few
-# rows a part of the data says anything
+# Pairs of opposite positions at which the curvature is measured, on the full data: for a group of
+# few rows a part of the data is unreliable
 _PAIRS = 8
 
 
 def with_weight(
     model: CompiledModel, scales: Sequence[np.ndarray], weight: float
 ) -> list[np.ndarray]:
-    """Return scales in which every weight is the same."""
+    """Return the scales with every weight set to one value."""
     fitted = [c for c in model.posterior.coordinates if c.scale is not None]
     return [
         c.map.uniform(weight, c.phi.type.shape).astype(scale.dtype) if c.weighted else scale
@@ -43,17 +43,10 @@ def with_weight(
 
 
 class WritingChoice:
-    """Chooses weights level by level, from the data upwards.
+    """Chooses the weights of a hierarchy level by level, from the data upwards.
 
-    In non-centred coordinates the prior's curvature along an element is 1, so that what is more
-    is what the likelihood says of it. What it says of an element with other elements below
-    depends on their writing, which is chosen first. What was chosen is then looked at again from
-    the bulk in its own coordinates, which is nearer to a Gaussian.
-
-    Parameters
-    ----------
-    model : CompiledModel
-        The model.
+    In non-centred coordinates the prior's curvature is 1, so any excess is the likelihood's, which
+    depends on the weights below. The choice is repeated in its own, more Gaussian coordinates.
     """
 
     def __init__(self, model: CompiledModel) -> None:
@@ -65,11 +58,11 @@ class WritingChoice:
         self.is_first = True
 
     def move(self) -> None:
-        """Let what was chosen be looked at again, in its own coordinates, at another place."""
+        """Have the choice repeated in its own coordinates, at another place."""
         self._elsewhere = self._left > 0
 
     def is_done(self, *, at_mode: bool) -> bool:
-        """Whether every element has its weight, or has to wait for the bulk."""
+        """Return whether every element has its weight, or has to wait for the bulk."""
         return not (self._next(at_mode) or self._elsewhere) and (at_mode or not self._left)
 
     def next_level(
@@ -83,26 +76,10 @@ class WritingChoice:
         *,
         at_mode: bool,
     ) -> list[np.ndarray]:
-        """Choose for the variables below which all others are chosen.
+        """Return the scales with new weights of the variables whose children are chosen.
 
-        Parameters
-        ----------
-        surface : Surface
-            The potential in the coordinates of these scales.
-        scales, others : sequence of ndarray
-            What is fixed of the coordinates, and the variables of other steps.
-        centre, root : ndarray
-            The bulk in these coordinates.
-        rng : numpy.random.Generator
-            The chain's.
-        at_mode : bool
-            Whether ``centre`` is a mode and ``root`` the curvature there, which says of an element
-            what it is worth at the σ of the mode, and nothing of the bulk of σ.
-
-        Returns
-        -------
-        list of ndarray
-            The scales, with the weights that were chosen.
+        With ``at_mode``, ``centre`` and ``root`` are a mode and its curvature, which describe an
+        element at the mode's σ alone, not over the bulk of σ.
         """
         self.is_first = False
         level = self._next(at_mode)
@@ -121,7 +98,7 @@ class WritingChoice:
         return chosen
 
     def _next(self, at_mode: bool) -> set[TensorVariable]:
-        """Return the undecided variables below which all others are chosen."""
+        """Return the undecided variables whose descendants are all decided."""
         return {
             rv
             for rv, c in self._undecided.items()
@@ -129,7 +106,7 @@ class WritingChoice:
         }
 
     def _below(self, rvs: Collection[TensorVariable]) -> bool:
-        """Whether there is an undecided variable of which one of these is a parent."""
+        """Return whether one of these is a parent of an undecided variable."""
         others = [other for other in self._undecided if other not in rvs]
         maps = [(self._undecided[other].map, other.owner.inputs) for other in others]
         return any(depends_on(map_.depends_on(*inputs), rvs) for map_, inputs in maps)
@@ -145,7 +122,7 @@ class WritingChoice:
         rng: np.random.Generator,
         positions: int,
     ) -> tuple[list[np.ndarray], float]:
-        """Return the scales with new weights of a level, and the largest change of a curvature."""
+        """Return scales with new weights of a level, and the largest log change of curvature."""
         model, posterior = self._model, self._model.posterior
         split = [int(np.prod(x.type.shape)) for x in posterior.phi]
         ends = np.cumsum(split)[:-1]
@@ -189,7 +166,7 @@ class WritingChoice:
             widths = np.stack([places[k].astype(float) for places in seen or [spreads]])
             h = curvature[at].astype(float)
             phi = middle[at].astype(float)
-            with np.errstate(all="ignore"):  # a bulk that is none tells nothing
+            with np.errstate(all="ignore"):  # a degenerate bulk gives no weights
                 weight = c.map.with_weight(scales[i]).chosen(
                     h, widths, phi, locations[k].astype(float), spreads[k]
                 )
@@ -199,14 +176,14 @@ class WritingChoice:
             found[i] = weight.astype(scales[i].dtype)
             change = max(change, float(np.max(ratio, initial=0.0, where=np.isfinite(ratio))))
             if c.map.refines and (told := scales[i][1] > 0).any():
-                # Where elements are far from 0 another mean is told, if not another precision
+                # Elements far from 0 need another mean, if not another precision
                 off = np.sqrt(np.mean(phi[told] ** 2))
                 change = max(change, float(off / _FAR * np.log(_CHANGED)))
         return found, change
 
 
 def _together(of_map: Weighted) -> list[TensorVariable]:
-    """Return the variables of which the choice is one with that of a map."""
+    """Return the variables whose weights are chosen jointly with a map's."""
     block = of_map.block if isinstance(of_map, InformedCoefficients) else ()
     return [member.rv for member in block]
 
@@ -219,7 +196,7 @@ def _by_shift(
     location: np.ndarray,
     spread: np.ndarray,
 ) -> tuple[np.ndarray, float]:
-    """Return the weight that a common move of all elements tells, and the change of a precision."""
+    """Return the weight that a common move of all elements gives, and a precision's log change."""
     by = float(np.median(spread)) * _SHIFT
     move = np.zeros(len(centre))
     move[part] = by * of_map.shift(location, spread).ravel()
@@ -247,11 +224,10 @@ def _curvatures(
     variables: Sequence[slice],
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the curvature of the full U along each coordinate.
+    """Return the curvature of the full U along each coordinate, shape (d,).
 
-    A dense L of the full data is made of it. From batches L knows little of groups of few rows, and
-    a diagonal one little of levels that depend on each other; there all elements of each of these
-    variables are moved at once, on the full data, to see by how much L is wrong.
+    A dense L of the full data implies it. L from batches misses groups of few rows, a diagonal L
+    misses dependent levels: moves of all elements of such a variable, on the full data, correct it.
     """
     d = len(centre)
     if root.ndim == 1:

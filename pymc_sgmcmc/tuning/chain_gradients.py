@@ -1,4 +1,4 @@
-"""Gradients with respect to the coordinates that a chain will have."""
+"""Gradients with respect to a chain's future coordinates."""
 
 from __future__ import annotations
 
@@ -16,17 +16,7 @@ LARGEST = 2**21
 
 
 class ChainGradients:
-    """Gradients of a surface with respect to ψ, where φ = m + L turn(ψ).
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, root : ndarray
-        m and the diagonal of L, shape (d,).
-    turn : Turn or None
-        The turn before L is applied.
-    """
+    """Gradients of a surface for ψ, where φ = m + L turn(ψ), L diagonal of shape (d,)."""
 
     def __init__(
         self, surface: Surface, centre: np.ndarray, root: np.ndarray, turn: Turn | None
@@ -39,7 +29,7 @@ class ChainGradients:
         return whitened if self._turn is None else self._turn.pull_back(whitened)
 
     def gradients(self, psi: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Return those of batches at one position, or at one position for each."""
+        """Return gradients of batches at one position, or one position each, shape (n, d)."""
         turned = psi if self._turn is None else self._turn(psi)
         phi = np.broadcast_to(self.centre + self._root * turned, (len(rows), len(self.centre)))
         each = max(2, LARGEST // phi.shape[1])

@@ -35,15 +35,15 @@ _SLACK = 0.05
 # Share of many coordinates that may be slow or off, and the share of draws effective in a slow one
 _FEW, _SLOW = 0.05, 0.1
 
-# Share of updates whose gradient is scaled down, of a chain that has left the Gaussian: nearly all
-# are, of nets, and most are far larger than the bound. Where they are not, the bound is too low for
-# the noise: it is raised from the second share on, so many times at most
+# Share of scaled-down gradients above which a chain has left the Gaussian: in a neural network they
+# are nearly all, mostly far beyond the bound. Otherwise the bound is too low for the noise, and is
+# raised above the second share, at most so many times
 _LEFT, _OFTEN, _MOST_LOOSENED = 0.25, 0.05, 2
 
-# One in so many draws of a trial has its curvature looked at
+# Draws of a trial between two at which the curvature is measured
 _EACH = 10
 
-# Largest sd in units of the whitening's that is no reason to warn; less where a funnel was seen
+# Largest sd without a warning, in units of the whitening's; less where a funnel was seen
 _WIDEST, _WIDEST_OF_FUNNEL = 3.0, 2.2
 _BATCH_MEANS = 20
 _IQR_OF_NORMAL = 1.349
@@ -51,51 +51,32 @@ _IQR_OF_NORMAL = 1.349
 
 @dataclass(frozen=True)
 class Trial:
-    """Draws of a chain, of all or of some coordinates.
+    """Draws of a chain, of all or of some coordinates."""
 
-    Attributes
-    ----------
-    psi : ndarray
-        Whitened positions, shape (draws, d).
-    gradient : ndarray
-        Estimates of ∇U there, shape (draws, d).
-    rejected : int
-        Updates that were not finite.
-    circular : ndarray or None
-        Which coordinates lie on a circle, and so have no temperature; None for none of them.
-    variables : ndarray or None
-        The name of each coordinate's variable where there are thousands: then not the worst of
-        all coordinates is judged, but a low quantile of each variable's. None where each counts.
-    tamed : float
-        Share of the updates whose gradient was scaled down.
-    escaped : float
-        Share of the draws at which a gradient is far larger than the bound.
-    shared : ndarray or None
-        Which of many coordinates are directions that several variables share: each counts.
-    """
-
-    psi: np.ndarray
-    gradient: np.ndarray
-    rejected: int
-    circular: np.ndarray | None = None
+    psi: np.ndarray  # whitened positions, shape (draws, d)
+    gradient: np.ndarray  # estimates of ∇U there, shape (draws, d)
+    rejected: int  # non-finite updates
+    circular: np.ndarray | None = None  # which coordinates lie on a circle: without temperature
+    # Variable of each of thousands of coordinates, judged by its low quantile; None if each counts
     variables: np.ndarray | None = None
-    tamed: float = 0.0
+    tamed: float = 0.0  # share of updates whose gradient was scaled down
+    # Which of many coordinates are directions that several variables share: each counts
     shared: np.ndarray | None = None
-    escaped: float = 0.0
+    escaped: float = 0.0  # share of draws with a gradient far beyond the bound
 
     def is_wild(self) -> bool:
-        """Whether the chain left the region where the posterior can be."""
+        """Return whether the chain left the region where the posterior can be."""
         return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < _FARTHEST
 
 
 class Chain(Protocol):
-    """A chain that can be started anew and run."""
+    """A chain that can be restarted and run."""
 
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
 
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
-        """Run on from where the chain is."""
+        """Run on from the present position."""
 
     def loosen(self) -> None:
         """Raise the bound beyond which gradients are scaled down."""
@@ -103,7 +84,7 @@ class Chain(Protocol):
 
 @dataclass
 class Found:
-    """Step size and thinning that passed, what looked wrong, and the thinning that would do."""
+    """Step size and thinning that passed, warnings, and the thinning that would be needed."""
 
     step_size: float
     thin: int
@@ -122,32 +103,18 @@ def settle(
     fixed_thin: bool,
     report: Callable[[str], None],
     most_thin: int = LARGEST_THIN,
-    collapses: bool = False,
-    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,
-    moves: bool = False,
-    permutable: bool = False,
-    whole: bool = False,
-    draws: int = TRIAL_DRAWS,
-    most_updates: int = 2**62,
+    collapses: bool = False,  # into a funnel: coordinates wider than the whitening warn sooner
+    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,  # of positions, bound the step
+    moves: bool = False,  # with other step methods: temperatures are taken about the mean
+    permutable: bool = False,  # units can be exchanged, and a chain may leave the Gaussian
+    whole: bool = False,  # trials have all coordinates: a wrong temperature shows that it left
+    draws: int = TRIAL_DRAWS,  # of a trial
+    most_updates: int = 2**62,  # of all trials
 ) -> Found:
     r"""Halve the step or thin more until trials look right.
 
-    A trial passes if every configurational temperature :math:`T_i = E\,\psi_i \hat g_i`
-    is 1 within 0.05 and its error, if the step size is small enough for the ``curvatures`` at its
-    positions, and if every coordinate has enough effective draws, or ``most_thin`` is reached. Of
-    thousands of coordinates a few may fail: some may have no law of their own, as permuted units
-    of a net have none. Where the density ``collapses``
-    into a funnel, the warning of a coordinate much wider than its whitening comes sooner. Where
-    the law ``moves`` with what other step methods sample, temperatures are taken about its mean. A
-    trial has so many ``draws``; no further one begins that would end after ``most_updates``.
-
-    Raises
-    ------
-    NoGaussianError
-        If units can be exchanged (``permutable``) and the chain has left the Gaussian: for where
-        gradients are far larger, or, of a whole L, for where few of its draws would be. Where
-        trials see the ``whole`` chain, also if its temperature is off: a net's is, and a
-        factorisation's is right however far it goes along its ridges.
+    All (of many, most) temperatures :math:`T_i = E\,\psi_i \hat g_i` have to be 1 within 0.05 and
+    their errors. Raises NoGaussianError if a ``permutable`` chain leaves the Gaussian.
     """
     h, least, passed, needed, updates = step_size, step_size / 16, False, thin, 0
     departure = _Departure(chain, whole=whole) if permutable else None
@@ -196,9 +163,9 @@ def settle(
 
 
 class _Departure:
-    """Tells a chain that has left the Gaussian of exchangeable units from a bound that is too low.
+    """Distinguishes a chain that left the Gaussian of exchangeable units from too low a bound.
 
-    Then the chain's bound is raised; ``whole`` says whether all of its coordinates are seen.
+    A bound that is too low is raised; ``whole`` says whether all coordinates are observed.
     """
 
     def __init__(self, chain: Chain, *, whole: bool) -> None:
@@ -207,10 +174,7 @@ class _Departure:
         self._loosened = 0
 
     def again(self, trial: Trial, *, far: bool) -> bool:
-        """Return whether the trial says nothing, as too many gradients were scaled down.
-
-        Raises NoGaussianError if the chain has left.
-        """
+        """Return whether too many gradients were scaled down; raise if the chain has left."""
         tamed = trial.tamed > _LEFT
         spent = self._loosened == _MOST_LOOSENED
         if far or (tamed and (spent or trial.escaped > _LEFT)):
@@ -225,9 +189,9 @@ class _Departure:
 def burn_in(
     chain: Chain, h: float, thin: int, *, fixed_step: bool, updates: int = BURN_IN
 ) -> tuple[float, np.ndarray]:
-    """Run from m + Le until the chain has forgotten it, with half the step where it runs away.
+    """Return the step size and positions, (draws, d), of a burn-in's later half from m + Le.
 
-    Return the step size and positions of the second half, shape (draws, d).
+    The step is halved where the chain diverges.
     """
     for _ in range(_MOST_HALVINGS):
         chain.restart()
@@ -244,7 +208,7 @@ def burn_in(
 
 
 def temperatures(trial: Trial) -> tuple[np.ndarray, np.ndarray]:
-    """Return T_i of each coordinate on the line, and its standard error, from batch means."""
+    """Return T_i of each non-circular coordinate and its standard error, from batch means."""
     products = (trial.psi * trial.gradient)[:, _on_line(trial)]
     each = len(products) // _BATCH_MEANS
     usable = products[: each * _BATCH_MEANS]
@@ -253,14 +217,14 @@ def temperatures(trial: Trial) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _on_line(trial: Trial) -> np.ndarray:
-    """Return which coordinates are not on a circle."""
+    """Return which coordinates are not circular, shape (d,)."""
     if trial.circular is None:
         return np.ones(trial.psi.shape[1], dtype=bool)
     return ~trial.circular
 
 
 def _is_hot(trial: Trial, departure: _Departure | None) -> bool:
-    """Return whether smaller steps are needed; raise where that tells a net."""
+    """Return whether smaller steps are needed; raise if that reveals a neural network."""
     hot = _off_temperature(trial)
     if hot and departure is not None and departure.whole and trial.variables is not None:
         raise NoGaussianError
@@ -286,14 +250,14 @@ def _least_effective_draws(psi: np.ndarray) -> float:
 
 
 def _effective_draws_of(trial: Trial) -> float:
-    """Return the least number of any coordinate, or of many the least of a low quantile."""
+    """Return the least ESS of all coordinates, or of many a low quantile's least."""
     if trial.variables is None:
         return _least_effective_draws(trial.psi)
     return min(quantile for _, _, quantile in _slow_variables(trial))
 
 
 def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
-    """Return of each variable its name, the share of slow coordinates and their low quantile."""
+    """Return each variable's name, share of slow coordinates and low quantile of ESS."""
     assert trial.variables is not None
     ess = np.nan_to_num(effective_draws(trial.psi.T[:, None]))
     found = []
@@ -305,12 +269,12 @@ def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
 
 
 def _enough(draws: int, dimension: int) -> float:
-    """Return how many draws must be effective: one of many coordinates always seems slow."""
+    """Return how many draws must be effective: the worst of many coordinates always seems slow."""
     return draws * max(0.25, 0.5 - 0.15 * math.log10(max(dimension / 10, 1.0)))
 
 
 def _looks(trial: Trial, widest: float, policy: Policy) -> list[str]:
-    """Warn where the chain is far from what the whitening promised."""
+    """Return a warning if the chain is far from what the whitening promised."""
     psi, share = trial.psi, 1.0 if trial.variables is None else 1 - _FEW
     if policy.second_moments:
         sds, means = psi.std(axis=0), np.abs(psi.mean(axis=0))
@@ -359,7 +323,7 @@ def _why_not(trial: Trial, policy: Policy) -> str:
             "draws cannot be trusted: leave out rows of the data that no parameter can explain, "
             "take tighter priors, or use NUTS"
         )
-    # Those of a chain that mixes slowly are chance
+    # In a chain that mixes slowly they are chance
     off = np.where(np.abs(mean - 1) > 3 * error, mean, 1.0)
     worst = float(off[np.argmax(np.abs(off - 1))]) if off.size else 1.0
     if policy.second_moments and abs(worst - 1) > 0.1:

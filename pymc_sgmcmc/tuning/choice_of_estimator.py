@@ -1,4 +1,4 @@
-"""The estimator, and how many batches it averages, for which an effective draw costs least."""
+"""The estimator and the number of batches for which an effective draw costs least."""
 
 from __future__ import annotations
 
@@ -16,61 +16,41 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Terms", "chosen_estimator", "variance_ratios"]
 
-# Share of the data in the batches of an update from which on all rows are taken: they cost little
-# more, and without noise each estimate of it that is wrong costs nothing
+# Share of the data in an update's batches above which all rows are used: they cost little more, and
+# without noise a wrong estimate of it costs nothing
 _ALL_FROM = 1 / 3
 
-# Times the least cost of an effective draw: less than to compile for another K
+# Factor of the least cost of an effective draw below which another K is not compiled
 _LITTLE = 1.6
 
 
 @dataclass(frozen=True)
 class Terms:
-    """On which terms estimators are compared.
+    """Terms on which estimators are compared."""
 
-    Attributes
-    ----------
-    bound, anchored_bound : float
-        Variance that costs nothing, and that of an anchored estimator, whose noise grows with the
-        distance from the anchor and so acts as heat that differs from place to place.
-    most_of, most_of_all : callable
-        What of the variances has to be below the bound, for which no more than 16 batches are
-        averaged, or as many as the second asks for.
-    doubt : float
-        How many times more an anchor is taken to cost than it seems to.
-    rate : float
-        Step size with exact gradients.
-    unit : float
-        Scale of the narrowest direction in the chain's coordinates.
-    ratios : callable
-        Maps numbers K to the variance of the mean of K batches over that of one, where batches are
-        any rows or (True) blocks of the data.
-    n_blocks, most_batches : int
-        Batches in the data, and the largest K.
-    remembered : bool
-        Whether gradients at an anchor are kept, and cost nothing.
-    compiled : int or None
-        K of an earlier plan, kept where another would be little better.
-    """
-
-    bound: float
+    bound: float  # variance that costs nothing
+    # The same for an anchored estimator, whose noise grows with the distance from the anchor and so
+    # acts as heat that differs from place to place
     anchored_bound: float
+    # Statistics of the variances to keep below the bound: for the first at most 16 batches are
+    # averaged, or as many as the second needs
     most_of: Callable[[np.ndarray], float]
     most_of_all: Callable[[np.ndarray], float]
-    doubt: float
-    rate: float
-    unit: float
+    doubt: float  # factor on an anchored estimator's apparent cost
+    rate: float  # step size with exact gradients
+    unit: float  # scale of the narrowest direction in the chain's coordinates
+    # Maps numbers K to the variance of the mean of K batches over that of one; True: of blocks
     ratios: Callable[[np.ndarray, bool], np.ndarray]
-    n_blocks: int
-    most_batches: int
-    remembered: bool
-    compiled: int | None
+    n_blocks: int  # batches in the data
+    most_batches: int  # largest K
+    remembered: bool  # gradients at an anchor are kept, and cost nothing
+    compiled: int | None  # K of an earlier plan, kept where another would be little better
 
     def counts(self, wished: int | str) -> np.ndarray:
-        """Return the numbers K that are compared."""
+        """Return the numbers K to compare."""
         if isinstance(wished, int):
             return np.array([wished])
-        # Coarse, so that another centre and other chains mostly take the same compiled function
+        # Coarse, so that another centre and other chains mostly use the same compiled function
         few = [c << k for k in range(30) for c in (2, 3) if c << k < self.n_blocks]
         counts = np.unique([*few, 1, max(1, self.n_blocks)])
         found: np.ndarray = counts[counts <= self.most_batches]
@@ -80,9 +60,9 @@ class Terms:
 def chosen_estimator(
     options: Options, noise: GradientNoise, terms: Terms
 ) -> tuple[GradientChoice, int, np.ndarray, float]:
-    """Return the estimator and the K for which an effective draw costs least, with its noise.
+    """Return the estimator and K of the cheapest effective draw, its variance and ratio.
 
-    At the same cost, the quieter one. Where K batches are much of the data, all rows are taken.
+    The quieter one wins at equal cost. All rows are used where K batches are much of the data.
     """
     counts = terms.counts(options.batches)
     of_blocks = terms.ratios(counts, terms.remembered)
@@ -111,7 +91,7 @@ def chosen_estimator(
     free = options.batches == "auto" and not isinstance(best[1], SVRG)
     if free and every == terms.n_blocks and 1 < k and k >= _ALL_FROM * every:
         ratio = float(terms.ratios(counts, False)[-1])
-        # Not of rows with replacement, of which some would be left out
+        # Not for rows drawn with replacement, which would leave some out
         if ratio * every < 1 and options.gradient != ControlVariates():
             return Plain(), int(every), noise.plain * ratio, ratio
     return best[1:]
@@ -120,7 +100,7 @@ def chosen_estimator(
 def _candidates(
     wish: GradientChoice | str, noise: GradientNoise, terms: Terms
 ) -> list[tuple[GradientChoice, np.ndarray, float]]:
-    """Return estimators, the variances of one batch, and gradients that a batch takes."""
+    """Return estimators, their variances of one batch, and the gradients that a batch takes."""
     anchored_cost = 1 if terms.remembered else 2
     found: list[tuple[GradientChoice, np.ndarray, float]] = []
     if wish == "auto" or isinstance(wish, Plain):
@@ -136,10 +116,7 @@ def _candidates(
 def variance_ratios(
     surface: Surface, scheme: BatchScheme, counts: np.ndarray, of_blocks: bool
 ) -> np.ndarray:
-    """Return the variances of means of K batches over that of one, for each K of ``counts``.
-
-    Of several minibatches, those of the one for which they are largest.
-    """
+    """Return variances of means of K batches over that of one, the largest of any minibatch."""
     sizes = [(surface.n_blocks, 1)] if of_blocks else surface.sizes
     return np.array(
         [max(scheme.variance_ratio(n, size, int(k)) for n, size in sizes) for k in counts]
@@ -149,15 +126,15 @@ def variance_ratios(
 def _distance_to_anchor(refresh: int, rate: float) -> float:
     """Return the mean squared distance to a past draw, that of a draw to the centre being 1.
 
-    Of a chain whose autocorrelation falls by ``rate`` with each update, over the updates until
-    the anchor is taken anew: 0 next to it, 2 once the chain has forgotten it.
+    The chain's autocorrelation falls by ``rate`` per update; the mean is over the updates until the
+    anchor is refreshed: 0 next to it, 2 once the chain has forgotten it.
     """
     kept = 1 - rate
     return 2 * (1 - (1 - kept**refresh) / (refresh * rate))
 
 
 def _cost(counts: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Return the cost of an effective draw with noise that is so many times its bound.
+    """Return the cost of an effective draw with noise ``above`` times its bound.
 
     Noise above the bound costs time, where it lowers the step size, and accuracy.
     """

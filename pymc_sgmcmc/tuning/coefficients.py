@@ -1,4 +1,4 @@
-"""What the data say of coefficients that enter one sum, as a matrix."""
+"""The likelihood's curvature along coefficients that enter one sum, as a matrix."""
 
 from __future__ import annotations
 
@@ -14,33 +14,19 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["BlockChoice"]
 
-# Positions of the bulk of which the matrix is measured at one: where scales are small it cannot
-# be seen
+# Positions drawn in the bulk, and the quantile of their scales at which the matrix is measured: it
+# vanishes at small scales
 _POSITIONS, _WIDE = 64, 0.9
 
 # Length of a move, in units of a step's scale
 _MOVE = 0.3
 
-# Gradients of batches that a measurement is worth
+# Most gradients of batches in a measurement
 _MOST_GRADIENTS = 20_000
 
 
 class BlockChoice:
-    """Measures the matrix of each block once.
-
-    Parameters
-    ----------
-    model : CompiledModel
-        The model.
-    surface : Surface
-        The potential in the coordinates of these scales.
-    scales, others : sequence of ndarray
-        What is fixed of the coordinates, and the variables of other steps.
-    centre, root : ndarray
-        The bulk in these coordinates, or a mode and the curvature there.
-    rng : numpy.random.Generator
-        The chain's.
-    """
+    """Measures the matrix of each block once, for a bulk, or a mode, with centre m and root L."""
 
     def __init__(
         self,
@@ -58,16 +44,9 @@ class BlockChoice:
         self._known: dict[Coordinate, tuple[np.ndarray, float, float]] = {}
 
     def weight(self, c: Coordinate) -> tuple[np.ndarray, float, float]:
-        """Return what is known of a coordinate.
+        """Return a coordinate's weight, the largest log change of a precision, and an offset.
 
-        Returns
-        -------
-        weight : ndarray
-            Its weight.
-        change : float
-            The largest change of a precision, as a logarithm.
-        off : float
-            How many sds the block is from 0, on average.
+        The offset is the root mean square of the block's distance from 0, in sds.
         """
         if c not in self._known:
             self._measure(c)
@@ -85,7 +64,7 @@ class BlockChoice:
         fitted = [x for x in coordinates if x.scale is not None]
         old = [np.asarray(self._scales[fitted.index(x)]) for x in block]
         told = any(w[1].any() for w in old)
-        # At other scales only coordinates of what the data say keep to them
+        # At other scales only informed coordinates stay in the bulk
         at = self._place(c.map, block, starts, size_of) if told else self._centre
         scale = self._spreads(at, block)
         gradient, curvature = self._seen(at, rows)
@@ -109,7 +88,7 @@ class BlockChoice:
         starts: dict[Coordinate, int],
         sizes: dict[Coordinate, int],
     ) -> np.ndarray:
-        """Return the centre, with the scales of the block as wide as the bulk's are."""
+        """Return the centre, with the block's scales as wide as the bulk's."""
         of_scales = [
             x
             for x in self._model.posterior.coordinates
@@ -122,13 +101,13 @@ class BlockChoice:
             part = slice(starts[x], starts[x] + sizes[x])
             at[:, part] += moves[:, part]
         least = np.finfo(float).tiny
-        # Of parts with a factor of any sign only its size matters
+        # Only the size of a factor of either sign matters
         sizes_at = [np.maximum(np.abs(self._spreads(place, block)), least) for place in at]
         widths = [np.log(spreads).mean() for spreads in sizes_at]
         return at[np.argsort(widths)[int(_WIDE * (len(at) - 1))]]
 
     def _spreads(self, at: np.ndarray, block: Sequence[Coordinate]) -> np.ndarray:
-        """Return the scales of a block's elements at a place."""
+        """Return the scales of a block's elements at a position, shape (n,)."""
         posterior = self._model.posterior
         ends = np.cumsum([int(np.prod(x.type.shape)) for x in posterior.phi])[:-1]
         phi = [
@@ -140,7 +119,7 @@ class BlockChoice:
         return np.concatenate([spreads[weighted.index(x)].ravel() for x in block]).astype(float)
 
     def _seen(self, at: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return gradient and curvature of U along a block."""
+        """Return gradient and curvature of U along a block, shapes (n,) and (n, n)."""
         surface, n = self._surface, len(rows)
         moves = np.zeros((n, len(at)))
         moves[np.arange(n), rows] = _MOVE

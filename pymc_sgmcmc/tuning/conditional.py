@@ -11,14 +11,9 @@ __all__ = ["Conditional", "Mapped"]
 
 
 class Mapped(Surface):
-    """A surface as a function of others of which its coordinates are linear; itself, unless said.
+    """A surface in new coordinates of which its own are linear functions; by default the identity.
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential in its own coordinates, shape (D,).
-    kept : ndarray of bool, optional
-        For which of these there are new ones.
+    ``kept`` says which of its own coordinates have new ones, shape (D,).
     """
 
     def __init__(self, surface: Surface, kept: np.ndarray | None = None) -> None:
@@ -45,21 +40,21 @@ class Mapped(Surface):
         return gradient
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """U and ∇U of the full data."""
+        """Return U and ∇U of the full data."""
         u, g = self._surface.full(self.whole(points))
         return u, self.pulled(g)
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Estimates of U and ∇U from one batch for each position."""
+        """Return estimates of U and ∇U from one batch for each position."""
         u, g = self._surface.batch(self.whole(points), rows)
         return u, self.pulled(g)
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Estimates of ∇U alone."""
+        """Return estimates of ∇U alone."""
         return self.pulled(self._surface.batch_gradient(self.whole(points), rows))
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
-        """Share of the full ∇U of one block of the data for each position."""
+        """Return the share of the full ∇U of one block of the data for each position."""
         return self.pulled(self._surface.block(self.whole(points), which))
 
     def pair_sums(
@@ -74,17 +69,7 @@ class Mapped(Surface):
 
 
 class Conditional(Mapped):
-    """A surface as a function of the coordinates that are free, the others held.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential in all coordinates.
-    point : ndarray
-        Where the others are held, shape (D,).
-    free : ndarray of bool
-        Shape (D,), d of them true.
-    """
+    """A surface along its ``free`` coordinates, shape (D,), with the others held at ``point``."""
 
     def __init__(self, surface: Surface, point: np.ndarray, free: np.ndarray) -> None:
         super().__init__(surface, free)
@@ -97,6 +82,6 @@ class Conditional(Mapped):
         return whole
 
     def pulled(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradients' part."""
+        """Return the gradients' free part, shape (P, d)."""
         part: np.ndarray = gradient[:, self._free]
         return part

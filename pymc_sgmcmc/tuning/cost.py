@@ -1,4 +1,4 @@
-"""What the draws will cost, told before the first of them."""
+"""The cost of the draws, logged before the first of them."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from threading import Event, Thread
 
 __all__ = ["spelled", "spoken_of", "told_cost", "too_dear"]
 
-# Parameters from which on PyMC's checks of two thousand draws after sampling take minutes
+# Parameters above which PyMC's checks of two thousand draws take minutes
 _MANY_TO_CHECK = 200_000
 
-# Seconds between two looks at whether something is to be said, and those of draws that take long;
-# larger units
+# Seconds between two progress checks, and seconds of draws that take long; larger units
 _LOOK, _LONG = 5.0, 300.0
 _UNITS = (1, "s"), (60, "minutes"), (3600, "hours")
 
 
 @contextmanager
 def spoken_of(say: Callable[[], None]) -> Iterator[None]:
-    """Call ``say`` every few seconds, in a thread, as work goes on that cannot be interrupted."""
+    """Call ``say`` every few seconds in a thread, during work that cannot be interrupted."""
     done = Event()
 
     def speak() -> None:
@@ -36,7 +35,7 @@ def spoken_of(say: Callable[[], None]) -> Iterator[None]:
 
 
 def too_dear(thin: int, needed: int, draws: int, seconds: float, passes: float) -> str:
-    """Say what ``needed`` updates of a draw would cost, and what is cheaper."""
+    """Return a warning of the cost of ``needed`` updates a draw, with cheaper alternatives."""
     rows = "all rows in place of batches, " if passes < 1 else ""
     told = spelled(draws * thin * seconds)
     return (
@@ -58,7 +57,7 @@ def told_cost(
     draws: int, thin: int, batches: int, *,
     anchored: bool, blocks: int, dimension: int, seconds: float = 0.0,
 ) -> str:  # fmt: skip
-    """Say what a chain's draws cost, those of the burn-in included; ``seconds`` are an update's."""
+    """Return a message on the cost of a chain, burn-in included; ``seconds`` are an update's."""
     updates = draws * thin
     if blocks > 1:
         passes = updates * batches * (1 + anchored) / blocks

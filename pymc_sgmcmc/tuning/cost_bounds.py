@@ -1,4 +1,4 @@
-"""What a draw and a trial may cost, in gradients, passes over the data, and numbers computed."""
+"""Bounds on what draws and trials cost, in gradients, passes over the data and numbers computed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["CostBounds"]
 
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
-# What a draw of few parameters may cost. Of a chain at a saddle both thin and the batches of an
-# update go to their bounds, and the product would take hours. The passes over batches are those of
-# eight draws that are made of all rows, by 20 updates each
+# What a draw of few parameters may cost: at a saddle both thin and the batches of an update reach
+# their bounds, and the product would take hours. The passes equal those of eight draws of 20
+# updates on all rows
 _GRADIENTS_OF_FEW, _PASSES_OF_FEW = 10_240, 160
-# Numbers in these, and in the gradients of a trial: of millions of parameters a draw takes a second
+# Numbers in these, and in a trial's gradients: with millions of parameters a draw takes a second
 _LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
 # Numbers computed for a draw of up to 512 parameters, which takes a fifth of a second, a trial, a
 # burn-in and all trials; least updates of a burn-in, and of a draw that costs too much
@@ -30,14 +30,14 @@ _LEAST_BURN_IN, _LEAST_THIN, _NO_BOUND = 250, 5, 2**62
 
 @dataclass(frozen=True)
 class CostBounds:
-    """Bounds on what the chain of a plan may cost: counts, which are the same in every run."""
+    """Bounds on the cost of a plan's chain, as counts that are the same in every run."""
 
     plan: Plan
     surface: Surface
     remembered: bool
 
     def least_thin(self, thin: int) -> int:
-        """Return ``thin``, or less where so many updates cost too much."""
+        """Return ``thin``, or less if so many updates cost too much."""
         if self.plan.many and not self.plan.endless:
             return thin
         return min(thin, max(_LEAST_THIN, self._updates_of_many or self._computing(_DRAW)))
@@ -52,40 +52,40 @@ class CostBounds:
         return max(1, most // each) * each
 
     def draws_of_a_trial(self, thin: int) -> int:
-        """Return how many draws a trial has."""
+        """Return the number of draws of a trial."""
         most = _LARGEST_TRIAL // (self._gradients * len(self.plan.centre))
         return int(
             np.clip(min(most, self._computing(_TRIAL)) // thin, _LEAST_OF_TRIAL, TRIAL_DRAWS)
         )
 
     def updates_of_trials(self) -> int:
-        """Return how many updates all trials may take."""
+        """Return the most updates of all trials together."""
         return self._computing(_TRIALS)
 
     def updates_of_a_burn_in(self) -> int:
-        """Return how many updates a burn-in has."""
+        """Return the number of updates of a burn-in."""
         return int(np.clip(self._computing(_BURN_IN), _LEAST_BURN_IN, BURN_IN))
 
     @property
     def passes(self) -> float:
-        """Passes over the data of an update, those at an anchor that are kept left out."""
+        """Passes over the data of an update, without those at an anchor that are kept."""
         kept = self.remembered and not isinstance(self.plan.gradient, Plain)
         return self._gradients / self.surface.n_blocks / (1 + kept)
 
     @property
     def _gradients(self) -> int:
-        """How many gradients an update takes."""
+        """Gradients of an update."""
         return self.plan.batches * (1 if isinstance(self.plan.gradient, Plain) else 2)
 
     @property
     def _updates_of_many(self) -> int:
-        """How many updates a draw of many parameters may take, 0 of few."""
+        """Most updates of a draw of many parameters, 0 for few."""
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self.surface.n_blocks)
         most = min(gradients, _LARGEST_DRAW // len(self.plan.centre))
         return max(1, most // self._gradients) if self.plan.many else 0
 
     def _computing(self, numbers: int) -> int:
-        """Return how many updates compute so many numbers; of thousands of parameters any."""
+        """Return the updates that compute so many numbers, unbounded for many parameters."""
         each = self.passes * self.surface.n_blocks * self.surface.numbers
         dense = len(self.plan.centre) <= LARGEST_DENSE
         return max(1, int(numbers / each)) if dense else _NO_BOUND

@@ -1,4 +1,4 @@
-"""The density that a chain is tuned for, in coordinates that are chosen on the way."""
+"""The density that a chain is tuned for, in coordinates chosen during tuning."""
 
 from __future__ import annotations
 
@@ -22,31 +22,16 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Density"]
 
-# Numbers that searches for other modes compute, where they take one gradient of a few batches a
-# parameter: they take a hundred. How many there are whatever they cost
+# Numbers that searches for other modes may compute, counted as one gradient of a few batches per
+# parameter (they take a hundred), and least starts whatever they cost
 _SEARCHED, _BATCHES, _LEAST_STARTS = 2**28, 8, 2
 
 
 class Density:
-    """The density at some places of the variables that are not sampled.
+    """The density at ``places`` of the variables that are not sampled, the present one last.
 
-    Parameters
-    ----------
-    engine : CompiledModel
-        The compiled model.
-    state : ChainState
-        The chain's: its row order, its jitter and its generator for tuning.
-    places : sequence of Place
-        Values of the other variables, the present ones last; a single place where there are none.
-
-    Attributes
-    ----------
-    scales : list of ndarray
-        Of softplus coordinates, and weights of a hierarchy's writing.
-    views : list of Potential
-        The potential at each place, once it is compiled.
-    others : list of ndarray
-        The present values of the variables that are not sampled.
+    ``scales`` are those of softplus coordinates and a hierarchy's weights, ``views`` the compiled
+    potentials of the places, ``others`` the present values of the variables not sampled.
     """
 
     def __init__(self, engine: CompiledModel, state: ChainState, places: Sequence[Place]) -> None:
@@ -59,7 +44,7 @@ class Density:
         self.views: list[Potential] = []
 
     def compile(self) -> None:
-        """Compile the potential and call it: only then does JAX trace the graph."""
+        """Compile the potential and call it, as JAX traces the graph only then."""
         engine = self._engine
         potential = engine.potential()
         self.views = [potential.at(self._fixed(place.others)) for place in self.places]
@@ -69,13 +54,13 @@ class Density:
         return self._engine.fixed(self._state.row_order, self.scales, others)
 
     def surface(self) -> Surface:
-        """Return what is tuned on: of several places their mean."""
+        """Return the potential to tune on, the mean over several places."""
         if len(self.views) == 1:
             return self.views[0]
         return Remembered(self.views, self._in_scales())
 
     def _in_scales(self) -> np.ndarray:
-        """Positions of all places in coordinates of the present scales."""
+        """Return the positions of all places in the present coordinates, (places, d)."""
         return np.stack(
             [
                 Potential.join(
@@ -86,20 +71,14 @@ class Density:
         )
 
     def rescale(self, points: np.ndarray) -> np.ndarray:
-        """Fit the scales of softplus coordinates to the first of these positions."""
+        """Fit softplus scales to the first of these positions; return all in them, shape (P, d)."""
         blocks = [self.views[0].split(point) for point in points]
         scales, moved = rescaled(self._engine.posterior.coordinates, self.scales, blocks)
         self.set_scales(scales)
         return np.stack([Potential.join(block) for block in moved])
 
     def jittered_start(self, phi: Sequence[np.ndarray]) -> np.ndarray:
-        """Return a start near φ at which the density is finite.
-
-        Raises
-        ------
-        SamplingError
-            If there is none.
-        """
+        """Return a start near φ with a finite density, (d,), or raise SamplingError."""
 
         def potential(points: np.ndarray) -> np.ndarray:
             values, gradient = self.views[-1].full(points)
@@ -112,7 +91,7 @@ class Density:
         return start
 
     def more_starts(self, phi: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Return starts to look for other modes from, none where the start is not to be left."""
+        """Return starts for a search for other modes, none if the first must be kept."""
         start = Potential.join(phi)
         if not self._state.jitter or len(self.places) > 1 or len(start) > LARGEST_NEWTON:
             return []
@@ -122,7 +101,7 @@ class Density:
         return starts[: max(_LEAST_STARTS, _SEARCHED // cost)]
 
     def set_scales(self, scales: Sequence[np.ndarray]) -> None:
-        """Put the views into coordinates of these scales."""
+        """Set the scales, and with them the coordinates of the views."""
         self.scales = list(scales)
         for view, place in zip(self.views, self.places, strict=True):
             view.set_fixed(self._fixed(place.others))
@@ -130,7 +109,7 @@ class Density:
     def rewritten(
         self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]
     ) -> Sequence[np.ndarray]:
-        """Return φ in coordinates of other scales, in which the surface is from then on."""
+        """Change the coordinates to other scales, and return φ in them."""
         if all(map(np.array_equal, scales, self.scales)):
             return phi
         phi = self._engine.at_scales(phi, self.scales, scales, self.others)

@@ -1,4 +1,4 @@
-"""The way down from a random start, as nets are trained."""
+"""Descent from a random start, as neural networks are trained."""
 
 from __future__ import annotations
 
@@ -12,49 +12,30 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["descended", "held_of"]
 
-# Of the jitter, in units of the priors: as small as the weights are that nets are trained from
+# Factor of the jitter, in units of the priors: networks are trained from weights as small
 _NEAR = 0.3
 
-# Passes over the data: far more lead into places that are sharper than the bulk ever is. At least
-# and at most so many updates, and numbers in their gradients: a larger net finds the way down while
-# its step size is sought
+# Passes over the data: far more reach regions sharper than the bulk. Least and most updates, and
+# most numbers in their gradients: a larger network, whose start is jittered alone, descends while
+# its step size is tuned
 _PASSES, _LEAST, _MOST, _MOST_NUMBERS = 60, 60, 4_000, 2**26
 
-# Of Adam: the first rate in units of the priors, and what is forgotten in an update
+# Adam's first rate in units of the priors, and the shares forgotten in an update
 _RATE, _FORGET, _FORGET_SQUARES, _TINY = 0.01, 0.1, 0.01, 1e-8
 
 
 def descended(
     surface: Surface,
     begin: np.ndarray,
-    widths: np.ndarray,
-    jitter: np.ndarray,
-    held: np.ndarray,
+    widths: np.ndarray,  # the priors' sds, shape (d,)
+    jitter: np.ndarray,  # in units of these, or of φ where that is not finite or costs too much
+    held: np.ndarray,  # which coordinates don't move, shape (d,)
     rng: np.random.Generator,
 ) -> np.ndarray:
-    r"""Return where Adam [1]_ comes from a start, with a rate that falls to 0 as a cosine.
+    """Return where Adam, with a rate annealed as a cosine, ends from a jittered start, shape (d,).
 
-    A chain that begins at random weights of a net is far from the bulk, where gradients are small
-    beside those that it meets when it arrives: the step size that it found is too large there.
-    Adam's moves have the same length whatever the gradients are.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    begin, widths, jitter : ndarray
-        φ of the start, the sds of the priors, and what moves the start in units of these, shape
-        (d,).
-        Where the density is not finite so far away, or where so many passes would cost too much,
-        the start is moved by ``jitter`` itself.
-    held : ndarray of bool
-        Which coordinates don't move, shape (d,).
-    rng : numpy.random.Generator
-        Draws the batches.
-
-    References
-    ----------
-    .. [1] Kingma, Ba (2015). Adam: a method for stochastic optimization. ICLR.
+    Adam (Kingma and Ba, 2015, ICLR) moves equally far whatever the gradients are: a network's are
+    small at random weights, and a step size found there would be too large in the bulk.
     """
     steps = int(np.clip(_PASSES * surface.n_blocks, _LEAST, _MOST))
     if steps * len(begin) > _MOST_NUMBERS:
@@ -82,8 +63,8 @@ def descended(
 def held_of(coordinates: Sequence[Coordinate], blocks: Sequence[np.ndarray]) -> np.ndarray:
     """Return which coordinates shape the priors of others, shape (d,).
 
-    The density may be infinite where a scale goes to 0 with all that it scales: a way down ends
-    there, and a chain with noise finds no step size with which to leave it.
+    The density may be infinite where a scale goes to 0 with all that it scales: a descent ends
+    there, and no step size lets a chain with noise leave.
     """
     return np.repeat(shape_priors([c.rv for c in coordinates]), [x.size for x in blocks])
 

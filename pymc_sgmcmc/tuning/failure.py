@@ -1,4 +1,4 @@
-"""How a step of tuning fails: in a sentence that names the step and a cure."""
+"""Failures of tuning steps, as sentences that name the step and a cure."""
 
 from __future__ import annotations
 
@@ -21,21 +21,16 @@ NEARER = f"Pass initvals= to pm.sample near the posterior, take tighter priors, 
 
 
 def named_step[**P, R](name: str, cure: str = NEARER) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a step end in finite numbers or in a :class:`TuningError`, whatever it was given.
+    """Make a step return finite numbers or raise a :class:`TuningError`.
 
-    Parameters
-    ----------
-    name : str
-        What the step does, as the subject of a sentence.
-    cure : str
-        What the user can do about it, without a full stop.
+    ``name`` is the subject of the error's sentence; ``cure`` ends without a full stop.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
             try:
-                # The result is what is looked at: a warning of NumPy names no cure
+                # The result is checked instead: NumPy's warnings name no cure
                 with np.errstate(all="ignore"):
                     result = function(*args, **kwargs)
             except (np.linalg.LinAlgError, ArithmeticError) as error:
@@ -56,7 +51,7 @@ def named_step[**P, R](name: str, cure: str = NEARER) -> Callable[[Callable[P, R
 
 
 def _numbers(result: Any) -> Iterator[np.ndarray | float]:
-    """Yield the numbers of a result, of tuples and dataclasses too."""
+    """Yield the numbers of a result, also from tuples and dataclasses."""
     if isinstance(result, tuple | list):
         for part in result:
             yield from _numbers(part)

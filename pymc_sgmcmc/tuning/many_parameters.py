@@ -15,30 +15,30 @@ __all__ = ["Stiffness", "gaussian_of_many"]
 
 _LEAST_MEMORY = 8
 
-# First steps, in which the curvature at a start may say little, and how many sds one may move
+# First steps, whose curvature may be unreliable, its weight there, and the largest move in sds
 _FIRST, _FIRST_WEIGHT = 50, 0.3
 _MOST_MOVES = 30.0
 
-# Standard errors above zero from which on a curvature is known to be positive
+# Standard errors above zero at which a curvature counts as positive
 _KNOWN = 3.0
 
 _RATE, _MOMENTUM = 0.18, 0.7
 # Share of the rate where the start is nearly right
 _NEAR = 0.3
 _SHARE_AT_FULL_RATE, _SHARE_OF_SEVERAL, _FALL = 1 / 3, 1 / 2, 4.0
-# Of the largest curvature in whitened coordinates: beyond 2 (1 + momentum) steps would diverge
+# Rate times the largest whitened curvature: steps diverge beyond 2 (1 + momentum)
 _STABLE = 2.0
-# By how much U falls for each coordinate, in half of the steps at the full rate, where as many more
-# are taken, and how often
+# Fall of U per coordinate, over half of the steps at the full rate, above which as many are added,
+# and the most additions
 _FALLING, _MOST_LONGER = 1.0, 20
-# Variance of x by the noise of batches, in units of the fitted ones, and for how many coordinates:
-# effects that fluctuate more would lead a slope that multiplies them to nothing
+# Largest variance of x from batch noise, in units of the fitted one, and the share of coordinates
+# it holds for: effects that fluctuate more would drive a slope that multiplies them to 0
 _FLUCTUATION, _MOST_OF_MANY = 1.0, 0.95
 # Steps at which it is measured first, while sds still grow
 _EARLY = (8, 12, 16, 20, 24, 32, 40)
 
-# Where pairs have several batches each: power iterations of the first look at the curvature and of
-# those that follow, steps from look to look, and by what the limit of a coordinate's moves grows
+# With several batches a pair: power iterations of the first and of later curvature estimates, steps
+# between these, and the factor by which the limit of a coordinate's moves grows
 _FIRST_ROUNDS, _ROUNDS, _EACH, _GROWTH = 8, 2, 25, 1.5
 
 
@@ -47,44 +47,15 @@ def gaussian_of_many(
     surface: Surface,
     start: np.ndarray,
     rng: np.random.Generator,
-    known: np.ndarray | None = None,
+    known: np.ndarray | None = None,  # sds that are nearly right, (d,), and need fewer passes
     *,
-    patient: bool = False,
-    trusted: np.ndarray | None = None,
+    patient: bool = False,  # steps at the full rate go on while U falls
+    trusted: np.ndarray | None = None,  # known sds that say more than a batch's noise, (d,)
 ) -> tuple[np.ndarray, np.ndarray]:
-    r"""Fit mean and precision of an independent Gaussian by natural gradients.
+    r"""Fit mean and sds of independent normals, shape (d,), by natural gradients.
 
-    Each step takes pairs x ± σs of random signs s, each pair with batches of its own. Where it
-    is clearly positive, the precision of a coordinate is the curvature
-    :math:`(g_+ - g_-) s / 2\sigma`, averaged over about a pass: a coordinate that few rows touch
-    is seen in few batches. Elsewhere, as along the indefinite directions of a net, it is what a
-    well-specified likelihood has in common with its curvature, the variance of a batch's
-    gradient times B / N [1]_.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    start : ndarray
-        φ, shape (d,).
-    rng : numpy.random.Generator
-        For batches and signs.
-    known : ndarray, optional
-        Sds that are nearly right, shape (d,): fewer passes are then enough.
-    patient : bool
-        Whether steps at the full rate go on while U falls.
-    trusted : ndarray of bool, optional
-        Whose known sds say more than the noise of a batch, shape (d,).
-
-    Returns
-    -------
-    mean, sd : ndarray
-        Both of shape (d,).
-
-    References
-    ----------
-    .. [1] Martens (2020). New insights and perspectives on the natural gradient method.
-       JMLR 21, 1-76.
+    A precision is the mean of :math:`(g_+ - g_-) s / 2\sigma` at pairs x ± σs where that is
+    positive, else the variance of a batch's gradient times B / N (Martens, 2020, JMLR 21).
     """
     d, blocks = len(start), surface.n_blocks
     passes = Passes(surface, rng)
@@ -96,8 +67,8 @@ def gaussian_of_many(
     descent = _Descent(surface, full_rate, ends=not patient or known is not None)
     held, each = 0, _EACH if several else max(_FIRST, memory)
     if known is None and surface.unbounded.any():
-        # First all but scales and slopes: where they multiply effects that are still random, the
-        # data would lead them to nothing
+        # Scales and slopes move last: the data would drive them to 0 while they multiply effects
+        # that are still random
         held = 2 * memory if several else max(2 * _FIRST, 2 * memory)
     x, total = start.copy(), np.zeros(d)
     widths, velocity = _Widths(surface, known, trusted), _Velocity(d, grows=several)
@@ -109,8 +80,7 @@ def gaussian_of_many(
         steps, full_rate = steps + longer, full_rate + longer
         settled = max(steps // 2, full_rate)
         if k in _EARLY or k % each == 0:
-            # Data seem to tell little of factors that are still nothing, and sds would follow their
-            # growth too late
+            # Factors still near 0 seem uninformed, and sds would follow their growth too late
             noise = np.ones(1) if several else widths.noise * sd**2
             stiff = stiffness.at(x, sd)
             highest = _highest_rate(stiff, noise * blocks / (PAIRS * batches))
@@ -147,10 +117,9 @@ def gaussian_of_many(
 
 
 class _Descent:
-    """Says when steps at the full rate have to go on.
+    """Decides when steps at the full rate have to go on.
 
-    Where they begin far from the data the noise of batches is large and the rate small, and the
-    way down may be longer than so many steps.
+    Far from the data the batch noise is large and the rate small, so the descent may take longer.
     """
 
     def __init__(self, surface: Surface, length: int, *, ends: bool) -> None:
@@ -159,12 +128,12 @@ class _Descent:
         self._left = 0 if ends else _MOST_LONGER
 
     def longer(self, k: int, x: np.ndarray) -> int:
-        """Return how many steps are to be added at step k, at x."""
+        """Return how many steps to add at step k, at x."""
         if k not in self._looks or not self._left:
             return 0
         u = float(self._surface.full(x[None])[0][0])
         fell, self._before = self._before - u, u
-        # A sd of each coordinate is worth d / 2
+        # One sd in every coordinate changes U by d / 2
         if k != self._looks[-1] or not fell > _FALLING * len(x):
             return 0
         self._left -= 1
@@ -173,15 +142,7 @@ class _Descent:
 
 
 class _Widths:
-    """Sds of the coordinates, by averages over what steps have seen.
-
-    Attributes
-    ----------
-    sd : ndarray
-        Shape (d,).
-    curvature, noise : ndarray
-        The mean curvature, and the variance of a batch's gradient times B / N, shape (d,).
-    """
+    """Running ``sd``, ``curvature`` and ``noise``, a batch's variance times B / N, shape (d,)."""
 
     def __init__(
         self, surface: Surface, known: np.ndarray | None, trusted: np.ndarray | None
@@ -194,7 +155,7 @@ class _Widths:
         self._known, self._squared = self.curvature.copy(), self.curvature**2
 
     def learn(self, found: PairSums, weight: float, seen: float, blocks: float) -> None:
-        """Average over a step's pairs too: ``seen`` of them in all, each of one of ``blocks``."""
+        """Add a step's pairs, on 1 / ``blocks`` of the data each, to averages over ``seen``."""
         n, sd = found.count, self.sd
         self.curvature += weight * (found.change / (2 * n * sd) - self.curvature)
         self._squared += weight * (found.change_squared / (4 * n * sd**2) - self._squared)
@@ -210,7 +171,7 @@ class _Widths:
         self.sd = np.minimum(sd, self._widest)
 
     def quiet(self) -> np.ndarray:
-        """Return sds: gradients that are noisier than curvature says would ask for many batches."""
+        """Return sds, lower where noise beyond the curvature would ask for many batches."""
         noise = np.where(self._trusted, 0.0, self.noise)
         return np.minimum(self.sd, np.maximum(noise, 1e-300) ** -0.5)
 
@@ -218,8 +179,8 @@ class _Widths:
 class _Velocity:
     """The moves of successive steps, with momentum and a limit in sds.
 
-    A scale of which millions of rows tell begins thousands of its sds away: where ``grows``, the
-    limit of a coordinate that goes on in one direction grows.
+    A scale informed by millions of rows starts thousands of its sds away: where ``grows``, the
+    limit of a coordinate that keeps its direction grows.
     """
 
     def __init__(self, dimension: int, *, grows: bool) -> None:
@@ -232,7 +193,7 @@ class _Velocity:
         self._v = np.zeros(len(self._v))
 
     def after(self, mean: np.ndarray, sd: np.ndarray, rate: float, free: np.ndarray) -> np.ndarray:
-        """Return the move after a mean gradient, of the coordinates that are free to move."""
+        """Return the move after a mean gradient, of the free coordinates, shape (d,)."""
         move, most = mean * sd**2, self._farthest * sd
         self._v = (_MOMENTUM * self._v - rate * np.clip(move, -most, most)) * free
         if self._grows:
@@ -245,22 +206,8 @@ class _Velocity:
 class Stiffness:
     """The largest curvature in units of the sds, from as many batches as a step averages.
 
-    Fewer say too much of coordinates that few rows touch. Where a step's pairs have several batches
-    each, a look costs a few steps, and goes on from the direction that the last one found.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    rng : numpy.random.Generator
-        For batches and directions.
-    batches : int
-        How many serve where a pair has one.
-
-    Attributes
-    ----------
-    several : bool
-        Whether a pair has several batches, with thousands of parameters.
+    Fewer would overstate coordinates that few rows touch. With ``several`` batches a pair, an
+    estimate costs a few steps and continues from the direction of the last one.
     """
 
     def __init__(self, surface: Surface, rng: np.random.Generator, batches: int = PAIRS) -> None:
@@ -270,7 +217,7 @@ class Stiffness:
         self._direction: np.ndarray | None = None
 
     def at(self, x: np.ndarray, sd: np.ndarray) -> float:
-        """Return the largest eigenvalue by magnitude of σ ∇²U σ at x."""
+        """Return the largest absolute eigenvalue of σ ∇²U σ at x."""
         if not self.several:
             return largest_curvature_of_batches(self._surface, x, sd, self._batches, self._rng)
         direction, rounds = self._direction, _ROUNDS
@@ -283,13 +230,13 @@ class Stiffness:
 
 
 def _highest_rate(stiff: float, noise: np.ndarray) -> float:
-    """Return the rate that curvature and noise of a step allow, both in units of the sds."""
+    """Return the rate that a step's curvature and noise allow, both in units of the sds."""
     fluctuating = max(float(np.quantile(noise, _MOST_OF_MANY)), 1e-300)
     return min(_RATE, _STABLE / stiff, 2 * (1 - _MOMENTUM) * _FLUCTUATION / fluctuating)
 
 
 def _refuse(failed: int, steps: int, flat: np.ndarray) -> None:
-    """Raise where too many steps failed, or where coordinates are without curvature."""
+    """Raise TuningError if too many steps failed, or if coordinates have no curvature."""
     if failed > steps // 2:
         raise TuningError(
             "the fit of independent normals met gradients that are not finite in "

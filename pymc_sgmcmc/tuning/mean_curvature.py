@@ -8,46 +8,24 @@ import numpy as np
 
 __all__ = ["mean_curvature"]
 
-# Pairs along which the gradient changes this many times more than in the middle count less
+# Pairs whose gradient changes by more than so many medians get less weight: a scale multiplies it
+# there, and L would become far too short
 _STEEP = 1.2
 
 
 def mean_curvature(
-    gradients: Callable[[np.ndarray], np.ndarray],
+    gradients: Callable[[np.ndarray], np.ndarray],  # at (2 pairs, d) positions, pairs adjacent
     centre: np.ndarray,
     root: np.ndarray,
     rng: np.random.Generator,
     pairs: int,
     *,
-    batches: bool = False,
+    batches: bool = False,  # each pair has a batch of its own
 ) -> np.ndarray:
-    r"""Return L'HL, H the Hessian of U averaged over N(m, LL').
+    r"""Return L'HL, H the mean Hessian of U over N(m, LL'), NaN if few gradients are finite.
 
-    By Stein's identity :math:`E[L^\top H L] = E[L^\top \nabla U(m + L e)\, e^\top]`, which needs
-    no second derivative: it holds where all curvature is at kinks. Differences of gradients over
-    a part of an sd meet few of them, and along coordinates that data tie together none. The
-    regression of :math:`L^\top (\nabla U(m + Le) - \nabla U(m - Le)) / 2` on e has no errors for a
-    normal density. A few pairs that reach where a scale multiplies the gradient would be all that
-    counts, and L would become far too short: they have less weight. Pairs with a batch of their own
-    have equal weights, as few batches may hold all that is known of a coordinate.
-
-    Parameters
-    ----------
-    gradients : callable
-        ∇U at positions, shape (2 pairs, d), of which neighbours are a pair.
-    centre, root : ndarray
-        m, shape (d,), and L, shape (d, d).
-    rng : numpy.random.Generator
-        For e.
-    pairs : int
-        How many pairs.
-    batches : bool
-        Whether each pair has a batch of its own.
-
-    Returns
-    -------
-    ndarray
-        Shape (d, d), symmetric; NaN where gradients of fewer than 2 d pairs are finite.
+    By Stein's identity it is :math:`E[L^\top \nabla U(m + L e)\, e^\top]`, also with all curvature
+    at kinks. Pairs of single ``batches`` count alike, as few of them may inform a coordinate.
     """
     d = len(centre)
     e = rng.standard_normal((pairs, d))
@@ -65,5 +43,6 @@ def mean_curvature(
         most = _STEEP * np.median(slope) / np.maximum(slope, np.finfo(float).tiny)
         weight = np.minimum(1, most)[:, None]
         e, change = weight * e, weight * change
+    # Unlike the mean of products, a regression is exact for a normal density
     found, *_ = np.linalg.lstsq(e, change)
     return (found + found.T) / 2

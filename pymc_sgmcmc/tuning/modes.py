@@ -13,29 +13,22 @@ from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
 __all__ = ["best_mode", "more_starts"]
 
-# How far more starts are moved, in units of the jitter of the first: from one that is moved far
-# two components of a mixture often come to share a cluster
+# Moves of further starts, in units of the first one's jitter: from a far move two components of a
+# mixture often end in one cluster
 _MOVES = (0.5, 0.25, 1.0) * 3
 
-# Starts after which the search ends where all of them led to one mode
+# Starts after which the search ends if all reached one mode
 _LEAST = 3
 
-# Rough modes that are nearer, in sds of the first, are one: on a part of the data a way ends within
+# Sds of the first within which rough modes are one: on a part of the data a search ends within
 # about one sd
 _APART = 4.0
 
 
 def more_starts(start: np.ndarray, width: float, rng: np.random.Generator) -> list[np.ndarray]:
-    """Return starts nearer to one that has not been moved than jitter of this width.
+    """Return starts within ``width`` of an unjittered one, shape (d,) each.
 
-    Parameters
-    ----------
-    start : ndarray
-        φ, shape (d,).
-    width : float
-        The largest move of the first start.
-    rng : numpy.random.Generator
-        The chain's; its numbers stay what they are.
+    The generator's own draws stay the same.
     """
     [rng] = rng.spawn(1)
     return [start + width * move * rng.uniform(-1, 1, start.shape) for move in _MOVES]
@@ -48,39 +41,10 @@ def best_mode(
     rng: np.random.Generator,
     begin: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    r"""Descend from several starts, and draw a mode in proportion to its mass.
+    r"""Descend from starts; return a mode drawn by mass, its start, and whether it ends in a neck.
 
-    Masses are those of Laplace's approximation, :math:`e^{-U} / \sqrt{\det H}`. Chains that are
-    tuned alike then stand in the modes in their proportions, and of many rows in the one that
-    has all the mass, wherever they started. Of more than three starts the others are used only
-    where the first three lead to more than one mode.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    starts : sequence of ndarray
-        φ, shape (d,) each. Only the first has to lead anywhere.
-    rows : ndarray or None
-        A fixed subsample of batches, or None for the full data.
-    rng : numpy.random.Generator
-        The chain's; its numbers stay what they are.
-    begin : callable
-        What is done to a start before.
-
-    Returns
-    -------
-    centre : ndarray
-        A rough mode, shape (d,).
-    start : ndarray
-        Where the way to it began.
-    collapses : bool
-        Whether that way ends in a neck.
-
-    Raises
-    ------
-    TuningError
-        If the way from the first start ends nowhere.
+    Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion.
+    Starts after the third serve if there are several modes; only the first must succeed.
     """
     modes = [_mode(surface, begin(starts[0]), rows)]
     for k, start in enumerate(starts[1:], start=1):
@@ -102,7 +66,7 @@ def best_mode(
 
 @dataclass(frozen=True)
 class _Mode:
-    """Where Newton steps ended, and where they began."""
+    """A rough mode, and where the Newton steps to it began."""
 
     centre: np.ndarray
     hessian: np.ndarray
@@ -111,7 +75,7 @@ class _Mode:
     mass: float
 
     def is_at(self, other: np.ndarray) -> bool:
-        """Whether another rough mode is within some sds, on average over coordinates."""
+        """Return whether another rough mode is within some sds, on average over coordinates."""
         w, v = np.linalg.eigh(self.hessian)
         with np.errstate(over="ignore"):
             squares = np.abs(w) * (v.T @ (other - self.centre)) ** 2
@@ -128,7 +92,7 @@ def _mode(surface: Surface, start: np.ndarray, rows: np.ndarray | None) -> _Mode
 def _log_mass(
     surface: Surface, centre: np.ndarray, hessian: np.ndarray, rows: np.ndarray | None
 ) -> float:
-    """Laplace's approximation, at the end of the Newton step that was not taken."""
+    """Return Laplace's log mass at the end of the Newton step that was not taken."""
     [u], [g] = mean_of_rows(surface, centre[None], rows)
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
     scaled = hessian * np.outer(scale, scale)

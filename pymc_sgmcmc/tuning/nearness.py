@@ -1,4 +1,4 @@
-"""Whether a Gaussian is near the posterior of a model whose units can be exchanged."""
+"""Checks that a Gaussian is near the posterior of a model with exchangeable units."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
 __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 
-# Largest curvature in units of independent normals, of which it would be 1: of factorisations it
-# is met near 20, of nets above 1,000. At it the usual step size is no longer stable
+# Largest curvature in units of independent normals, whose own is 1: factorisations have about 20,
+# neural networks over 1,000. Beyond it the usual step size is unstable
 _STIFF = 100.0
 _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
@@ -21,16 +21,9 @@ _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 def has_modes_by_permutation(
     surface: Surface, split: Callable[[np.ndarray], list[np.ndarray]], rng: np.random.Generator
 ) -> bool:
-    """Return whether the gradient is the same with some units exchanged, as of a net.
+    """Return whether the gradient allows exchange of units, as a neural network's does.
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    split : callable
-        Makes blocks, one for each variable, of a position of shape (d,).
-    rng : numpy.random.Generator
-        The chain's; its numbers stay what they are.
+    The chain's own draws stay the same; ``split`` makes a position's blocks, one for each variable.
     """
     [rng] = rng.spawn(1)
     somewhere = split(rng.standard_normal(surface.dimension))
@@ -41,27 +34,14 @@ def has_modes_by_permutation(
 def refuse_stiff(
     surface: Surface, centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
 ) -> None:
-    """Raise where the law is far from the independent normals that were fitted.
+    """Raise NoGaussianError if the density is far from fitted normals, centre and sd, shape (d,).
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, sd : ndarray
-        Of the normals, shape (d,).
-    rng : numpy.random.Generator
-        The chain's; its numbers stay what they are.
-
-    Raises
-    ------
-    NoGaussianError
-        If the curvature is far larger at most points than the normals have it, or if some of
-        them have no width.
+    It is if most points have far more curvature than the normals, or if some normal has no width.
     """
     [rng], seen = rng.spawn(1), []
     batches, points = 1, _POINTS
     if surface.batch_size:
-        # Few batches say little of coordinates that few rows touch
+        # Few batches hardly inform coordinates that few rows touch
         wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
         batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
         points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
@@ -69,25 +49,16 @@ def refuse_stiff(
     for _ in range(points):
         somewhere = centre + sd * rng.standard_normal(len(centre))
         seen.append(stiffness.at(somewhere, sd))
-    # A fit that has run away ends in widths that are lost beside the centre
+    # A diverged fit has widths that vanish beside the centre
     if np.median(seen) > _STIFF or np.any(centre + sd == centre):
         raise NoGaussianError
 
 
 def is_below(surface: Surface, phi: np.ndarray, centre: np.ndarray, root: np.ndarray) -> bool:
-    """Return whether a chain has come below the centre of the normals it began at.
+    """Return whether a chain is below the centre of its initial normals, in U.
 
-    Of normals that are right all draws lie above their mean, with d parameters by about d / 2. A
-    chain that is below has left a place that is no mode: there the fit had stopped on its way.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    phi : ndarray
-        The chain's position, shape (d,).
-    centre, root : ndarray
-        Of the fit; of a whole L this is not asked, it has found its mode.
+    Draws of correct normals lie above their mean by about d / 2: a chain below it has left a place
+    that is no mode, where the fit had stopped. A full L has found its mode, and is not checked.
     """
     if root.ndim == 2:
         return False

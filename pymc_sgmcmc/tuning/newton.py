@@ -9,25 +9,25 @@ from pymc_sgmcmc.tuning.surface import Surface, TuningError, difference_step, me
 
 __all__ = ["LARGEST_NEWTON", "log_volume", "mean_of_rows", "newton", "rows_of_a_search"]
 
-# Dimensions up to which the rough centre is Newton's. With the fit of independent normals in its
-# place growth_curves of the accuracy table is wrong, also where the fit begins along all but scales
+# Most dimensions for which Newton steps find the rough centre. With the fit of independent normals
+# instead, growth_curves of the accuracy table is wrong, even where the fit moves scales last
 LARGEST_NEWTON = 128
 
 _MOST_STEPS = 60
 
-# Times that differences are taken with another step at one place, also where there are kinks, and
-# how many times longer the next step may be there
+# Most steps of differences tried at one place, without and with kinks, and the largest factor
+# between these with kinks
 _LOOKS, _MOST_LOOKS, _FARTHER = 3, 8, 10.0
 _MOST_DAMPING = 1e12
 
-# Where a scale goes to 0 the density of a hierarchical model can rise without end, in ever less
-# volume. How much log mass the way down may lose, and for how many steps
+# Where a scale goes to 0, the density of a hierarchical model can rise without end, in ever less
+# volume: log mass that the descent may lose, and for how many steps
 _LOST = 2.0
 _LOST_STEPS = 8
 
 
 def rows_of_a_search(surface: Surface, rng: np.random.Generator) -> np.ndarray | None:
-    """Draw as many batches as a rough centre takes, None where the full data are not more."""
+    """Draw the batches of a search for a rough centre, None if the full data are not more."""
     if not surface.batch_size:
         return None
     count = max(8, -(-30 * surface.dimension // surface.batch_size))
@@ -40,42 +40,13 @@ def newton(
     start: np.ndarray,
     rows: np.ndarray | None,
     *,
-    most_steps: int = _MOST_STEPS,
-    rough: bool = False,
+    most_steps: int = _MOST_STEPS,  # 0 measures the curvature alone
+    rough: bool = False,  # end within about one sd, as is always done on fixed rows
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Descend to where the gradient is small in units of the curvature.
+    """Return a rough mode, (d,), its Hessian, (d, d), and whether the descent went on to less mass.
 
-    The Hessian's eigenvalues are taken by magnitude, so that saddles repel [1]_, in
-    coordinates scaled by its diagonal, and damped as by Levenberg and Marquardt. Where the way
-    down ends with far less mass around it than a place before had, by Laplace's approximation,
-    that place is returned.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    start : ndarray
-        φ, shape (d,).
-    rows : ndarray or None
-        A fixed subsample of batches, or None for the full data.
-    most_steps : int
-        0 only measures the curvature at the start.
-    rough : bool
-        Whether to end within about one sd; always so on a subsample.
-
-    Returns
-    -------
-    centre : ndarray
-        Shape (d,).
-    hessian : ndarray
-        The Hessian there, shape (d, d).
-    collapses : bool
-        Whether the way down went on from there, to less mass.
-
-    References
-    ----------
-    .. [1] Dauphin et al. (2014). Identifying and attacking the saddle point problem in
-       high-dimensional non-convex optimization. NeurIPS 27.
+    Steps are damped (Levenberg, Marquardt), with eigenvalues by magnitude so that saddles repel
+    (Dauphin et al., 2014, NeurIPS 27).
     """
     x, d = start, len(start)
     step = difference_step(surface)
@@ -144,7 +115,7 @@ def _refuse_unusable(hessian: np.ndarray) -> None:
 
 
 def log_volume(hessian: np.ndarray, scale: np.ndarray, free: np.ndarray) -> float:
-    """Log volume of the Gaussian along variables without bounds, given the others."""
+    """Return the log volume of the Gaussian along variables without bounds, given the others."""
     if not free.any():
         return 0.0
     scale = scale[free]
@@ -155,7 +126,7 @@ def log_volume(hessian: np.ndarray, scale: np.ndarray, free: np.ndarray) -> floa
 def mean_of_rows(
     surface: Surface, points: np.ndarray, rows: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """U and ∇U, on the full data or averaged over fixed batches."""
+    """Return U and ∇U, on the full data or averaged over fixed batches."""
     if rows is None:
         return surface.full(points)
     u, g = surface.batch(*_each_batch(points, rows))

@@ -19,8 +19,8 @@ _POINTS = 16
 _LEAST_BATCHES = 512
 _LARGEST = 2**24
 
-# Least variance of a coordinate over that of the direction that takes its place of which a ratio
-# is formed. Of less nothing is known, as of an intercept on which no data depend but by its effects
+# Least variance of a coordinate, over that of the direction replacing it, for which a ratio is
+# formed: less is unreliable, as for an intercept that data depend on only through its effects
 _OWN = 0.01
 
 _NOT_FINITE = (
@@ -31,54 +31,38 @@ _NOT_FINITE = (
 
 @dataclass(frozen=True)
 class GradientNoise:
-    """Variance of one batch's gradient in whitened coordinates.
+    """Variance of one batch's gradient in whitened coordinates."""
 
-    Attributes
-    ----------
-    plain : ndarray
-        Variance of the batch's gradient as it is, shape (d,).
-    controlled : ndarray
-        Variance with the centre as the anchor, shape (d,).
-    rotation : ndarray or None
-        Axes of the noise, shape (d, d): the coordinates in which the two are measured.
-    """
-
-    plain: np.ndarray
-    controlled: np.ndarray
-    rotation: np.ndarray | None
+    plain: np.ndarray  # of the gradient as it is, shape (d,)
+    controlled: np.ndarray  # with the centre as the anchor, shape (d,)
+    rotation: np.ndarray | None  # axes of the noise, in which both are measured, shape (d, d)
 
     def at_least(self, met: float) -> GradientNoise:
-        """Return noise whose largest variance with an anchor is at least ``met``."""
+        """Return noise whose largest anchored variance is at least ``met``."""
         largest = float(self.controlled.max(initial=0.0))
         if met <= largest:
             return self
         return replace(self, controlled=self.controlled * (met / max(largest, 1e-300)))
 
     def turned(self, plain: TurnedNoise, controlled: TurnedNoise) -> GradientNoise:
-        """Return the noise of gradients that were turned."""
+        """Return the noise of turned gradients."""
         return replace(self, plain=plain(self.plain), controlled=controlled(self.controlled))
 
 
 @dataclass(frozen=True)
 class TurnedNoise:
-    """What a turn makes of the variances of gradients.
-
-    Attributes
-    ----------
-    times, plus : ndarray
-        By what each is multiplied, and what is then added, shape (d,).
-    """
+    """A turn's effect on variances v of gradients: times v + plus, shape (d,)."""
 
     times: np.ndarray
     plus: np.ndarray
 
     @classmethod
     def none(cls, dimension: int) -> TurnedNoise:
-        """Return that of no turn."""
+        """Return the effect of no turn."""
         return cls(np.ones(dimension), np.zeros(dimension))
 
     def __call__(self, variance: np.ndarray) -> np.ndarray:
-        """Return the variances after the turn of these, shape (d,)."""
+        """Return the variances after the turn, shape (d,)."""
         after: np.ndarray = variance * self.times + self.plus
         return after
 
@@ -94,24 +78,10 @@ def measured_noise(
     rotated: bool = True,
     many: bool = False,
 ) -> GradientNoise:
-    """Measure the noise at points of the bulk.
+    """Measure the noise at points of the bulk, with root L of shape (d, d) or (d,).
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre : ndarray
-        m, shape (d,).
-    root : ndarray
-        L, shape (d, d), or its diagonal, shape (d,).
-    rng : numpy.random.Generator
-        Draws points and batches.
-    spread : ndarray, optional
-        L of the bulk, where the coordinates have another one.
-    rotated : bool
-        Whether a dense L may be rotated to the axes of the noise.
-    many : bool
-        Whether a batch may touch few of the coordinates.
+    ``spread`` is L of the bulk if that differs; ``rotated`` lets a dense L take the axes of the
+    noise; ``many`` says that a batch may touch few coordinates.
     """
     d = len(centre)
     if root.ndim == 1:
@@ -134,7 +104,7 @@ def measured_noise(
         noise = (controlled_g - controlled_g.mean(axis=0)) @ root
         covariance += noise.T @ noise / (len(noise) - 1) / _POINTS
     rotation = _axes(covariance, surface.circular)
-    # Fresh batches: along axes chosen to fit the old ones, those would show too little
+    # Fresh batches: along axes fitted to the old ones, those would show too little
     plain, controlled = _variances(surface, centre, root, root, rotation, rng, batches)
     return GradientNoise(plain, controlled, rotation)
 
@@ -146,13 +116,9 @@ def turned_noise(
     turn: Turn,
     rng: np.random.Generator,
 ) -> tuple[TurnedNoise, TurnedNoise]:
-    """Measure how a turn changes the variance of each coordinate's gradient.
+    """Return a turn's effects on the variances of one batch's plain and anchored gradients.
 
-    Returns
-    -------
-    plain, controlled : TurnedNoise
-        For one batch's gradient as it is and with the centre as the anchor. Nothing changes but
-        for the coordinates that are directions.
+    Only the coordinates that become directions change.
     """
     before, after = np.zeros((2, len(centre))), np.zeros((2, len(centre)))
     count = 0
@@ -163,7 +129,7 @@ def turned_noise(
             noise = (g - g.mean(axis=0)) * root
             before[k] += np.sum(noise**2, axis=0)
             after[k] += np.sum(turn.pull_back(noise) ** 2, axis=0)
-    # All others hardly change, and of those that few rows touch nothing would be known
+    # The others hardly change, and where few rows touch them estimates are unreliable
     own = np.isin(np.arange(len(centre)), turn.coordinates)
     alike = own & (before > _OWN * after)
     times = np.divide(after, before, where=alike, out=np.where(own, 0.0, np.ones_like(after)))
@@ -181,26 +147,10 @@ def met_noise(
     phi: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the variance of one anchored batch's gradient where the chain has been.
+    """Return an anchored batch's variance along the chain in each whitened coordinate, shape (d,).
 
-    Noise far out heats more than noise at the centre: it counts with the squared distance, as
-    E vψ² / E ψ². Where it is the same everywhere that is its variance v.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, root : ndarray
-        m and L, the rotation to the axes of the noise in it.
-    psi, phi : ndarray
-        The chain's positions in both coordinates, shape (n, d).
-    rng : numpy.random.Generator
-        Draws batches.
-
-    Returns
-    -------
-    ndarray
-        Of each whitened coordinate, shape (d,).
+    Noise far out heats more and counts with the squared distance, as E vψ² / E ψ², which is v where
+    the noise is constant. ``root`` includes the rotation to the axes of the noise.
     """
     batches = _LEAST_BATCHES if root.ndim == 1 else max(_LEAST_BATCHES, 4 * len(centre))
     heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
@@ -214,7 +164,7 @@ def met_noise(
 
 
 def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:
-    """Return eigenvectors; coordinates on a circle are axes as they are."""
+    """Return eigenvectors, shape (d, d), with circular coordinates unchanged."""
     if not circular.any():
         return np.asarray(np.linalg.eigh(covariance)[1])
     axes, line = np.eye(len(circular)), np.ix_(~circular, ~circular)
@@ -253,7 +203,7 @@ def _places(
     """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
     for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
         if isinstance(surface, Remembered):
-            # Where the chain stood: with other values of the other variables the bulk moves
+            # The chain's position at those values, as the bulk moves with the other variables
             here = k % len(surface.views)
             yield surface.views[here], surface.views[-1], surface.places[here]
         else:

@@ -1,16 +1,16 @@
 r"""Whether noise is strongest along directions in which the posterior is narrow, or wide.
 
-Thermostats of each coordinate see that its mean kinetic energy is right. With a share r of heat
-from noise n, whose covariance is r in each coordinate, the temperatures along all directions are
+A thermostat of each coordinate keeps its mean kinetic energy right. With a share r of heat from
+noise n, whose variance is r in each coordinate, the temperatures along all directions are
 T = 1 + E nnᵀ − diag. Where the posterior's precision is H = 1 + E, the covariance of positions
 changes by
 
 .. math:: \Delta = (T - 1) - \tfrac12 (E(T - 1) + (T - 1)E),
 
 and the mean of a coordinate s by −½ tr(GΔ), where G is the second derivative of its gradient. Both
-are found as what noise does beyond noise of which each coordinate has a random sign. A batch of a
-regression's rows has T − 1 like E: where few rows are drawn of many correlated columns, all
-coefficients' sds are too small. Each hardly is, but their scale feels the sum.
+are estimated as the difference to noise with a random sign in each coordinate. A batch of a
+regression's rows has T − 1 like E: with few rows of many correlated columns, all coefficients' sds
+are too small. Each error is small, but their scale depends on the sum.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pymc_sgmcmc.tuning.chain_gradients import LARGEST, ChainGradients
 
 __all__ = ["errors_and_shifts", "misfits"]
 
-# Least and most batches whose noise is looked at
+# Least and most batches whose noise is measured
 _LEAST, _MOST = 16, 256
 
-# Move along noise by which curvature is found
+# Move along noise that measures curvature
 _MOVE = 0.1
 
-# Largest relative error of variances, and largest shift of what depends on them in its sds; either
-# has to be seen with so many standard errors
+# Largest relative error of variances, and largest shift of what depends on them, in its sds; either
+# must exceed so many standard errors
 _WRONG, _SHIFT, _SURE = 0.1, 0.1, 3.0
 
 
@@ -44,22 +44,10 @@ def misfits(
 ) -> bool:
     """Return whether variances of some large variable, or what depends on them, would be wrong.
 
-    Parameters
-    ----------
-    seen : ChainGradients
-        The surface.
-    rng : numpy.random.Generator
-        Draws batches.
-    variance : ndarray
-        Of one batch's gradient in each coordinate, shape (d,).
-    share : ndarray
-        r of each coordinate, shape (d,).
-    large : sequence of (int, int)
-        Where each large variable's coordinates begin and end.
-    few : ndarray
-        Indices of the coordinates of small variables.
+    ``variance`` is one batch's and ``share`` is r, shape (d,); ``large`` are ranges of large
+    variables' coordinates, ``few`` the indices of small variables'.
     """
-    # Far along noise a model may not be finite: nothing is known of it there
+    # Far along noise a model may not be finite, which counts as no error
     with np.errstate(all="ignore"):
         errors, shifts = errors_and_shifts(seen, rng, variance, share, large, few)
         return bool(np.any(_sure(errors) > _WRONG) or np.any(_sure(shifts) > _SHIFT))
@@ -73,16 +61,13 @@ def errors_and_shifts(
     large: Sequence[tuple[int, int]],
     few: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Estimate relative errors of large variables' variances, and shifts of small variables' means.
+    """Estimate relative errors of large variables' variances, and shifts of small ones' means.
 
-    Returns
-    -------
-    errors, shifts : ndarray
-        An estimate of each batch, shapes (n, variables) and (n, coordinates of small variables).
+    Shapes are (n, large variables) and (n, coordinates of small variables), a row for each batch.
     """
     d, draw = len(variance), seen.surface.draw_rows
     count = int(np.clip(LARGEST // d, _LEAST, _MOST))
-    # Responses are other batches': a batch's own curvature is large along its own noise
+    # Responses are other batches', as a batch's curvature is large along its own noise
     rows, others, third = (draw(rng, count) for _ in range(3))
     gradients = seen.gradients(np.zeros(d), rows)
     weight = np.sqrt(np.divide(share, variance, out=np.zeros_like(share), where=variance > 0))

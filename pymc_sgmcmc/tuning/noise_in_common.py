@@ -1,15 +1,15 @@
 r"""Whether gradient noise is of a kind that a thermostat of each coordinate cannot undo.
 
-Each thermostat sees its own coordinate's noise, on average. With friction ξ a share
-r = hσ²/2ξ of what balances it is noise, and the covariance of normal coordinates is wrong by
+Each thermostat measures its own coordinate's noise, on average. With friction ξ a share r = hσ²/2ξ
+of what balances it is noise, and the covariance of normal coordinates is wrong by
 
 .. math:: \sqrt{r_i r_j} \,\mathrm{corr}(\text{noise}_i, \text{noise}_j), \quad i \neq j.
 
-Variances of single coordinates are right all the same, where the posterior has no correlations.
-The error shows in four places: in a variable of few elements, as a mean, that is a sum of
-coordinates; in a scale that depends on all coordinates, which batches have moved in few directions,
-their own; where noise grows along a coordinate, as it does towards small scales; and where it is
-strongest along directions in which the posterior is narrow.
+Variances of single coordinates stay right if the posterior has no correlations. The error shows in
+a variable of few elements that is a sum of coordinates, such as a mean; in a scale of all
+coordinates, which batches move in few directions, their own; where noise grows along a coordinate,
+as towards small scales; and where it is strongest along directions in which the posterior is
+narrow.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from pymc_sgmcmc.tuning.turn import Turn
 
 __all__ = ["noise_in_common"]
 
-# Variables of so many elements at most are looked at one by one, those of so many at least together
+# Most elements of variables checked one by one, and least of those checked together
 _SMALL, _LARGE = 16, 100
 
-# Batches of which covariances, responses and slopes are found
+# Batches that measure covariances, responses and slopes
 _BATCHES, _RESPONSES, _EACH = 256, 16, 64
 _PATTERNS = 2
 
@@ -54,26 +54,10 @@ def noise_in_common(
     sizes: Sequence[int],
     rng: np.random.Generator,
 ) -> bool:
-    """Return whether some variable would be wrong with as much noise as thermostats take up.
+    """Return whether some variable would be wrong with as much noise as thermostats absorb.
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, root : ndarray
-        m and the diagonal of L, shape (d,).
-    turn : Turn or None
-        The turn before L is applied.
-    variance : ndarray
-        Of one batch's gradient in each coordinate, shape (d,).
-    bound : float
-        Least variance for which batches would be averaged.
-    policy : Policy
-        Of the algorithm.
-    sizes : sequence of int
-        Elements of each variable.
-    rng : numpy.random.Generator
-        The chain's; its numbers stay what they are.
+    ``variance`` is one batch's in each coordinate, shape (d,), ``bound`` the least for which
+    batches are averaged, and ``sizes`` are the variables'. The generator's own draws stay the same.
     """
     [rng] = rng.spawn(1)
     seen = ChainGradients(surface, centre, root, turn)
@@ -100,7 +84,7 @@ def _wrong(
     share: np.ndarray,
     few: np.ndarray,
 ) -> np.ndarray:
-    """Return by how much the variances of small variables would be wrong."""
+    """Return the errors of small variables' variances, relative to these."""
     noise = seen.gradients(np.zeros(len(variance)), seen.surface.draw_rows(rng, _BATCHES))
     weight = np.sqrt(np.divide(share, variance, out=np.zeros_like(share), where=variance > 0))
     found = []
@@ -121,10 +105,10 @@ def _heat(
     batches: float,
     few: np.ndarray,
 ) -> np.ndarray:
-    """Return the noise that small variables have where batches have moved all others.
+    """Return small variables' noise where batches have moved all others, relative to their own.
 
-    A chain has a share r of its variance along the noise of batches, of which there are as many as
-    the data have. What a batch's gradient changes along its own noise comes back as often.
+    A share r of the chain's variance is along the noise of the data's batches, and a batch's
+    gradient change along its own noise recurs as often as the batch.
     """
     surface, d = seen.surface, len(variance)
     rows = surface.draw_rows(rng, _RESPONSES)
@@ -135,7 +119,7 @@ def _heat(
     own = (seen.gradients(moved, rows) - at_centre)[:, few]
     others = np.roll(rows, 1, axis=0)
     control = (seen.gradients(moved, others) - np.roll(at_centre, 1, axis=0))[:, few]
-    # What other batches' gradients change by is the change of the mean, and noise
+    # Changes of other batches' gradients are the change of the mean, and noise
     change = np.mean(own * (own - control), axis=0) / _MOVE**2
     own_noise = np.maximum(variance[few], 1e-300)
     found: np.ndarray = change * batches / surface.n_blocks / own_noise
@@ -148,7 +132,7 @@ def _slopes(
     share: np.ndarray,
     large: Sequence[tuple[int, int]],
 ) -> np.ndarray:
-    """Return by how much temperatures change over an sd of large variables' coordinates."""
+    """Return changes of temperatures over an sd of large variables' coordinates."""
     d, surface = len(share), seen.surface
     each = int(np.clip(LARGEST // d, _RESPONSES, _EACH))
     rise, total = np.zeros(d), np.zeros(d)

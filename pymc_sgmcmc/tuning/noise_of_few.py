@@ -1,4 +1,4 @@
-"""Which noise decides where a few of thousands of coordinates are noisier than all others."""
+"""The noise that counts where a few of thousands of coordinates are noisier than the others."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from pymc_sgmcmc.tuning.turn import Turn
 
 __all__ = ["ALLOWED", "most_of_each", "shorter"]
 
-# Batches that may be averaged for a single variable's noise: all pay for them
+# Most batches averaged for a single variable's noise, as all variables pay for them
 ALLOWED = 16
 
-# Share of thousands of coordinates by whose noise the number of batches is chosen
+# Quantile of thousands of coordinates' noise by which the number of batches is chosen
 _MOST_OF_MANY = 0.95
 
 
 def most_of_each(variance: np.ndarray, sizes: Sequence[int]) -> float:
-    """Return what most of each variable's coordinates are below.
+    """Return the largest high quantile of any variable's variances.
 
-    A scale is one of thousands, and all that is wanted to be known of them.
+    A scale may be one of thousands of coordinates, and the one of interest.
     """
     parts = np.split(variance, np.cumsum(sizes)[:-1]) if len(sizes) else [variance]
     return float(max(np.quantile(part, _MOST_OF_MANY) for part in parts if part.size))
@@ -31,7 +31,7 @@ def most_of_each(variance: np.ndarray, sizes: Sequence[int]) -> float:
 def shorter(
     root: np.ndarray, turn: Turn | None, turned: TurnedNoise, variance: np.ndarray, free: float
 ) -> tuple[np.ndarray, Turn | None, TurnedNoise, np.ndarray]:
-    """Shorten the steps of the few that are noisier: all others need not wait for them."""
+    """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
     most = max(float(np.quantile(variance, _MOST_OF_MANY)), free)
     by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
     if turn is None:

@@ -17,25 +17,10 @@ _LEAST_BATCHES, _PASSES = 512, 4
 def noise_of_pairs(
     surface: Surface, centre: np.ndarray, width: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Measure the noise over some passes, so that each coordinate is touched many times.
+    """Return one batch's plain and anchored variances for φ, (d,), None if not finite.
 
-    Between opposite positions, two sds apart in each coordinate, an anchored gradient has four
-    times its variance at one sd.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, width : ndarray
-        The positions are a ``width`` from the centre in each coordinate, shape (d,).
-    rng : numpy.random.Generator
-        Draws signs and batches.
-
-    Returns
-    -------
-    plain, controlled : ndarray
-        Variances of one batch's gradient as it is and with the centre as the anchor, with respect
-        to φ, shape (d,). None where gradients are not finite.
+    They are averaged over some passes. Between opposite positions, two sds apart in each
+    coordinate, an anchored gradient has four times its variance at one sd.
     """
     d, passes = len(centre), Passes(surface, rng)
     count, sums = 0, np.zeros((4, d))
@@ -53,18 +38,9 @@ def noise_of_pairs(
 
 
 class NoiseOnTheWay:
-    """The variance of a gradient estimate, averaged over the positions that a chain passes.
+    """The variance of a gradient estimate, averaged over the positions that a chain visits.
 
-    There it is what it is, however far a coordinate is from the anchor and whatever the others do.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    anchor : ndarray or None
-        φ̄, shape (d,); None for plain gradients.
-    rng : numpy.random.Generator
-        Draws batches.
+    ``anchor`` is φ̄, shape (d,), or None for plain gradients.
     """
 
     def __init__(
@@ -77,15 +53,15 @@ class NoiseOnTheWay:
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Start the average anew."""
         self._count, self._sum = 0, np.zeros(self._surface.dimension)
 
     def add(self, phi: np.ndarray) -> None:
-        """Measure at another position."""
+        """Add a measurement at a position, shape (d,)."""
         if isinstance(self._surface, InBlocks):
             phi = self._surface.inward(phi[None])[0]
         other = phi if self._anchor is None else self._anchor
-        # Half the way to the anchor, and the half back: the pair is the position and the anchor
+        # The pair of positions is the chain's position and the anchor
         signs = np.ones((PAIRS, len(phi)), dtype=np.int8)
         found = self._surface.pair_sums(
             (phi + other) / 2, (phi - other) / 2, signs, self._passes.draw()
@@ -102,7 +78,7 @@ class NoiseOnTheWay:
         self._count += 1
 
     def variance(self) -> np.ndarray | None:
-        """Return that of one batch with respect to φ, shape (d,); None before any position."""
+        """Return one batch's variance for φ, shape (d,), or None before any position."""
         if not self._count:
             return None
         # Batches of one pass share no rows, and differ more than independent ones

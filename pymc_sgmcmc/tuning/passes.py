@@ -1,4 +1,4 @@
-"""Batches for pairs of positions, each row of the data in as many of them as any other."""
+"""Batches for pairs of positions, with each row of the data in equally many of them."""
 
 from __future__ import annotations
 
@@ -14,29 +14,10 @@ LEAST_STEPS, PASSES = 400, 20
 
 
 class Passes:
-    """Draws the batches of steps, pass after pass over the data.
+    """Draws the batches of steps, pass after pass over the data, each from its own first row.
 
-    Of independent batches those of a single row are few or none: what they say of a coordinate
-    that few rows touch would be a matter of luck. Each pass begins at a row of its own, and its
-    batches come in an order of its own.
-
-    A batch that touches few of many parameters costs as much as several: what is computed of all
-    parameters outweighs it. A pair then has several batches, neighbours that share no rows, as
-    many as leave enough steps.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    rng : numpy.random.Generator
-        Draws beginnings and orders.
-
-    Attributes
-    ----------
-    batches : int
-        Batches of a pair.
-    pairs : int
-        Pairs of a pass.
+    Independent batches might miss rows that inform a coordinate. A pair has several ``batches``
+    where work on all parameters outweighs a batch's; ``pairs`` is the number in a pass.
     """
 
     def __init__(self, surface: Surface, rng: np.random.Generator) -> None:
@@ -47,13 +28,7 @@ class Passes:
         self._left = [np.zeros(0, dtype=int) for _ in surface.sizes]
 
     def draw(self) -> np.ndarray:
-        """Draw the batches of a step's pairs.
-
-        Returns
-        -------
-        ndarray
-            Offsets, shape (pairs, minibatches), or (pairs, m, minibatches).
-        """
+        """Draw a step's batches: offsets, shape (pairs, [batches,] minibatches)."""
         rows = [self._first(k) for k in range(len(self._sizes))]
         first = np.stack(rows, axis=1) if rows else np.zeros((PAIRS, 0), dtype=int)
         if self.batches == 1:

@@ -26,70 +26,39 @@ from pymc_sgmcmc.tuning.whiten import measured_diagonal, upright
 
 __all__ = ["Plan", "make_plan"]
 
-# Numbers in the gradients of an update: where there are more, too few updates are left for a chain
+# Most numbers in an update's gradients: more would leave too few updates for a chain
 _LARGEST_UPDATE = 2**25
 
-# Of thousands of coordinates the fit may be far narrower than the law, as along rotations of
-# factors: away from the anchor its gradients then help less than they seem to. Without rotations
-# that is noise alone, for which a method makes up that measures it where the chain passes
+# The fit to thousands of coordinates may be far narrower than the posterior, as along rotations of
+# factors: an anchor then helps less than it seems to. Without rotations only noise is misjudged,
+# and a method that measures it along the chain corrects that
 _DOUBT = 4.0
 
-# Of L with rows of length 1: beyond it L cannot be inverted in double precision
+# Largest condition number of L, with rows of length 1, that double precision can invert
 _LARGEST_CONDITION = 1e15
 
 
 @dataclass
 class Plan:
-    """What tuning decided before the chain runs.
+    """What tuning decided before the chain runs."""
 
-    Attributes
-    ----------
-    centre : ndarray
-        m, flat φ, shape (d,).
-    root : ndarray or None
-        L, shape (d, d), its diagonal, shape (d,), or None for coordinates left as they are.
-    gradient : Plain, ControlVariates or SVRG
-        The estimator.
-    batches : int
-        K.
-    variance : ndarray
-        Of the estimate in each whitened coordinate, shape (d,).
-    step_size : float
-        The largest of the coordinates' step sizes.
-    relative : ndarray
-        The coordinates' step sizes over the largest, shape (d,).
-    unit : float
-        Scale of the narrowest direction in the chain's coordinates, 1 where they are whitened.
-    many : bool
-        Whether only independent normals were fitted, as to thousands of parameters or to a net:
-        not the worst of all coordinates is then judged, but a quantile.
-    endless : bool
-        Whether no thinning is enough for all coordinates, as where factors or units can be
-        exchanged: the cost of a draw is then bounded, and trials judge the step alone.
-    ratio : float
-        Variance of the mean of K batches over that of one.
-    turn : Turn or None
-        The turn before a diagonal L is applied.
-    turned : TurnedNoise or None
-        What that makes of the variances of gradients.
-    blocks : InBlocks or None
-        The coordinates φ is in, where elements that share an index are whitened together.
-    """
-
-    centre: np.ndarray
-    root: np.ndarray | None
+    centre: np.ndarray  # m, flat φ, shape (d,)
+    root: np.ndarray | None  # L, shape (d, d), or its diagonal; None keeps the coordinates
     gradient: GradientChoice
-    batches: int
-    variance: np.ndarray
-    step_size: float
-    relative: np.ndarray
-    unit: float
+    batches: int  # K
+    variance: np.ndarray  # of the estimate in each whitened coordinate, shape (d,)
+    step_size: float  # the largest of the coordinates' step sizes
+    relative: np.ndarray  # the coordinates' step sizes over the largest, shape (d,)
+    unit: float  # scale of the narrowest direction in the chain's coordinates, 1 if whitened
+    # Only independent normals were fitted: a quantile of the coordinates is judged, not the worst
     many: bool
+    # No thinning suffices for all coordinates, as with exchangeable units: the cost of a draw is
+    # bounded, and trials judge the step alone
     endless: bool = False
-    ratio: float = 1.0
-    turn: Turn | None = None
-    turned: TurnedNoise | None = None
-    blocks: InBlocks | None = None
+    ratio: float = 1.0  # variance of the mean of K batches over that of one
+    turn: Turn | None = None  # applied before a diagonal L
+    turned: TurnedNoise | None = None  # the turn's effect on variances of gradients
+    blocks: InBlocks | None = None  # coordinates of φ with elements of one index whitened jointly
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
         """Return φ of whitened coordinates, shape (..., d)."""
@@ -105,20 +74,20 @@ class Plan:
         return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
 
     def takes_all_rows(self, n_blocks: int) -> bool:
-        """Whether the batches of an update are all rows, each once."""
+        """Return whether an update's batches are all rows, each once."""
         return self.batches >= n_blocks > 1 and self.ratio * n_blocks < 1
 
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
-        """Return what measures the noise where a chain of many parameters passes."""
+        """Return what measures the noise along a chain of many parameters, or None."""
         if not self.many or isinstance(self.gradient, SVRG):
             return None
         anchor = None if isinstance(self.gradient, Plain) else self.centre
         return NoiseOnTheWay(surface, anchor, rng)
 
     def heed(self, variance: np.ndarray, step_size: float, policy: Policy) -> None:
-        """Take the variance of one batch's gradient with respect to φ, shape (d,), for known.
+        """Set the variance to that of one batch's gradient with respect to φ, shape (d,).
 
-        Coordinates for which it is too large take shorter steps than with ``step_size``.
+        Coordinates for which it is too large take shorter steps than ``step_size``.
         """
         scale = 1.0 if self.root is None else self.root
         variance = variance * scale**2
@@ -140,56 +109,17 @@ def make_plan(
     report: Callable[[str], None],
     *,
     scheme: BatchScheme = BATCH_SCHEMES["shuffled"],
-    remembered: bool = False,
-    compiled: int | None = None,
-    many: bool = False,
-    permutable: bool = False,
-    coupled: bool = False,
-    grows: bool = False,
-    met: float = 0.0,
-    turn: Turn | None = None,
-    sizes: Sequence[int] = (),
+    remembered: bool = False,  # gradients at an anchor are kept for blocks, and cost nothing
+    compiled: int | None = None,  # K of an earlier plan, kept where another is little better
+    many: bool = False,  # only independent normals are known of the bulk
+    permutable: bool = False,  # there are modes by permutation, as of a factorisation
+    coupled: bool = False,  # many coordinates share noise, as of a walk, or it grows along them
+    grows: bool = False,  # noise grows along some coordinates, as of rates
+    met: float = 0.0,  # least value of one anchored batch's largest variance
+    turn: Turn | None = None,  # applied before L
+    sizes: Sequence[int] = (),  # of variables whose noise must each be low; none: all together
 ) -> Plan:
-    """Choose estimator, number of batches and step size.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, root : ndarray
-        m and L of the bulk; of L the diagonal where that is all.
-    policy : Policy
-        Of the algorithm.
-    options : Options
-        Of the user.
-    scale : str, ndarray or None
-        The user's, as a scale for each element of φ where it is one.
-    rng : numpy.random.Generator
-        The chain's.
-    report : callable
-        Is told the name of each step.
-    scheme : BatchScheme
-        By which batches are drawn.
-    remembered : bool
-        Whether gradients at an anchor are kept for blocks of the data, and cost nothing.
-    compiled : int, optional
-        K of an earlier plan of this chain, kept where another would be little better.
-    many : bool
-        Whether of the bulk only independent normals are known.
-    permutable : bool
-        Whether the posterior has modes by permutation, as of a factorisation.
-    coupled : bool
-        Whether noise is shared by many coordinates, as of a walk, or grows along them, as of rates.
-    grows : bool
-        Whether noise grows along some coordinates.
-    met : float
-        Least that the largest variance of one anchored batch is taken to be.
-    turn : Turn, optional
-        The turn before L is applied.
-    sizes : sequence of int
-        Elements of each variable, of whose noise each has to be low; none where all together are
-        looked at.
-    """
+    """Choose estimator, number of batches and step size for a bulk with centre m and root L."""
     unit, bulk = 1.0, root
     d = len(centre)
     if scale is None:
@@ -217,7 +147,7 @@ def make_plan(
                 surface, centre, root, turn, noise.plain, bound, policy, sizes, rng
             )
         if many and (permutable or coupled):
-            # Noise that many coordinates share, as of products, a thermostat of each cannot undo
+            # A thermostat of each coordinate cannot undo noise that many share, as of products
             half = coupled and not permutable
             bound, shorter_by = shared_bound(policy, half=half, grows=grows)
             step_size *= shorter_by
@@ -238,7 +168,7 @@ def make_plan(
         gradient, batches, variance, ratio = chosen_estimator(options, noise.at_least(met), terms)
         turned = both[not isinstance(gradient, Plain)]
         if many and scale is not None and not policy.per_coordinate:
-            # What the whole step allows costs a coordinate nothing
+            # Noise that the whole step allows costs a coordinate nothing
             free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
             root, turn, turned, variance = shorter(root, turn, turned, variance, free)
     h = np.full(d, step_size)
@@ -290,7 +220,7 @@ def _noise(
 
 
 def _refuse_degenerate(root: np.ndarray) -> None:
-    """Raise where whitened coordinates would not be coordinates."""
+    """Raise TuningError if L is not invertible."""
     widths = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
     sound = bool(np.all((widths > 0) & np.isfinite(widths)))
     if sound and root.ndim == 2:

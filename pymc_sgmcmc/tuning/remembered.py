@@ -13,18 +13,10 @@ __all__ = ["Remembered"]
 
 
 class Remembered(Mapped):
-    """The mean of a potential over remembered values of the other variables.
+    """The mean of a potential over remembered values of the other variables, a view for each.
 
-    Its curvature is the conditional one, averaged as the chain meets it; its centre is among
-    the conditional centres. Each batch, and each block of the data, is evaluated at one of the
-    values, always the same one: means and sums over many of them are those over all values.
-
-    Parameters
-    ----------
-    views : sequence of Surface
-        The potential at each of the values.
-    places : ndarray
-        Where the chain stood at each of them, φ, shape (views, d).
+    Each batch or block is evaluated at a fixed one of the values, so means over many are over all
+    values. ``places`` are the chain's φ at the values, shape (views, d).
     """
 
     def __init__(self, views: Sequence[Surface], places: np.ndarray) -> None:
@@ -33,12 +25,12 @@ class Remembered(Mapped):
         self.places = places
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """U and ∇U of the full data, averaged over the values."""
+        """Return U and ∇U of the full data, averaged over the values."""
         found = [view.full(points) for view in self.views]
         return np.mean([u for u, _ in found], axis=0), np.mean([g for _, g in found], axis=0)
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Estimates of U and ∇U from one batch for each position."""
+        """Return estimates of U and ∇U from one batch for each position."""
         u = np.empty(len(points))
 
         def of_view(view: Surface, chosen: np.ndarray) -> np.ndarray:
@@ -48,7 +40,7 @@ class Remembered(Mapped):
         return u, self._of_each(of_view, _number(rows))
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Estimates of ∇U alone."""
+        """Return estimates of ∇U alone."""
         if not self.batch_size:
             return self.full(points)[1]
         return self._of_each(
@@ -56,7 +48,7 @@ class Remembered(Mapped):
         )
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
-        """Share of the full ∇U of one block of the data for each position."""
+        """Return the share of the full ∇U of one block of the data for each position."""
         which = np.broadcast_to(which, len(points))
         if self.n_blocks < len(self.views):
             return np.mean([view.block(points, which) for view in self.views], axis=0)
@@ -65,7 +57,7 @@ class Remembered(Mapped):
     def _of_each(
         self, gradient: Callable[[Surface, np.ndarray], np.ndarray], numbers: np.ndarray
     ) -> np.ndarray:
-        """Gradients, each from the view that its number chooses."""
+        """Return gradients, each from the view that its number chooses, shape (n, d)."""
         found = np.empty((len(numbers), self.dimension))
         of_view = numbers % len(self.views)
         for k in np.unique(of_view):

@@ -56,22 +56,21 @@ __all__ = ["Tuning"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Seconds after which the log names each step of tuning, and each trial too; and how long it says
-# nothing at most
+# Seconds after which each step of tuning is logged, and each trial too; longest silence of the log
 _LONG, _VERY_LONG, _SILENT = 5.0, 30.0, 20.0
 
-# A gradient this many times its usual size, noise included, is met at no sane position
+# Factor of a gradient's usual size, noise included, that no plausible position exceeds
 _FARTHEST = 10.0
 
-# A centre this many sds from the mean of the burn-in is no centre
+# Sds from the burn-in's mean beyond which a centre is wrong, and the share of many that may be
 _OFF_CENTRE = 2.5
 _FEW = 0.05
 _MOST_CENTRES = 4
 
-# E vψ² / E ψ² over E v of most posteriors, and how much noisier a chain may be than was planned
+# E vψ² / E ψ² over E v in most posteriors, and how much noisier than planned a chain may be
 _OF_SQUARES, _HOTTER = 2.0, 2.0
 
-# With more parameters the space in which shared directions are looked for takes too much memory
+# Most parameters for which the space of shared directions fits in memory
 _MOST_TURNED = 2**19
 
 # With at most so many blocks of data, the curvatures at a trial's draws cost no more than the trial
@@ -81,8 +80,7 @@ _MOST_BLOCKS = 20
 class Tuning:
     """Tunes a chain at places of the variables that are not sampled, the present one last.
 
-    The state's scales, position and settings are set. Where the chain is tuned ``again`` it goes
-    on from where it stands.
+    The state's scales, position and settings are set; ``again`` goes on from the chain's position.
     """
 
     def __init__(
@@ -108,10 +106,7 @@ class Tuning:
         self._seconds = 0.0
 
     def run(self, *, thorough: bool = True) -> Runner:
-        """Tune, and return what moves the chain on.
-
-        Without ``thorough`` trials step size and thinning stay as they are.
-        """
+        """Tune and return the chain's runner, without trials of step size unless ``thorough``."""
         try:
             # The matrices are small: beside another program several threads of BLAS wait for each
             # other, and tuning takes several times as long
@@ -162,7 +157,7 @@ class Tuning:
         *,
         thorough: bool,
     ) -> tuple[Runner, Plan]:
-        """Tune a chain by the Gaussian that is fitted to its bulk."""
+        """Tune a chain by the Gaussian fitted to its bulk."""
         centre, root, collapses = find_bulk(
             surface, start, self._density, scale, self._rng, self._report, **how
         )
@@ -190,7 +185,7 @@ class Tuning:
             thin=settings.thin,
             fixed_step=fixed,
             fixed_thin=self._options.thin is not None,
-            # What has no law of its own never mixes, and trials would cost more than the draws
+            # Exchangeable coordinates never mix, and trials would cost more than the draws
             most_thin=settings.thin if plan.endless else most_thin,
             draws=bounds.draws_of_a_trial(settings.thin),
             most_updates=bounds.updates_of_trials(),
@@ -212,7 +207,7 @@ class Tuning:
             )
         lasts = time.perf_counter() - self._began + draws * found.thin * chain.seconds
         for warning in found.warnings if lasts > _VERY_LONG else []:
-            # Before the draws are made: at the end of the chain it is said again
+            # Logged before the draws, and again at the end of the chain
             _log.warning("Tuning: %s.", warning)
         if chain.noise is not None and (variance := chain.noise.variance()) is not None:
             # The fit's widths are those of independent normals
@@ -223,7 +218,7 @@ class Tuning:
         return runner, plan
 
     def _told(self, runner: Runner, plan: Plan, evaluated: int, *, thorough: bool) -> Runner:
-        """Tell what was found, and let the chain begin."""
+        """Log what was found, and let the chain begin."""
         self._state.updates = self._state.next_refresh = 0
         if runner.settings.warnings and (told := improper(self._engine.model)):
             runner.settings.warnings.append(told)
@@ -249,7 +244,7 @@ class Tuning:
         fixed: bool,
         permutable: bool,
     ) -> tuple[Runner, Plan, TrialChain, float]:
-        """Plan and burn in, again from a better centre where the chain finds one."""
+        """Plan and burn in, repeatedly if the chain finds a better centre."""
         engine, schedule = self._engine, self._options.step_size
         before = self._state.settings
         compiled = before.batches if self._again and before is not None else None
@@ -280,7 +275,7 @@ class Tuning:
                 report=self._trial,
             )
             if schedule is not None and not fixed:
-                # A step size that moves cannot be checked by trials at one place of its schedule
+                # Trials at one place of a schedule cannot check a step size that changes
                 chain.restart()
                 return runner, plan, chain, plan.step_size
             h = schedule.h if isinstance(schedule, constant) else plan.step_size
@@ -295,12 +290,12 @@ class Tuning:
             offset = middle(seen, axis=0)
             astray = np.abs(offset).max() >= _OFF_CENTRE
             if not astray and not met and (met := self._met_noise(surface, plan, seen)):
-                # Far noisier than at the points where it was planned: once, whatever the round
+                # Far noisier than planned: the plan is repeated once, whatever the round
                 self._gradients += runner.gradients
                 compiled = None
                 continue
             if plan.endless:
-                # Along products' ridges a chain has no mean: U tells whether it has left the fit
+                # Along products' ridges a chain has no mean: U shows whether it has left the fit
                 here = Potential.join(runner.phi())
                 if attempt == _MOST_CENTRES - 1 or not is_below(surface, here, centre, root):
                     break
@@ -318,14 +313,14 @@ class Tuning:
             if (
                 not astray
                 or attempt == _MOST_CENTRES - 1
-                # Of thousands a few slow ones always are
+                # A few slow ones of thousands always are
                 or (attempt and plan.many and np.mean(np.abs(offset) >= _OFF_CENTRE) <= _FEW)
                 or plan.root is None
                 or len(offset) < surface.dimension
                 or len(self._density.places) > 1
             ):
                 break
-            # The chain has found where the density is: look again from there
+            # The chain has found the bulk, and the search is repeated from there
             self._report("a better centre")
             self._gradients += runner.gradients
             centre = plan.phi(offset)
@@ -337,7 +332,7 @@ class Tuning:
     def _in_blocks(
         self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
     ) -> tuple[Surface, np.ndarray, np.ndarray]:
-        """Make coordinates of elements that share an index and are correlated."""
+        """Return surface, centre and sds with correlated elements of one index whitened jointly."""
         mixes = self._mixes(scale, len(centre))
         inside = in_blocks(surface, centre, root) if mixes else None
         if inside is None:
@@ -347,7 +342,7 @@ class Tuning:
     def _turned(
         self, surface: Surface, centre: np.ndarray, root: np.ndarray, scale: Any
     ) -> tuple[np.ndarray, Turn | None]:
-        """Make coordinates of the directions that thousands of parameters share with others."""
+        """Return centre and turn, with directions that thousands of parameters share."""
         if not self._mixes(scale, len(centre)):
             return centre, None
         self._report("directions that variables share")
@@ -355,7 +350,7 @@ class Tuning:
         return shared_directions(surface, centre, root, sizes, self._rng)
 
     def _mixes(self, scale: Any, dimension: int) -> bool:
-        """Whether coordinates may be mixed that a diagonal L leaves apart."""
+        """Return whether coordinates that a diagonal L keeps apart may be mixed."""
         # A sum of jumps with heavy tails is wider than each
         mixed = isinstance(scale, str) and scale == "auto" and self._policy.isotropic
         return mixed and LARGEST_DENSE < dimension <= _MOST_TURNED
@@ -367,7 +362,7 @@ class Tuning:
         jitter: np.ndarray,
         scale: str | np.ndarray | None,
     ) -> tuple[Runner, Plan]:
-        """Tune the chain along its own way, from its own start."""
+        """Tune the chain along its own trajectory, from its own start."""
         engine, schedule = self._engine, self._options.step_size
         blocks = self._density.views[0].split(begin)
         root = units_of(engine.posterior.coordinates, blocks, scale, self._rng)
@@ -398,7 +393,7 @@ class Tuning:
         return runner, plan
 
     def _met_noise(self, surface: Surface, plan: Plan, psi: np.ndarray) -> float:
-        """Return the noise of an anchored batch in a burn-in where it is far too large, else 0."""
+        """Return the noise of an anchored batch in a burn-in if it is far too large, else 0."""
         root, by_hand = plan.root, self._options.batches != "auto"
         if root is None or not isinstance(plan.gradient, ControlVariates) or plan.many or by_hand:
             return 0.0
@@ -407,7 +402,7 @@ class Tuning:
         # Squares of heavy-tailed draws have no mean
         if not self._policy.second_moments:
             return 0.0
-        # Of a copy, so that nothing changes where nothing is wrong
+        # A copy, so that nothing changes where nothing is wrong
         rng = copy.deepcopy(self._rng)
         met = met_noise(surface, plan.centre, root, psi, plan.phi(psi), rng) / _OF_SQUARES
         ratio = self._engine.scheme.variance_ratio
@@ -427,7 +422,7 @@ class Tuning:
         return Runner(self._engine, state)
 
     def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
-        """Return the plan in the blocks of the model's variables, and ψ = 0."""
+        """Return a plan's settings in the blocks of the model's variables, and ψ = 0."""
         split, blocks = self._density.views[0].split, plan.blocks
         centre = split(plan.centre if blocks is None else blocks.whole(plan.centre[None])[0])
         root: Any = plan.root
@@ -459,12 +454,12 @@ class Tuning:
         if self._options.step_size is None:
             if self._policy.per_coordinate:
                 settings.relative = in_parts(psi, plan.relative)
-            # Of a sweep the errors cancel by themselves
+            # The errors of a sweep cancel by themselves
             if self._policy.compensates and self._engine.scheme.independent:
                 settings.variance = in_parts(psi, plan.variance)
         if root is not None and self._policy.gradients_bounded:
-            # Larger ones are met ten sds away or in an abyss of the density. A coordinate that few
-            # rows touch is moved by few batches: one of M is at most √M sds from their mean
+            # Larger ones occur ten sds away or in an abyss of the density. Few batches move a
+            # coordinate that few rows touch: one of M is at most √M sds from their mean
             of_few = max(1.0, self._density.views[-1].n_blocks / plan.batches) if plan.many else 1.0
             largest = _FARTHEST * np.sqrt(1 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
@@ -477,7 +472,7 @@ class Tuning:
         return settings, psi
 
     def _curvatures(self, surface: Surface, plan: Plan) -> Callable[..., np.ndarray] | None:
-        """Return what finds the largest h λ / max h at positions ψ, None where that costs much."""
+        """Return a function of ψ for the largest h λ / max h, or None if it costs much."""
         if surface.n_blocks > _MOST_BLOCKS or surface.dimension > MOST_WATCHED:
             return None
         root = plan.matrix() * np.sqrt(plan.relative)
@@ -492,24 +487,24 @@ class Tuning:
 
         return of_trial
 
-    # ------------------------------------------------------------------ what is told
+    # ------------------------------------------------------------------ logging
 
     def _report(self, step: str) -> None:
         self._step = step
         self._say(_LONG, step)
 
     def _trial(self, draws: int, thin: int, seconds: float) -> None:
-        """Say what a run of the chain is."""
+        """Log the size and duration of a run of the chain."""
         took = f", {spelled(draws * thin * seconds)}" if seconds else ""
         self._say(_VERY_LONG, f"{draws} draws of {thin} updates{took}")
 
     def _still(self) -> None:
-        """Say what goes on where that has taken long."""
+        """Log the present step if the log has been silent for long."""
         if time.perf_counter() - self._spoke > _SILENT:
             self._say(_LONG, f"still {self._step}")
 
     def _say(self, after: float, what: str) -> None:
-        """Log what is done if tuning has lasted so many seconds."""
+        """Log a message if tuning has lasted ``after`` seconds."""
         now = time.perf_counter()
         if now - self._began > after:
             self._spoke = now
@@ -553,7 +548,7 @@ class Tuning:
             )
 
     def _centred_elements(self) -> str:
-        """Say of each variable of a hierarchy of how many elements data tell more than it does."""
+        """Return a message on the elements informed more by data than by the hierarchy."""
         weights = self._engine.weights(self._density.scales)
         counts = [f"{np.sum(w > 0.5)} of {w.size} of {name}" for name, w in weights.items()]
         told = "; told by the data more than by the hierarchy: "

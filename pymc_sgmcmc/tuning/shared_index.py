@@ -1,4 +1,4 @@
-"""Part of step 3 of tuning: elements of several variables that share an index, as small blocks."""
+"""Part of step 3 of tuning: small blocks of elements of several variables that share an index."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from pymc_sgmcmc.tuning.surface import Surface, antithetic, difference_step
 
 __all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
 
-# Elements of a variable from which on an index is looked at, and of a block at most
+# Least length of an index, and most elements of a block
 _LEAST_LENGTH, _LARGEST_BLOCK = 17, 8
 
 # Width of every coordinate before anything is known
 _NARROW = 1e-3
 
-# Patterns of random signs, each at a pair of opposite positions, and how many standard errors of
-# their mean are clear
+# Patterns of random signs, each at a pair of opposite positions, and the standard errors above
+# which their mean is significant
 _PATTERNS, _CLEAR = 4, 3.0
 
-# Partial correlation that diagonal whitening may leave, of all blocks but a few
+# Partial correlation that diagonal whitening may leave, and the share of blocks below it
 _LEFT, _ALL_BUT_A_FEW = 0.3, 0.95
 
 # Least eigenvalue of a block, also in units of the rounding error of differences
@@ -35,18 +35,10 @@ _LEAST, _ROUNDING = 1e-4, 10.0
 
 
 class InBlocks(Mapped):
-    """A surface in coordinates in which elements that share an index are independent.
+    """A surface in coordinates x in which elements that share an index are independent.
 
-    Its own are C times these, with C unit lower triangular in each block.
-
-    Attributes
-    ----------
-    shear, below
-        C, as :class:`~pymc_sgmcmc.kernel.whitening.Sheared` takes it.
-    sd, alone : ndarray
-        Widths of the new coordinates, and conditional sds of the surface's own, shape (d,).
-    mixed : ndarray of bool
-        Which are elements of blocks, shape (d,).
+    φ = Cx with C unit lower triangular in each block, given by ``shear`` and ``below``; ``sd`` are
+    x's widths, ``alone`` φ's conditional sds, and ``mixed`` the elements of blocks, shape (d,).
     """
 
     def __init__(
@@ -58,37 +50,29 @@ class InBlocks(Mapped):
         self._of = surface.shapes
 
     def whole(self, points: np.ndarray) -> np.ndarray:
-        """Return Cx."""
+        """Return φ = Cx, shape (P, d)."""
         x = _split(points, self._of)
         return _joined(self.shear(x, x, self.below))
 
     def pulled(self, gradient: np.ndarray) -> np.ndarray:
-        """Return C'g."""
+        """Return C'g, shape (P, d)."""
         g = _split(gradient, self._of)
         return _joined(self.shear(g, g, self.below, transposed=True))
 
     def inward(self, points: np.ndarray) -> np.ndarray:
-        """Return C⁻¹φ."""
+        """Return x = C⁻¹φ, shape (P, d)."""
         phi = _split(points, self._of)
         return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
 
 
 @named_step("the blocks of elements that share an index")
 def in_blocks(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> InBlocks | None:
-    r"""Find variables whose elements of one index are correlated, and whiten these blocks.
+    """Return the surface with correlated elements of one index whitened jointly, or None.
 
-    A group's intercept and its slope are one block, tied to no other group's but by what all have
-    in common. All elements of one vector are moved at once, with random signs s: the change of
-    another's gradient at index i is then :math:`s_i H_i` beside what the others' signs average out.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, sd : ndarray
-        Of the fitted independent normals, shape (d,).
+    All elements of one vector are moved at once, with random signs s: another's gradient at index i
+    changes by :math:`s_i H_i`, beside terms whose signs average out.
     """
-    # A generator of its own: the others' numbers are the same where nothing is found
+    # An own generator, so that other draws are the same where nothing is found
     rng = np.random.default_rng(0)
     families, found = [], []
     numbers = _split(np.arange(len(centre)), surface.shapes)
@@ -114,15 +98,16 @@ def fitted_in_blocks(
     *,
     patient: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit independent normals, in blocks where variables share an index.
+    """Fit independent normals, in blocks where variables share an index; return mean and sds.
 
-    Without them a group's pair would be far narrower than it is, and the scale of all groups fall.
+    Without blocks a group's pair would be fitted far too narrow, and the scale of all groups would
+    fall.
     """
     inside, centre = None, start
     if len(start) > LARGEST_DENSE:
         inside = in_blocks(surface, start, np.full(len(start), _NARROW) if known is None else known)
     if inside is not None and known is None:
-        # The blocks at a start say little of those in the bulk, and may be none there
+        # The blocks at a start may differ from those in the bulk, or not exist there
         ahead = copy.deepcopy(rng)
         x, sd = gaussian_of_many(inside, inside.inward(start[None])[0], ahead, patient=patient)
         centre = inside.whole(x[None])[0]
@@ -135,7 +120,7 @@ def fitted_in_blocks(
 
 
 def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Yield the variables, as of a :class:`Shear`, that have an index of one length."""
+    """Yield the variables that have an index of one length, as a :class:`Shear` takes them."""
     free = [not x.any() for x in _split(surface.circular, surface.shapes)]
     lengths = dict.fromkeys(n for shape in surface.shapes for n in shape if n >= _LEAST_LENGTH)
     taken: set[int] = set()
@@ -159,7 +144,7 @@ def _blocks(
     index: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Return C below the diagonal and widths with and without it, None where they are the same."""
+    """Return C below the diagonal and widths with and without it, None if they are the same."""
     size, n = index.shape
     step, found = difference_step(surface), np.zeros((_PATTERNS, n, size, size))
     for k in range(_PATTERNS):

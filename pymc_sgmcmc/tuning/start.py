@@ -8,8 +8,8 @@ import numpy as np
 
 __all__ = ["jittered"]
 
-# Halvings of the jitter before the unjittered start is the only one left, and jittered starts that
-# are tried where it is none, as many as PyMC tries
+# Halvings of the jitter before the unjittered start is used, and jittered starts tried where that
+# is not finite, as many as PyMC tries
 _MOST_HALVINGS = 10
 _MOST_OTHERS = 10
 
@@ -17,30 +17,13 @@ _MOST_OTHERS = 10
 def jittered(
     start: np.ndarray,
     rng: np.random.Generator,
-    potential: Callable[[np.ndarray], np.ndarray],
-    width: float = 1.0,
+    potential: Callable[[np.ndarray], np.ndarray],  # (P, d) to (P,), inf if ∇U is not finite
+    width: float = 1.0,  # 0 keeps the start
 ) -> np.ndarray | None:
-    """Move a start by up to ``width`` in each coordinate.
+    """Return a start moved by up to ``width`` in each coordinate, (d,), or None if none is finite.
 
-    The jitter is halved until the potential and its gradient are finite and the potential is
-    not absurdly higher than at the start itself. Where they are not finite at the start, as where
-    the probability of a single row underflows there, other jittered starts are tried.
-
-    Parameters
-    ----------
-    start : ndarray
-        φ, shape (d,).
-    rng : numpy.random.Generator
-        The chain's.
-    potential : callable
-        Maps positions (P, d) to potentials (P,), infinite where a gradient is not finite.
-    width : float
-        0 for a start that shall stay where it is.
-
-    Returns
-    -------
-    ndarray or None
-        The moved start, or None if the potential is finite neither at the start nor at others.
+    The jitter is halved until the potential is not absurdly above the start's; other starts are
+    tried if that is infinite, as where the probability of a single row underflows.
     """
     jitter = width * rng.uniform(-1, 1, size=start.shape)
     at_start = potential(start[None])[0]

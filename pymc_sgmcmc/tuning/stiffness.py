@@ -1,4 +1,4 @@
-"""Part of step 7 of tuning: the step size that the curvature along the way allows."""
+"""Part of step 7 of tuning: the step size that the curvature along the chain allows."""
 
 from __future__ import annotations
 
@@ -19,31 +19,17 @@ _ROUNDS = 8
 # Numbers in the gradients of batches that are kept at once
 _MOST_NUMBERS = 2**22
 
-# Largest h λ (h²λ where a step size is a length) that is let pass, the value that a smaller step
-# aims at, and the share of the positions at which it has to hold
+# Largest accepted h λ (h²λ where a step size is a length), the value that a smaller step aims at,
+# and the share of the positions at which it must hold
 _LARGEST, _AIM, _SHARE = 1.0, 0.75, 0.9
 
 
 def largest_curvatures(
     surface: Surface, positions: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    r"""Largest eigenvalue by magnitude of :math:`L^\top \nabla^2 U L`, by power iteration.
+    r"""Return the largest absolute eigenvalue of :math:`L^\top \nabla^2 U L` at each φ, (P,).
 
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    positions : ndarray
-        φ, shape (P, d).
-    root : ndarray
-        L, shape (d, d), or its diagonal, shape (d,).
-    rng : numpy.random.Generator
-        Draws the directions to begin with.
-
-    Returns
-    -------
-    ndarray
-        Shape (P,); NaN where gradients are not finite or do not change.
+    L has shape (d, d) or (d,). The value is NaN where gradients are not finite or do not change.
     """
     whole = np.diag(root) if root.ndim == 1 else root
     step = difference_step(surface)
@@ -63,7 +49,7 @@ def largest_curvatures(
 def largest_curvature_of_batches(
     surface: Surface, x: np.ndarray, sd: np.ndarray, batches: int, rng: np.random.Generator
 ) -> float:
-    """Return the largest eigenvalue by magnitude of σ ∇²U σ at x, from a few batches."""
+    """Return the largest absolute eigenvalue of σ ∇²U σ at x, from a few batches."""
     step = min(WIDE, 10 * difference_step(surface))
     rows = surface.draw_rows(rng, batches)
     each = max(1, _MOST_NUMBERS // len(x))
@@ -92,30 +78,10 @@ def largest_curvature_of_pairs(
     x: np.ndarray,
     sd: np.ndarray,
     rows: np.ndarray,
-    direction: np.ndarray,
-    rounds: int,
+    direction: np.ndarray,  # to begin with, shape (d,)
+    rounds: int,  # power iterations
 ) -> tuple[float, np.ndarray]:
-    """Return the largest eigenvalue of σ ∇²U σ at x, from the batches of some pairs.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    x, sd : ndarray
-        The position and σ, shape (d,).
-    rows : ndarray
-        The batches, as :meth:`~pymc_sgmcmc.tuning.surface.Surface.pair_sums` takes them.
-    direction : ndarray
-        A direction to begin with, shape (d,): the one found nearby where there is one.
-    rounds : int
-        Power iterations.
-
-    Returns
-    -------
-    size : float
-    direction : ndarray
-        The eigenvector, as far as it was found.
-    """
+    """Return the largest eigenvalue of σ ∇²U σ at x and its vector, from pairs' batches."""
     step, size = min(WIDE, 10 * difference_step(surface)), 1.0
     together = np.ones((len(rows), len(x)), dtype=np.int8)
     for _ in range(rounds):
@@ -132,8 +98,8 @@ def largest_curvature_of_pairs(
 def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
     """Return the step size, lowered where the curvature is far above its mean of 1.
 
-    Splittings are exact on Gaussians and stable up to hλ = 2. Where λ changes along the way, as it
-    does towards the neck of a hierarchy, draws are wrong long before they diverge.
+    Splittings are exact on Gaussians and stable up to hλ = 2. Where λ varies, as towards the neck
+    of a hierarchy, draws are wrong long before they diverge.
     """
     known = curvatures[np.isfinite(curvatures)]
     if not known.size:

@@ -1,4 +1,4 @@
-"""What tuning asks of a posterior: its potential on the full data and on batches."""
+"""The potential that tuning needs, on the full data and on batches."""
 
 from __future__ import annotations
 
@@ -62,16 +62,16 @@ class Surface(Protocol):
     """Numbers that a gradient of one batch computes: what it costs."""
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """U and ∇U of the full data."""
+        """Return U and ∇U of the full data."""
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Unbiased estimates of U and ∇U from one batch for each position."""
+        """Return unbiased estimates of U and ∇U from one batch for each position."""
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Estimates of ∇U alone, which may cost far less."""
+        """Return estimates of ∇U alone, which may cost far less."""
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
-        """Share of the full ∇U of one block of the data for each position."""
+        """Return the share of the full ∇U of one block of the data for each position."""
 
     def pair_sums(
         self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
@@ -89,10 +89,10 @@ def antithetic(rng: np.random.Generator, pairs: int, dimension: int) -> np.ndarr
 
 
 def difference_step(surface: Surface) -> float:
-    """Step of central differences in units of a posterior sd: the cube root of rounding.
+    """Return the step of central differences, in posterior sds: the cube root of rounding.
 
-    All the curvature of a density with kinks may be at them, where small steps meet it by chance.
-    Wide ones see the curvature of the density averaged over a window.
+    A density with kinks may have all its curvature there, which small steps miss; wide ones average
+    the curvature over a window.
     """
     if surface.kinked:
         return WIDE
@@ -107,28 +107,10 @@ def mean_hessian(
     *,
     central: bool = True,
 ) -> np.ndarray:
-    """Mean Hessian of U over positions, by differences of gradients.
+    """Return the mean Hessian of U over positions, (d, d), by differences of ``gradients(x, p)``.
 
-    Parameters
-    ----------
-    gradients : callable
-        ``gradients(x, p)``: ∇U at positions x, each of them near ``points[p]``; shapes (n, d)
-        and (n,).
-    points : ndarray
-        Shape (P, d).
-    scale : ndarray
-        About one posterior sd of each coordinate, shape (d,).
-    step : float
-        Step of the differences in units of ``scale``.
-    central : bool
-        Whether differences are central. One-sided ones cost half; their error is odd and of
-        first order in the step, so it cancels between opposite positions.
-
-    Returns
-    -------
-    ndarray
-        Shape (d, d), symmetric: the mean over the positions whose differences are all finite,
-        NaN if there are none.
+    x, (n, d), are near ``points[p]``. One-sided differences cost half; their error cancels between
+    opposite positions. Positions without finite differences are left out; NaN if none is finite.
     """
     d = len(scale)
     moves = np.diag(step * scale)

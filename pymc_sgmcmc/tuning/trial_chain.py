@@ -1,4 +1,4 @@
-"""A chain as the trials of tuning see it."""
+"""A chain as observed by the trials of tuning."""
 
 from __future__ import annotations
 
@@ -19,26 +19,16 @@ __all__ = ["MOST_WATCHED", "TrialChain"]
 # Most coordinates whose every draw the trials keep
 MOST_WATCHED = 1024
 
-# A gradient so many times as large as the bound is not one of the Gaussian's, and what a bound is
-# raised by that the noise of batches exceeds
+# Factor of the bound above which a gradient is not the Gaussian's, and the factor that raises a
+# bound which batch noise exceeds
 _FAR, _LOOSER = 2.0, 4.0
 
 
 class TrialChain:
     """Runs a chain for a while, in units of its whitened coordinates.
 
-    The runner stands at the centre of the bulk, ``unit`` is the scale of the narrowest direction
-    in its coordinates, and ``report`` is told each run's draws, thinning and seconds an update. Of
-    ``many`` coordinates quantiles of each variable's are judged, but each that is ``shared``.
-
-    Attributes
-    ----------
-    noise : NoiseOnTheWay or None
-        Measures the gradient noise at positions of the latest run.
-    middle : ndarray
-        Mean of the later half of the latest run, of all coordinates, shape (d,).
-    seconds : float
-        What an update took in the latest run, 0 before the first: told, and used for nothing.
+    ``unit`` is the scale of the narrowest direction. Of ``many`` coordinates the quantiles of each
+    variable are judged, and each ``shared`` one.
     """
 
     def __init__(
@@ -57,12 +47,12 @@ class TrialChain:
         self._rng = rng
         self._others = others
         self._report = report
-        self.seconds = 0.0
-        self.noise: NoiseOnTheWay | None = None
+        self.seconds = 0.0  # an update's in the latest run, for messages alone
+        self.noise: NoiseOnTheWay | None = None  # at positions of the latest run
         assert runner.state.psi is not None
         self._centre = [np.asarray(x) for x in runner.state.psi]
         sizes = [x.size for x in self._centre]
-        self.middle = np.zeros(sum(sizes))
+        self.middle = np.zeros(sum(sizes))  # mean of the latest run's later half, shape (d,)
         self._watched = _spread_over(sizes)
         if shared is not None:
             self._watched = np.union1d(self._watched, shared)
@@ -84,7 +74,7 @@ class TrialChain:
         )
 
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
-        """Run on from where the chain is."""
+        """Run on from the present position."""
         runner, unit = self._runner, self._unit
         centre, whole = self._flat(self._centre), Potential.join(self._centre)
         total, later = np.zeros(len(whole)), draws // 2

@@ -14,23 +14,23 @@ from pymc_sgmcmc.tuning.surface import Surface, antithetic, difference_step
 
 __all__ = ["Turn", "shared_directions"]
 
-# Variables of so many elements at most, and so many elements of them in all, each have their own
-# direction; others only the one in which all elements move alike
+# Most elements of a variable, and of all such variables, that each have their own direction; others
+# have only the one in which all elements move alike
 _SMALL, _MOST_OWN = 16, 32
 
-# Share in the directions from which on a small variable's coordinate becomes one of them
+# Least share in the directions for which a small variable's coordinate becomes one of them
 _SHARE_OF_SMALL = 0.5
 
-# Couplings, in units of the sds, below which another variable's answer is no direction; rounds of
-# answers, and how many directions are looked at: each costs two passes over the data
+# Least coupling, in units of the sds, and least independent part of another variable's response
+# that is a direction; rounds of responses, and most directions: each costs two passes over the data
 _COUPLED, _DEPENDENT = 0.15, 1e-6
 _ROUNDS, _LARGEST_BASIS = 3, 48
 
-# Lengths of a direction that are as good as 1, and how many directions there are at most
+# Range of lengths that count as 1, and most directions
 _SHORT, _LONG, _MOST = 0.7, 1.3, 16
-# Share of a direction in a single element of thousands from which on it is not theirs
+# Share of a direction in a single element of thousands above which it is not a common one
 _ALONE = 0.2
-# Their number is a multiple of this, so that another centre mostly takes the same compiled function
+# Divisor of their number, so that another centre mostly uses the same compiled function
 _EACH = 4
 
 # Least curvature, also beside the largest one in units of the rounding error of differences
@@ -40,30 +40,21 @@ _LEAST, _ROUNDING = 1e-5, 10.0
 _SHARE = 0.02
 
 _MOVES, _NEAR, _FARTHEST, _LEAST_SHARE = 12, 0.1, 30.0, 1e-3
-# Centres at which they are looked for: they are those of a place near it
+# Centres at which directions are found, as these hold only nearby
 _CENTRES = 3
 
 
 @dataclass(frozen=True)
 class Turn:
-    r"""The orthogonal map that makes a few directions coordinates, and their lengths.
+    r"""The orthogonal map Q that makes a few directions coordinates, and their lengths Λ.
 
-    With U the directions and E the coordinates that become them,
-    :math:`Q = I - (E - U) (I - U^\top E)^{-1} (E - U)^\top` is orthogonal and :math:`Q E = U`.
-
-    Attributes
-    ----------
-    away : ndarray
-        V = E − U, shape (d, r), with columns of zeros up to a multiple of 4.
-    middle : ndarray
-        :math:`(I - U^\top E)^{-1}`, shape (r, r), with zeros too.
-    lengths : ndarray
-        Λ, 1 but for the coordinates that become directions, shape (d,).
+    With U the directions and E the coordinates that become them, :math:`Q E = U` and
+    :math:`Q = I - (E - U) (I - U^\top E)^{-1} (E - U)^\top`.
     """
 
-    away: np.ndarray
-    middle: np.ndarray
-    lengths: np.ndarray
+    away: np.ndarray  # V = E - U, shape (d, r), with zero columns up to a multiple of 4
+    middle: np.ndarray  # inverse of I - U'E, shape (r, r), with zeros too
+    lengths: np.ndarray  # Λ, 1 but for the coordinates that become directions, shape (d,)
 
     @classmethod
     def to(
@@ -71,10 +62,8 @@ class Turn:
     ) -> Turn:
         """Return the turn that makes coordinates of orthonormal directions, shape (d, r).
 
-        Each takes the place of a coordinate, which is then spread over thousands of others and
-        takes their noise for its own. Small variables give theirs only where they are most of
-        the directions; all others have the place of an element like most of its variable: of
-        median ``sd``, and hardly a part of the directions.
+        Replaced coordinates take on others' noise: of small variables they are mostly in the
+        directions, of large ones hardly, with a median ``sd``.
         """
         d, r = directions.shape
         part, small = np.sum(directions**2, axis=1), _small(sizes)
@@ -98,24 +87,24 @@ class Turn:
         return cls(np.pad(away, ((0, 0), (0, spare))), np.pad(middle, (0, spare)), found)
 
     def __call__(self, psi: np.ndarray) -> np.ndarray:
-        """Return QΛψ, of vectors of shape (..., d)."""
+        """Return QΛψ for vectors of shape (..., d)."""
         x = psi * self.lengths
         turned: np.ndarray = x - (x @ self.away) @ (self.middle.T @ self.away.T)
         return turned
 
     def pull_back(self, gradient: np.ndarray) -> np.ndarray:
-        """Return ΛQ'g, of vectors of shape (..., d)."""
+        """Return ΛQ'g for vectors of shape (..., d)."""
         turned = gradient - (gradient @ self.away) @ (self.middle @ self.away.T)
         pulled: np.ndarray = turned * self.lengths
         return pulled
 
     @property
     def coordinates(self) -> np.ndarray:
-        """Which coordinates are directions, shape (r,)."""
+        """Indices of the coordinates that are directions, shape (r,)."""
         return np.flatnonzero((self.away != 0).any(axis=1) & (self.lengths != 1))
 
     def parts(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Return V' of each variable, of none of its rows where it is left as it is."""
+        """Return V' of each variable, without rows where the variable is left as it is."""
         split = np.split(self.away.T, np.cumsum(sizes)[:-1], axis=1)
         return [part if part.any() else part[:0] for part in split]
 
@@ -128,37 +117,10 @@ def shared_directions(
     sizes: Sequence[int],
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, Turn | None]:
-    r"""Find the directions in which independent normals are far too short or too long.
+    """Return a better centre, and a turn to directions far from fitted normals, if any.
 
-    An intercept beside the effects of thousands of groups is known from the data only to within
-    what all these effects have in common: in units of conditional sds the curvature is large along
-    their sum, and nearly nothing along their difference. Both lie in a space of few dimensions,
-    spanned by each variable's common move and by what the other variables answer to it,
-    :math:`H_{ij} c_j`; in it the Hessian's eigenvectors are found [1]_. Where curvature outside
-    of it answers to a soft direction that answer is added, and they are found again.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    centre, sd : ndarray
-        Of the fitted independent normals, shape (d,).
-    sizes : sequence of int
-        Elements of each variable.
-    rng : numpy.random.Generator
-        Draws the points at which curvatures are averaged.
-
-    Returns
-    -------
-    centre : ndarray
-        Moved by Newton steps along the directions, along which the fit may not have arrived.
-    turn : Turn or None
-        None where nothing is gained.
-
-    References
-    ----------
-    .. [1] Saad (2011). Numerical Methods for Large Eigenvalue Problems. SIAM, chapter 4
-       (Rayleigh-Ritz).
+    They are eigenvectors (Rayleigh-Ritz; Saad, 2011, chapter 4) in the space of variables' common
+    moves, as of an intercept and its effects, and other variables' responses :math:`H_{ij} c_j`.
     """
     around = sd * antithetic(rng, 1, len(centre))
     for _ in range(_CENTRES):
@@ -183,7 +145,7 @@ def shared_directions(
 def _ritz(
     surface: Surface, points: np.ndarray, sd: np.ndarray, sizes: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the Hessian's eigenvectors in the space of common moves, and their lengths."""
+    """Return the Hessian's eigenvectors in the space of common moves, (d, k), and their lengths."""
     curvature, basis = _Curvature(surface, points, sd), _common_moves(sd, sizes, surface.circular)
     images = curvature(basis)
     for last in (*[False] * _ROUNDS, True):
@@ -205,9 +167,9 @@ def _ritz(
 
 
 class _Curvature:
-    """Products of the Hessian in units of the sds, the mean over opposite points.
+    """Products of the Hessian in units of the sds, averaged over opposite points.
 
-    Differences are one-sided: their error is odd, and cancels between the points.
+    Differences are one-sided, as their error is odd and cancels between the points.
     """
 
     def __init__(self, surface: Surface, points: np.ndarray, sd: np.ndarray) -> None:
@@ -217,7 +179,7 @@ class _Curvature:
         self._here = surface.full(points)[1]
 
     def __call__(self, directions: np.ndarray) -> np.ndarray:
-        """Return H V of V, shape (d, k)."""
+        """Return H V for V of shape (d, k)."""
         found = np.zeros(directions.shape)
         for k, direction in enumerate(directions.T):
             # A direction of many coordinates moves each of them little
@@ -228,7 +190,7 @@ class _Curvature:
 
 
 def _common_moves(sd: np.ndarray, sizes: Sequence[int], circular: np.ndarray) -> np.ndarray:
-    """Return, in units of the sds, a variable's elements alone, or all of them moving alike."""
+    """Return common moves of variables, or a small one's elements, in units of the sds, (d, k)."""
     own = min(_SMALL, _MOST_OWN // max(1, sum(1 < n <= _SMALL for n in sizes)))
     columns = []
     for part in _ranges(sizes):
@@ -241,7 +203,7 @@ def _common_moves(sd: np.ndarray, sizes: Sequence[int], circular: np.ndarray) ->
 
 
 def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Return the strongest answers of single variables, orthonormal and off the basis."""
+    """Return the strongest responses of single variables, orthonormal and off the basis."""
     found = []
     for part in _ranges(sizes):
         own = answers[part.start : part.stop]
@@ -260,7 +222,7 @@ def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]
 
 
 def _without_traces(directions: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Return the directions without variables that they hardly move, orthonormal again."""
+    """Return the directions, without variables that they hardly move, orthonormal again."""
     kept = directions.copy()
     for part in _ranges(sizes):
         if np.linalg.norm(kept[part.start : part.stop], axis=0).max() < _SHARE:
@@ -280,8 +242,8 @@ def _moved(
 ) -> np.ndarray:
     """Return the centre after Newton steps along the directions, shorter where U would rise.
 
-    Its gradient is the mean over points around it: at the centre itself a noise scale is far
-    smaller than where thousands of parameters have their own spread.
+    The gradient is a mean over points around the centre, at which a noise scale is far smaller than
+    where thousands of parameters have their own spread.
     """
 
     def at(x: np.ndarray) -> tuple[float, np.ndarray]:

@@ -13,14 +13,14 @@ _PAIRS = 8
 _EPOCHS = 60
 _LEAST_STEPS = 200
 
-# A curvature this many times what it was known to be means that a step has met an abyss
+# Factor of the known curvature above which a step has reached an abyss
 _ABYSS = 1e12
 
-# Number of first steps, and how many sds they may move: the curvature at a start may say little
+# First steps, and their largest move in sds, as the curvature at a start may be unreliable
 _FIRST = 50
 _FIRST_MOVES = 30
 
-# Share of the steps that are taken at the full rate where gradients are noisy; then it falls as 1/k
+# Share of the steps at the full rate where gradients are noisy; the rate then falls as 1/k
 _FULL_RATE = 1 / 15
 _RATE, _MOMENTUM = 0.18, 0.7
 _WEIGHT, _LEAST_WEIGHT = 0.3, 0.03
@@ -30,24 +30,10 @@ _WEIGHT, _LEAST_WEIGHT = 0.3, 0.03
 def diagonal_gaussian(
     surface: Surface, start: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit mean and precision of an independent Gaussian by natural gradients.
+    """Fit mean and sds of independent normals, shape (d,), by natural gradients.
 
-    Each step takes antithetic pairs x ± σe, each pair with a batch of its own: the mean of
-    its gradients moves x, their difference is curvature along e.
-
-    Parameters
-    ----------
-    surface : Surface
-        The potential.
-    start : ndarray
-        φ, shape (d,).
-    rng : numpy.random.Generator
-        For batches and e.
-
-    Returns
-    -------
-    mean, sd : ndarray
-        Both of shape (d,).
+    Each step takes antithetic pairs x ± σe, each with a batch of its own: their mean gradient moves
+    x, their difference is curvature along e.
     """
     d = len(start)
     x, v = start.copy(), np.zeros(d)

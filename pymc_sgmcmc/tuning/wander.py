@@ -1,9 +1,9 @@
-r"""Tuning of a chain that no Gaussian is near, as of a net: by the chain's own way.
+r"""Tuning of a chain that no Gaussian is near, as of a neural network, along its own trajectory.
 
-The posterior of a net has as many modes as its units have permutations, and none of them is
-a Gaussian: what its curvature says at one place does not hold at the next. So nothing is centred
-or whitened. The chain begins where training from its own random start ends, in units of the
-priors, and the largest curvature :math:`\lambda` that it meets sets the step size.
+A network's posterior has as many modes as its units have permutations, and none is Gaussian: the
+curvature at one place does not hold at the next. So nothing is centred or whitened. The chain
+begins where training from its own random start ends, in units of the priors, and the largest
+curvature :math:`\lambda` along it sets the step size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ NO_GAUSSIAN = (
     "marginals of single parameters, and their R-hat, say little"
 )
 
-# Looks at the curvature in the warm-up, updates from one to the next, and looks at the noise
+# Curvature estimates in the warm-up, updates between them, and how many there are per noise
+# estimate
 _WINDOWS, _UPDATES = 24, 500
 _NOISE_EACH = 4
 _BATCHES, _NOISE_BATCHES = 8, 64
@@ -49,39 +50,28 @@ _MOST_HALVINGS = 20
 # h²λ (hλ where a step size is a squared length): stable up to 4
 _AIM = 0.75
 
-# For each parameter, how far U may rise above its start: in the bulk it is 1/2 above a mode
+# Largest rise of U above its start, per parameter: in the bulk it is 1/2 above a mode
 _MOST_RISE = 10.0
 
-# Friction of a step, and the draws after which a weight that only its prior holds is forgotten
+# Friction of a step, and the draws in which a weight informed only by its prior is forgotten
 _DAMPING, _DRAWS_TO_FORGET = 0.2, 25
 
-# Share of a draw's updates with a gradient beyond the bound after which the next has a smaller step
-# size and a higher bound
+# Share of a draw's gradients beyond the bound above which the next draw has a smaller step size and
+# a higher bound, and their factors
 _TAMED, _SMALLER, _HIGHER = 0.05, 0.95, 1.1
 
-# Of a gradient in units of the root of the largest curvature
+# Largest gradient in units of the root of the largest curvature
 _FARTHEST = 10.0
 _NO_BOUND = 1e12
 
 
 @dataclass(frozen=True)
 class Found:
-    """What the way of a chain has shown.
+    """What the warm-up of a chain found."""
 
-    Attributes
-    ----------
-    step_size : float
-        h, in units that are ``damping`` times smaller than those of the warm-up.
-    damping : float
-        By what units are to be divided: a friction of 1 in the smaller ones is as much in the
-        larger ones.
-    largest_gradient : float or None
-        The bound of gradients, in the smaller units.
-    """
-
-    step_size: float
-    damping: float
-    largest_gradient: float | None
+    step_size: float  # h, in units ``damping`` times smaller than the warm-up's
+    damping: float  # divisor of the units
+    largest_gradient: float | None  # bound of gradients, in the smaller units
 
 
 def units_of(
@@ -90,7 +80,7 @@ def units_of(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the units of each coordinate, shape (d,): the user's, or the sds of the priors."""
+    """Return the unit of each coordinate, shape (d,): the user's scale, or the prior's sd."""
     if isinstance(scale, str):
         widths = prior_widths(coordinates, int(rng.integers(2**31)))
         return np.repeat(np.array(widths), [x.size for x in blocks])
@@ -98,7 +88,7 @@ def units_of(
 
 
 def wandering_plan(start: np.ndarray, widths: np.ndarray, options: Options) -> Plan:
-    """Return the plan of a chain that begins at its start, in units of the priors."""
+    """Return the plan of a chain from its own start, in units of the priors."""
     if isinstance(options.gradient, ControlVariates):
         raise TuningError(
             "no Gaussian is near the posterior, and gradient=ControlVariates() needs a centre that "
@@ -133,12 +123,10 @@ def warm_up(
     thin: int,
     fixed: float | None,
 ) -> Found:
-    """Run from the start until the curvature has been seen, and return what was found.
+    """Run from the start until the curvature is known, and return what was found.
 
-    The noise of batches is shared by many coordinates, and a thermostat of each cannot undo it:
-    the stiffest directions, which are the noisiest, stay too hot. Smaller units of the coordinates
-    cool them, in which the injected noise is larger beside that of the batches. The more friction,
-    the longer a draw is remembered: where only the prior holds a weight, for a few draws.
+    Batch noise that coordinates share heats stiff directions; smaller units add injected noise
+    against that, but chains then forget weights later that only the prior holds.
     """
     report("warm-up")
     assert plan.root is not None and runner.state.psi is not None
@@ -185,7 +173,7 @@ def warm_up(
         seen.pop()
         runner.restart(before)
     if not fixed:
-        # Not the last of them: the smaller the step, the sharper are the places it falls into
+        # Not the last alone: the smaller the step, the sharper the regions it falls into
         h = min(h, allowed(float(np.median(seen[_WINDOWS // 2 :]))))
     damping = 1.0
     if policy.absorbs_noise and noise > 0 and not fixed:
@@ -195,10 +183,9 @@ def warm_up(
 
 
 def heed(runner: Runner, tamed: float) -> None:
-    """Lower the step size where a draw of the burn-in met large gradients, of a share ``tamed``.
+    """Lower the step size after a burn-in draw with a share ``tamed`` of large gradients.
 
-    The step is too long for where the chain has come to. In batches it may be that they are
-    noisier there, which no step size changes: then the bound rises too.
+    With batches the bound rises too, as these may be noisier there, whatever the step size.
     """
     if tamed > _TAMED:
         settings = runner.settings

@@ -34,11 +34,11 @@ _MOST_NEWTON, _FAR_BATCHES = 8, 256
 _MOST_MOVES = 3
 _MOST_WHITENINGS = 2
 
-# How far off the centre may be, in sds: farther, control variates become noisier
+# Largest error of the centre, in sds: beyond it control variates become noisier
 _NEAR = 0.3
 
-# Largest factor by which a length may still change in a settled round, the factor that says that
-# rounds lead away from the bulk, and how many settled rounds are enough
+# Largest factor by which a length changes in a settled round, the factor that shows rounds leaving
+# the bulk, and settled rounds that are enough
 _SETTLED, _ASTRAY = 1.5, 4.0
 _SETTLED_ROUNDS = 3
 
@@ -48,24 +48,24 @@ _LAST_WORK = 5e7
 _ROWS_OF_OVERHEAD = 200
 
 # Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
-# and how many Hessians there are whatever they cost
+# least Hessians whatever they cost
 _NUMBERS, _LEAST = int(2.5e10), 2
 
-# Most places, each with its opposite, at which one block is seen
+# Most places, each with its opposite, at which one block is evaluated
 _MOST_PAIRS = 4
 
-# Pairs for each dimension of a regression, at least and at most on the full data: errors of what is
-# not linear in a gradient fall as their root
+# Pairs per dimension of a regression, least and most on the full data: errors from what is not
+# linear in a gradient fall as their root
 _PAIRS_OF_REGRESSION = (8, 64)
 
-# Pairs and rounds for a diagonal whose errors a law that is not normal would keep
+# Pairs and rounds for a diagonal, whose errors would stay with noise that is not normal
 _PAIRS_OF_DIAGONAL, _ROUNDS_OF_DIAGONAL = 8, 8
 
 
 def inverse_root(hessian: np.ndarray, circular: np.ndarray | None = None) -> np.ndarray:
-    """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude.
+    """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude, shape (d, d).
 
-    Coordinates on a circle are not mixed with others, and none of their lengths is above one.
+    Circular coordinates are not mixed with others, and have lengths of at most one.
     """
     if circular is not None and circular.any():
         lengths = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)[circular]), 1.0))
@@ -91,12 +91,10 @@ def upright(root: np.ndarray) -> np.ndarray:
 def refined(
     root: np.ndarray, curvature: np.ndarray, circular: np.ndarray | None = None
 ) -> tuple[np.ndarray, float]:
-    """Return L with LL' = H⁻¹ of L'HL, and the largest factor by which a length changed.
+    """Return L with LL' = H⁻¹ from L'HL, and the largest factor by which a length changed.
 
-    No direction becomes longer than twice its old length: where the Hessian averaged over the old
-    L is near zero or negative, that L reached too far for it to mean anything. Coordinates on a
-    circle are not mixed with others, and none of their lengths is above one: where the density is
-    nearly flat along the circle, its curvature says nothing of a width.
+    Lengths at most double, as an old L with H near zero or negative reached too far. Those on
+    circles are not mixed, and at most one, as a nearly flat density shows no width.
     """
     if circular is not None and circular.any():
         old = np.diag(root)[circular]
@@ -123,18 +121,18 @@ def bulk_of_full_data(
     points: int = 32,
     rounds: int = _MOST_ROUNDS,
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Move m and L from the mode to the bulk; tell whether L still changed much in the end.
+    """Move m and L from the mode to the bulk; return whether L still changed much, too.
 
-    The curvature at a mode says little of a skewed or hierarchical posterior; averaged over
-    m + Le it is that of the best Gaussian approximation.
+    The curvature at a mode hardly describes a skewed or hierarchical posterior; averaged over m +
+    Le it is that of the best Gaussian approximation.
     """
     d, step = len(centre), difference_step(surface)
     settled, changes = 0, [1.0]
-    # Where Hessians cost much, those of fewer points, by differences that cost half
+    # Costly Hessians are of fewer points, by differences that cost half
     most = max(_LEAST, _NUMBERS // (_MOST_ROUNDS * d * surface.numbers) // 2 * 2)
     central = most >= 2 * points
     for k in range(rounds):
-        # Few points while the whitening is still on its way; the last rounds are what is kept
+        # Few points until the whitening settles, as only the last rounds are kept
         count = points if settled or 2 * k >= rounds else points // 4
         x = centre + antithetic(rng, count // 2, d) @ root.T
         gradients = surface.full(x)[1]
@@ -186,7 +184,7 @@ def bulk_of_minibatches(
 def rewhitened(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return centre and whitening for a centre that the chain itself has found."""
+    """Return centre and whitening for a centre that the chain itself found."""
     if surface.batch_size:
         # The old L is nearly right: where Hessians cost far too much, a few correct it
         count, most = _hessians(surface, _LAST_WORK)
@@ -196,7 +194,7 @@ def rewhitened(
 
 
 def _hessians(surface: Surface, work: float) -> tuple[int, int]:
-    """Return how many Hessians of batches take so much work, and how many are not too dear."""
+    """Return how many batch Hessians take so much work, and how many are affordable."""
     d, rows = surface.dimension, surface.batch_size + _ROWS_OF_OVERHEAD
     dear = int(_NUMBERS * work / _LAST_WORK / (d * surface.numbers))
     return max(8, int(work / (d * rows))), max(_LEAST, dear)
@@ -205,10 +203,10 @@ def _hessians(surface: Surface, work: float) -> tuple[int, int]:
 def _whiten(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator, work: float
 ) -> tuple[np.ndarray, float]:
-    """Average Hessians of batches or, where it costs little more, of all blocks of the data.
+    """Average Hessians of batches or, if it costs little more, of all blocks of the data.
 
-    A feature that few rows have is in few batches, and in each of them counts too much. Each
-    block is seen at several places: at one alone the curvature of such a feature is chance.
+    A feature of few rows is in few batches, and in these counts too much. Each block is evaluated
+    at several places, as at one alone the curvature of such a feature is chance.
     """
     if surface.kinked:
         return _whiten_kinked(surface, centre, root, rng, work)
@@ -240,7 +238,7 @@ def _whiten(
 def _whiten_kinked(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator, work: float
 ) -> tuple[np.ndarray, float]:
-    """Average curvature by regression, on the full data where as much work is enough for that."""
+    """Average curvature by regression, on the full data if as much work is enough for it."""
     pairs = work / (2 * (surface.batch_size + _ROWS_OF_OVERHEAD))
     pairs = min(pairs, _hessians(surface, work)[1] * len(centre) / 2)
     least, most = (n * len(centre) for n in _PAIRS_OF_REGRESSION)
@@ -267,7 +265,7 @@ def _refined(surface: Surface, root: np.ndarray, curvature: np.ndarray) -> tuple
 def _descend(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, float]:
-    """Step once for each pass over the data; return also the mean curvature along L."""
+    """Step once per pass over the data; return also the mean curvature along L."""
     if surface.n_blocks > _MANY_BLOCKS and (found := _descend_far(surface, centre, root, rng)):
         return found
     d, form, rate = len(centre), 1.0, _STEP
@@ -287,7 +285,7 @@ def _descend(
             move = move / 4
             continue
         if size > 0.7 * last:
-            # To and fro across it
+            # The centre oscillates
             rate /= 2
         last = size
         if rate < _LEAST_STEP or (size < 0.02 * d and np.abs(slope).max() < _NEAR):
@@ -300,11 +298,10 @@ def _descend(
 def _descend_far(
     surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, float] | None:
-    """Descend by whole Newton steps, one pass over the data for each.
+    """Descend by whole Newton steps, one pass over the data each; None if a step does not help.
 
-    With very many rows a centre that some batches gave is a hundred sds away, and the curvature
-    is the same all the way: a few steps are enough. What the density's shape about the centre adds
-    to the slope is seen in differences of batches. None is returned where a step does not help.
+    With very many rows a centre from some batches is a hundred sds away, and the curvature constant
+    on the way. Differences of batches add what the density's shape contributes to the slope.
     """
     at, d = centre, len(centre)
     [gradient] = surface.full(at[None])[1]
@@ -334,9 +331,8 @@ def measured_diagonal(
 ) -> np.ndarray:
     r"""Return a diagonal L from curvatures at pairs x ± σe, each on a batch of its own.
 
-    The mean of :math:`(g_+ - g_-) e / 2\sigma` over that of :math:`e^2` estimates the curvature:
-    of independent normal coordinates it is exact, where the numerator alone is off by
-    :math:`\sqrt{2 / n}` after n pairs.
+    The mean of :math:`(g_+ - g_-) e / 2\sigma` over that of :math:`e^2` is exact for independent
+    normals; the numerator alone is off by :math:`\sqrt{2 / n}` after n pairs.
     """
     d = len(centre)
     products, squares = np.zeros(d), np.zeros(d)
@@ -349,7 +345,7 @@ def measured_diagonal(
         products += np.sum(change[finite] * e[finite], axis=0)
         squares += np.sum(e[finite] ** 2, axis=0)
     ratio = products * sd / (2 * np.maximum(squares, np.finfo(float).tiny))
-    # Where the curvature is no positive number, or far from the fit's, the fit is all there is
+    # The fit is kept where the curvature is not positive, or far from the fit's
     usable = ~surface.circular & (ratio > 1 / _ASTRAY**2) & (ratio < _ASTRAY**2)
     measured: np.ndarray = np.where(usable, sd / np.sqrt(np.where(usable, ratio, 1.0)), sd)
     return measured
@@ -361,7 +357,7 @@ def _of_line(matrix: np.ndarray, circular: np.ndarray) -> np.ndarray:
 
 
 def _apart(circular: np.ndarray, line: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return L of its block on the line and of the lengths on circles."""
+    """Return L from its non-circular block and the lengths of circular coordinates."""
     root = np.zeros((len(circular), len(circular)))
     root[np.ix_(~circular, ~circular)] = line
     root[circular, circular] = lengths
@@ -369,7 +365,7 @@ def _apart(circular: np.ndarray, line: np.ndarray, lengths: np.ndarray) -> np.nd
 
 
 def _sds(root: np.ndarray) -> np.ndarray:
-    """Conditional sds of N(0, LL'): along them a difference stays where the density is."""
+    """Return conditional sds of N(0, LL'), (d,), along which a difference stays in the bulk."""
     inverse = np.linalg.pinv(root)
     # A direction without any curvature has a length that pinv takes for infinite
     return np.asarray(1 / np.sqrt(np.maximum(np.sum(inverse**2, axis=0), 1e-100)))

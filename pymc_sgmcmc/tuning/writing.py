@@ -1,4 +1,4 @@
-"""The coordinates of a hierarchy, while the bulk is looked for in them."""
+"""The coordinates of a hierarchy during the search for the bulk."""
 
 from __future__ import annotations
 
@@ -15,24 +15,12 @@ from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Writing"]
 
-# Half the distance between two points of which the slope of a map is taken, in posterior sds
+# Half the distance between the two points of a map's slope, in posterior sds
 _SECANT = 0.1
 
 
 class Writing:
-    """Changes the coordinates of a surface to those that a choice finds.
-
-    Parameters
-    ----------
-    density : Density
-        In whose coordinates the surface is.
-    surface : Surface
-        The potential.
-    engine : CompiledModel
-        The compiled model.
-    rng : numpy.random.Generator
-        The chain's.
-    """
+    """Changes the coordinates of a surface to those of a :class:`WritingChoice`."""
 
     def __init__(
         self, density: Density, surface: Surface, engine: CompiledModel, rng: np.random.Generator
@@ -45,31 +33,20 @@ class Writing:
         self._choice = WritingChoice(engine)
 
     def move(self) -> None:
-        """Let the choice be looked at again at another place."""
+        """Have the choice repeated at another place."""
         self._choice.move()
 
     def undo(self) -> None:
-        """Return to the coordinates of the beginning, and forget the choice."""
+        """Restore the initial coordinates, and forget the choice."""
         self._density.set_scales(self._begun_at)
         self._choice = WritingChoice(self._engine)
 
     def __call__(
         self, centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Change the coordinates, and return the bulk in them.
+        """Change the coordinates; return centre and root in them, None if nothing changes.
 
-        Parameters
-        ----------
-        centre, root : ndarray
-            The bulk in the coordinates so far.
-        at_mode : bool
-            Whether they are a mode and the curvature there.
-
-        Returns
-        -------
-        tuple of ndarray or None
-            Centre and root in the coordinates in which the surface is from then on, None where
-            nothing is left to change.
+        With ``at_mode`` they are a mode and the root of the curvature there.
         """
         density, choice = self._density, self._choice
         written, changed = density.scales, False
@@ -90,7 +67,7 @@ class Writing:
     def _moved(
         self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bulk in coordinates of other scales, in which the surface is from then on."""
+        """Change the coordinates to other scales, and return the bulk in them."""
         if all(map(np.array_equal, scales, self._density.scales)):
             return centre, root
         moved = self._moved_root if len(centre) <= LARGEST_DENSE else self._moved_sds
@@ -135,6 +112,6 @@ class Writing:
                 for side in (1, -1)
             )
             moved = np.abs(above - below) / (2 * _SECANT)
-            # Where the secant is lost in rounding the old width is all that is known
+            # The old width is kept where the secant is lost in rounding
             found.append(np.where(moved > 0, moved, width))
         return Potential.join(found)
