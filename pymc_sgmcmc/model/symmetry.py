@@ -26,16 +26,20 @@ def has_permutable_units(
     one vector without data do not count.
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
-    here: np.ndarray | None = None
+    here, size = None, 1.0
     tries = ((shaped, axes) for shaped in _readings(position) for axes in _units(shaped))
     for shaped, axes in islice(tries, _MOST_TRIES):
         # Most models have no such axes and need no gradient
-        here = gradient(flat) if here is None else here
-        if not np.all(np.isfinite(here)):
-            return False
+        if here is None:
+            here = gradient(flat)
+            if not np.all(np.isfinite(here)):
+                return False
+            # Far from the bulk squares of a gradient may overflow
+            size = np.max(np.abs(here), initial=0.0) or 1.0
+            here = here / size
         swapped = _swapped(shaped, axes, _unlike(shaped, axes, here))
         moved = here[swapped]
-        there = gradient(flat[swapped])
+        there = gradient(flat[swapped]) / size
         if np.linalg.norm(there - moved) < _SAME * np.linalg.norm(moved - here):
             return True
     return False

@@ -121,7 +121,9 @@ def fitted_in_blocks(
 
 def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Yield the variables that have an index of one length, as a :class:`Shear` takes them."""
-    free = [not x.any() for x in _split(surface.circular, surface.shapes)]
+    # Coordinates of bounded width are not normal, and curvatures at one place describe no block
+    normal = ~surface.circular & np.isinf(surface.widest)
+    free = [x.all() for x in _split(normal, surface.shapes)]
     lengths = dict.fromkeys(n for shape in surface.shapes for n in shape if n >= _LEAST_LENGTH)
     taken: set[int] = set()
     for n in lengths:

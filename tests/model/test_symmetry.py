@@ -104,3 +104,11 @@ def test_widths_are_those_of_prior_draws():
     assert w == pytest.approx(0.1, rel=0.05)
     assert heavy == pytest.approx(4 * 1.4826 / np.sqrt(2), rel=0.05)
     assert s == 1
+
+
+def test_gradients_whose_squares_overflow_are_compared():
+    def gradient(x):
+        return 1e200 * (x + x.sum())
+
+    position = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
+    assert has_permutable_units(gradient, position)
