@@ -32,6 +32,14 @@ def test_of_a_diagonal_matrices_are_vectors_and_come_back():
         np.testing.assert_array_equal(g, (s * of).reshape(g.shape))
 
 
+def mapped(whitening, psi):
+    """Return φ by NumPy and by the compiled graph."""
+    symbols = [x.type() for x in map(pytensor.shared, psi)]
+    graphs = whitening.to_phi(symbols, whitening.symbols)
+    compiled = pytensor.function([*symbols, *whitening.symbols], graphs)
+    return whitening.to_phi(psi, whitening.arrays), compiled(*psi, *whitening.arrays)
+
+
 @pytest.mark.parametrize("dtypes", [["float64"] * 3, ["float64", "float32", "float32"]])
 def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     sizes, shapes = [1, 3, 6], [(), (3,), (2, 3)]
@@ -50,10 +58,7 @@ def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     psi[0] = psi[0].reshape(())
     joined = np.concatenate([x.reshape(-1) for x in psi])
     close = {"rtol": 1e-5, "atol": 1e-5} if "float32" in dtypes else {"rtol": 1e-12, "atol": 1e-12}
-    phi = whitening.to_phi(psi, whitening.arrays)
-    symbols = [x.type() for x in map(pytensor.shared, psi)]
-    graphs = whitening.to_phi(symbols, whitening.symbols)
-    compiled = pytensor.function([*symbols, *whitening.symbols], graphs)(*psi, *whitening.arrays)
+    phi, compiled = mapped(whitening, psi)
     for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
         assert x.shape == y.shape == want.shape and x.dtype == y.dtype
         np.testing.assert_allclose(x, want, **close)
@@ -98,10 +103,7 @@ def test_a_shear_is_the_matrix_that_it_stands_for(dtype, turned):
     psi = [RNG.normal(size=s).astype(dtype).reshape(-1 if s else ()) for s in shapes]
     joined = np.concatenate([x.reshape(-1) for x in psi]).astype(float)
     close = {"rtol": 2e-4, "atol": 2e-4} if dtype == "float32" else {"rtol": 1e-10, "atol": 1e-10}
-    phi = whitening.to_phi(psi, whitening.arrays)
-    symbols = [x.type() for x in map(pytensor.shared, psi)]
-    graphs = whitening.to_phi(symbols, whitening.symbols)
-    compiled = pytensor.function([*symbols, *whitening.symbols], graphs)(*psi, *whitening.arrays)
+    phi, compiled = mapped(whitening, psi)
     for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
         assert x.shape == y.shape == want.shape and x.dtype == y.dtype == dtype
         np.testing.assert_allclose(x, want, **close)
