@@ -101,10 +101,10 @@ def test_workflows_make_what_the_makefile_knows(path):
 
 def test_pythons_are_those_of_the_package(pyproject):
     supported = pythons(pyproject["project"])
-    workflow = read(GITHUB / "workflows" / "tests.yml")
-    matrix = workflow["jobs"]["newest"]["strategy"]["matrix"]
-    assert matrix["python"] == supported
-    assert {name.split("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    jobs = read(GITHUB / "workflows" / "tests.yml")["jobs"]
+    newest, lowest = (jobs[name]["strategy"]["matrix"] for name in ("newest", "lowest"))
+    assert newest["python"] == lowest["python"] == supported
+    assert {name.split("-")[0] for name in newest["os"]} == {"ubuntu", "macos", "windows"}
     single = [
         version
         for path in WORKFLOWS
