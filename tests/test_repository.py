@@ -26,9 +26,8 @@ if not GITHUB.exists():
 @pytest.fixture(scope="module")
 def tracked() -> list[str]:
     listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip("needs git, and its folder")
     return listed.stdout.splitlines()
