@@ -17,12 +17,13 @@ PYTHON ?=
 RUN := $(VENV)/.has-jax
 DEV := $(VENV)/.has-jax,dev
 DOCS := $(VENV)/.has-jax,docs
+PACKAGE := $(VENV)/.has-package
 RIVALS := $(VENV)/.has-jax,rivals
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Figures need no display. Not for the docs, whose notebooks show theirs.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test test-lowest slow lint types docs notebooks datasets reproductions \
+.PHONY: help demo test test-lowest slow lint types package docs notebooks datasets reproductions \
     benchmarks rivals clean
 
 help:
@@ -32,6 +33,7 @@ help:
 	@echo 'make slow        the slow tests'
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
+	@echo 'make package     build wheel and source distribution, install the wheel and sample'
 	@echo 'make docs        build the documentation, execute its notebooks'
 	@echo 'make notebooks   run every notebook as a program'
 	@echo "make datasets    download the papers' data, where they can be had"
@@ -60,6 +62,9 @@ lint: $(DEV)
 
 types: $(DEV)
 	$(BIN)/mypy
+
+package: $(PACKAGE)
+	$(BIN)/python .ci/package.py
 
 # SMALL: the notebooks run small versions, JOBS at a time. -E: an environment kept from before would
 # hide the warnings of unchanged pages.

@@ -1,10 +1,15 @@
 """Sphinx's configuration: `make docs` builds, executes the notebooks, and fails on warnings."""
 
+import os
+import tomllib
+
 from pathlib import Path
 
 import pymc_sgmcmc
 
 HERE = Path(__file__).parent
+PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+REPOSITORY = PROJECT["urls"]["Repository"]
 
 # The notebooks live outside of the sources. A link, not a copy: they run in their own folder, so
 # that relative paths mean the same here and there.
@@ -44,6 +49,8 @@ myst_heading_anchors = 3
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "force"
 nb_execution_raise_on_error = True
+# Read the Docs ends a build after a quarter of an hour: there the reproductions show no runs.
+nb_execution_excludepatterns = ["reproductions/*.py"] if os.environ.get("READTHEDOCS") else []
 # Numba compiles for minutes where its cache is empty.
 nb_execution_timeout = 900
 # A progress bar comes as hundreds of pieces of one stream.
@@ -59,7 +66,14 @@ html_theme = "pymc_sphinx_theme"
 html_title = f"pymc_sgmcmc {version}"
 # The theme is made for PyMC's own sites: without the links to their accounts and donations.
 html_theme_options = {
-    "navbar_end": ["theme-switcher"],
-    "secondary_sidebar_items": ["page-toc", "sourcelink"],
+    "icon_links": [{"name": "GitHub", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
+    "navbar_end": ["theme-switcher", "navbar-icon-links"],
+    "secondary_sidebar_items": ["page-toc", "edit-this-page", "sourcelink"],
+    "use_edit_page_button": True,
+}
+html_context = {
+    "edit_page_provider_name": "GitHub",
+    "edit_page_url_template": REPOSITORY
+    + "/edit/main/{{ ('docs/' ~ file_name).replace('docs/_notebooks', 'notebooks') }}",
 }
 html_show_sourcelink = True

@@ -65,7 +65,7 @@ class ZarrSource(ChunkedSource):
                 import zarr
             except ImportError as error:
                 raise ImportError(
-                    "Reading zarr needs the package zarr (3 or newer): pip install "
+                    "Reading zarr needs the package zarr (3.1 or newer): pip install "
                     "'pymc-sgmcmc[disk]'."
                 ) from error
             try:

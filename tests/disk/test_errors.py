@@ -1,7 +1,9 @@
 """What cannot be read or drawn is refused in a sentence."""
 
 import errno
+import json
 import os
+import pickle
 
 import numpy as np
 import pymc as pm
@@ -201,6 +203,29 @@ def test_a_header_that_holds_anything(tmp_path, header):
     (tmp_path / "x.npy").write_bytes(content)
     with pytest.raises(ValueError, match=r"x.npy' is no .npy file of numbers"):
         sg.on_disk(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    "codecs", [{"filters": [{"id": "pickle"}]}, {"compressor": {"id": "pickle"}}]
+)
+@pytest.mark.parametrize("dtype", ["<f8", "|O"])
+def test_chunks_that_would_be_unpickled(tmp_path, codecs, dtype):
+    zarr = pytest.importorskip("zarr")
+
+    class Touch:
+        def __reduce__(self):
+            return open, (str(tmp_path / "executed"), "w")
+
+    zarr.create_array(
+        tmp_path / "x.zarr", data=np.ones(4), chunks=4, zarr_format=2, compressors=None
+    )
+    described = tmp_path / "x.zarr" / ".zarray"
+    changed = {**json.loads(described.read_text()), **codecs, "dtype": dtype}
+    described.write_text(json.dumps(changed))
+    (tmp_path / "x.zarr" / "0").write_bytes(pickle.dumps(Touch()))
+    with pytest.raises(sg.DiskError, match=r"x.zarr.*pickle"):
+        sg.on_disk(tmp_path / "x.zarr")
+    assert not (tmp_path / "executed").exists()
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "n" * 300, "~nobody-of-this-name/x.npy"])
