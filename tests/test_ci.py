@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="there is no bash")
+
 SCRIPT = Path(__file__).parents[1] / ".ci" / "run"
 
 MAKE = """#!/bin/sh

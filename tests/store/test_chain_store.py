@@ -348,6 +348,7 @@ def test_content_that_is_not_known_is_named(tmp_path, name):
 # ----------------------------------------------------------------------------- whose chain it is
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no forks")
 def test_a_chain_has_one_thread_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 0.2)
     sampled(tmp_path, 4)
@@ -387,6 +388,7 @@ def refused(folder):
     return False
 
 
+@pytest.mark.skipif(os.name != "posix", reason="there are no forks")
 def test_a_chain_has_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 0.2)
     sampled(tmp_path, 4)
