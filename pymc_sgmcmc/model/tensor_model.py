@@ -124,7 +124,8 @@ def _transform(transform: Any, dims: Sequence[str]) -> Transform | None:
             made = of_tensors.log
         case of_dims.LogOddsTransform():
             made = of_tensors.logodds
-        case of_dims.CircularTransform():
+        # A class that older versions of PyMC lack
+        case of_dims.DimTransform(name="circular"):
             made = of_tensors.circular
         case of_dims.IntervalTransform():
             made = _interval(transform.lower, transform.upper, dims)

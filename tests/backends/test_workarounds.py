@@ -68,10 +68,10 @@ def test_they_stand_in_one_file():
 PROGRAM = """
 import json, os, sys, warnings
 from pathlib import Path
-warnings.simplefilter("error")
 import jax, jax.extend.backend, numpy as np, pytensor, pytensor.tensor as pt
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread
+warnings.simplefilter("error")
 
 told, order = sys.argv[1] == "told", sys.argv[2:]
 found = {"running": [jax_is_running()]}
