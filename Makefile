@@ -5,24 +5,30 @@
 # Two pips at once spoil an environment.
 .NOTPARALLEL:
 
-BIN := .venv/bin
+# -lowest in test-lowest
+VERSIONS :=
+VENV := .venv$(VERSIONS)
+CONSTRAINTS := .constraints$(VERSIONS).txt
+BIN := $(VENV)/bin
 DATA := notebooks/reproductions/.data
 JOBS ?= 2
 PYTHON ?=
 # Stamps, named after the installed extras; they age with pyproject.toml and the constraints.
-RUN := .venv/.has-jax
-DEV := .venv/.has-jax,dev
-DOCS := .venv/.has-jax,docs
-RIVALS := .venv/.has-jax,rivals
+RUN := $(VENV)/.has-jax
+DEV := $(VENV)/.has-jax,dev
+DOCS := $(VENV)/.has-jax,docs
+RIVALS := $(VENV)/.has-jax,rivals
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Figures need no display. Not for the docs, whose notebooks show theirs.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test slow lint types docs notebooks datasets reproductions benchmarks rivals clean
+.PHONY: help demo test test-lowest slow lint types docs notebooks datasets reproductions \
+    benchmarks rivals clean
 
 help:
 	@echo 'make demo        sample a first model (notebooks/quickstart.py)'
 	@echo 'make test        the tests, without the slow ones'
+	@echo 'make test-lowest the same tests with the lowest PyMC and PyTensor, in .venv-lowest'
 	@echo 'make slow        the slow tests'
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
@@ -40,6 +46,10 @@ demo: $(RUN)
 
 test: $(DEV)
 	$(PYTEST)
+
+# Compiled files are kept apart: their names do not tell versions of PyTensor from each other.
+test-lowest:
+	PYTENSOR_FLAGS='base_compiledir=$(CURDIR)/.venv-lowest/.pytensor' $(MAKE) test VERSIONS=-lowest
 
 slow: $(DEV)
 	$(PYTEST) -m slow
@@ -92,12 +102,18 @@ rivals: $(RIVALS) datasets
 	$(BIN)/python tests/benchmarks/rivals/run.py --write docs
 
 clean:
-	rm -rf build dist docs/_build docs/_notebooks .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv-lowest .constraints-lowest.txt build dist docs/_build docs/_notebooks
+	rm -rf .mypy_cache .pytest_cache .ruff_cache
 
-.venv/.has-%: pyproject.toml .constraints.txt | $(BIN)/pip
-	@echo 'Installing pymc-sgmcmc[$*] into .venv'
-	@$(BIN)/python -m pip install -q -c .constraints.txt -e '.[$*]'
+$(VENV)/.has-%: pyproject.toml $(CONSTRAINTS) | $(BIN)/pip
+	@echo 'Installing pymc-sgmcmc[$*] into $(VENV)'
+	@$(BIN)/python -m pip install -q -c $(CONSTRAINTS) -e '.[$*]'
 	@touch '$@'
+
+# PyMC and PyTensor as the lower bounds of pyproject.toml, all else as it is.
+.constraints-lowest.txt: pyproject.toml .constraints.txt
+	@sed -nE 's/^ *"(pymc|pytensor)>=([0-9.]+),.*/s,^\1==.*,\1==\2,/p' pyproject.toml \
+	    | sed -f /dev/stdin .constraints.txt >'$@'
 
 # A name on PATH is tried by running it: a shim of pyenv exists also for versions that pyenv
 # refuses to run. Then pyenv's folders and uv's interpreters, which need not be on PATH.
@@ -133,5 +149,5 @@ $(BIN)/pip:
 	    echo "or name one: make PYTHON=/path/to/python ..." >&2; \
 	    exit 1; \
 	fi; \
-	echo "Making .venv with $$("$$found" -c 'import sys; print(sys.executable, sys.version.split()[0])')"; \
-	"$$found" -m venv .venv
+	echo "Making $(VENV) with $$("$$found" -c 'import sys; print(sys.executable, sys.version.split()[0])')"; \
+	"$$found" -m venv $(VENV)

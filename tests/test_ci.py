@@ -43,7 +43,7 @@ def ci(tmp_path):
 def test_all_is_run_and_the_last_line_says_so(ci):
     code, ran, last = ci()
     assert code == 0
-    assert {"lint", "types", "test", "docs", "slow"} == set(ran)
+    assert {"lint", "types", "test", "test-lowest", "docs", "slow"} == set(ran)
     assert last.startswith("Passed")
     assert last.endswith("nothing left out: " + " ".join(ran))
 
@@ -60,4 +60,4 @@ def test_what_is_left_out_after_a_failure_is_named(ci):
     assert code != 0
     assert ran == ["lint", "types", "test"]
     assert "make test failed" in last
-    assert last.endswith("Passed: lint types. Not run: docs slow.")
+    assert last.endswith("Passed: lint types. Not run: test-lowest docs slow.")

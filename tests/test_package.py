@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import shutil
+import subprocess
 import tomllib
 
 from importlib import metadata, resources
@@ -26,13 +28,17 @@ def project() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
-@pytest.fixture(scope="module")
-def constraints() -> dict[str, Version]:
-    lines = (ROOT / ".constraints.txt").read_text(encoding="utf-8").splitlines()
+def pinned(folder: Path, name: str) -> dict[str, Version]:
+    lines = (folder / name).read_text(encoding="utf-8").splitlines()
     pins = [line for line in lines if line and not line.startswith("#")]
     # Names and versions only: no address from which something would be downloaded.
     assert [pin for pin in pins if not re.fullmatch(r"[a-z0-9-]+==[0-9][0-9a-z.]*", pin)] == []
     return {name: Version(version) for name, version in (pin.split("==") for pin in pins)}
+
+
+@pytest.fixture(scope="module")
+def constraints() -> dict[str, Version]:
+    return pinned(ROOT, ".constraints.txt")
 
 
 def test_version_is_the_same_everywhere():
@@ -111,3 +117,16 @@ def test_constraints_fit_every_requirement(project, constraints):
         if name != "pymc-sgmcmc":
             assert name in constraints, name
             assert constraints[name] in requirement.specifier, name
+
+
+def test_lowest_versions_are_the_lower_bounds(project, constraints, tmp_path):
+    for name in ("Makefile", "pyproject.toml", ".constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path)
+    subprocess.run(["make", ".constraints-lowest.txt"], cwd=tmp_path, check=True)
+    bounds = {
+        requirement.name: Version(bound.version)
+        for requirement in map(Requirement, project["dependencies"])
+        for bound in requirement.specifier
+        if requirement.name in ("pymc", "pytensor") and bound.operator == ">="
+    }
+    assert pinned(tmp_path, ".constraints-lowest.txt") == {**constraints, **bounds}
