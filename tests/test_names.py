@@ -13,6 +13,7 @@ from pymc_sgmcmc.testing import UNTUNED
 # Terms of formulas, types and formats of NumPy, what formatting and code generation could read
 NAMES = ["1|g", "f8, f8", "float64", "floatX", "i", "a b", "σ²", "x[0]", "a:b", "..", "", "%s"]
 NAMES += ["{x}", "'q'", '"', "\\", "a\nb", "[red]", "batch_0_0", "data_0", "step_size", "lambda"]
+NAMES += ["rows of y", " ", "None"]
 
 N = 24
 
@@ -30,6 +31,34 @@ def test_symbols_of_all_kinds():
     scaled = [c for c in coordinates if c.scale is not None]
     found = [str(c.scale.name).removeprefix(str(c.name)) for c in scaled]
     assert found == ["_scale", "_weight", "_scale"] * 5
+
+
+def test_names_of_everything_with_the_full_gradient():
+    """Each name is that of one kind of thing, and of a dim whose labels are names too."""
+    kinds = "free", "observed", "deterministic", "data", "potential"
+    shift = 0
+    with pm.Model(coords={f"{name} dim": [f"{name} 0", name, "c"] for name in NAMES}) as model:
+        base = pm.HalfNormal("theta_log__")
+        for k, name in enumerate(NAMES):
+            dim = f"{NAMES[-1 - k]} dim"
+            match kinds[k % 5]:
+                case "free":
+                    shift = shift + pm.Normal(name, dims=dim).sum()
+                case "observed":
+                    pm.Normal(name, shift, base, observed=np.arange(3.0), dims=dim)
+                case "deterministic":
+                    pm.Deterministic(name, base + np.ones(3), dims=dim)
+                case "data":
+                    shift = shift + pm.Data(name, np.ones(3), dims=dim).sum()
+                case "potential":
+                    pm.Potential(name, -np.ones(3) * base, dims=dim)
+    step = sg.SGLD(model=model, step_size=1e-3, backend="jax", **UNTUNED)
+    draws = run(step, draws=10, tune=0, chains=1).posterior.to_dataset()
+    for k, name in enumerate(NAMES):
+        if kinds[k % 5] in ("free", "deterministic"):
+            of_dim = draws[name].coords[f"{NAMES[-1 - k]} dim"]
+            assert of_dim.values[1] == NAMES[-1 - k]
+            assert np.ptp(draws[name].values) > 0
 
 
 def test_a_run_its_store_and_its_diagnostics(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from textwrap import shorten
@@ -97,6 +99,9 @@ def compiled(
             for known in (*_KNOWN_TO_JAX, precision):
                 stack.enter_context(known())
             stack.enter_context(_named(backend))
+            # PyTensor warns of each check of a parameter, all of which JAX leaves out
+            stack.enter_context(warnings.catch_warnings())
+            warnings.filterwarnings("ignore", "Skipping Check", UserWarning)
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # PyTensor's wrapper of JAX's function costs as much as several updates
         jitted = getattr(function.vm, "jit_fn", None) or function

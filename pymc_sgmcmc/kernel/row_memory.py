@@ -123,4 +123,4 @@ def _leaves(minibatches: Sequence[Minibatch]) -> list[np.ndarray]:
         for leaf in inputs
         if isinstance(leaf, Constant | SharedVariable)
     ]
-    return [value for value in values if isinstance(value, np.ndarray) and value.ndim]
+    return [value for value in values if getattr(value, "ndim", 0)]

@@ -28,6 +28,7 @@ from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import made_again, rebuilt
 from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
+from pymc_sgmcmc.model.sparse_rows import columns_and_values, products
 
 __all__ = ["Rows", "depends_on", "in_batches", "mismatch", "resized", "rows_of"]
 
@@ -60,7 +61,7 @@ def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
             "smaller batch_size, or leave batch_size and batch_dim out to sample with the full "
             "gradient."
         )
-    sources = [pt.moveaxis(array, axis, 0) if axis else array for array, axis in rows.axes.items()]
+    sources = [source for array, axis in rows.axes.items() for source in _sources(array, axis)]
     batches: Any = pm.Minibatch(*sources, batch_size=batch_size)
     batches = batches if len(sources) > 1 else [batches]
     try:
@@ -84,8 +85,6 @@ def rows_of(model: Model, dim: str) -> Rows:
     on_disk = [array for array in model.named_vars.values() if source_of(array) is not None]
     for array in [*model.data_vars, *on_disk]:
         if (axis := _axis(model, array.name, dim)) is not None:
-            if isinstance(array.type, SparseTensorType):
-                raise NotImplementedError(sparse_rows(f"pm.Data '{array.name}'", dim))
             axes[array] = axis
     terms: dict[TensorVariable, int] = {}
     for rv, value in zip(model.observed_RVs, values, strict=True):
@@ -153,6 +152,13 @@ def _undeclared(
     return found
 
 
+def _sources(array: TensorVariable, axis: int) -> list[Any]:
+    """Return what batches of an array are drawn from, its rows first."""
+    if isinstance(array.type, SparseTensorType):
+        return list(columns_and_values.make_node(array.T if axis else array).outputs)
+    return [pt.moveaxis(array, axis, 0) if axis else array]
+
+
 def _taken(
     model: Model,
     rows: Rows,
@@ -161,16 +167,21 @@ def _taken(
 ) -> tuple[dict[TensorVariable, TensorVariable], dict[TensorVariable, TensorVariable]]:
     """Return terms, and observed values, for ``length`` rows along the dim.
 
-    ``batches`` has the rows of each array, as its first axis.
+    ``batches`` has the rows of each array, as its first axis; of a sparse one, columns and values.
     """
     replacements: dict[Variable, Variable] = {}
-    for (array, axis), batch in zip(rows.axes.items(), batches, strict=True):
-        replacements[array] = pt.moveaxis(batch, 0, axis) if axis else batch
+    observed = [rv for rv in model.observed_RVs if rv in rows.terms]
+    graphs = [*rows.terms, *(model.rvs_to_values[rv] for rv in observed)]
+    drawn = iter(batches)
+    for array, axis in rows.axes.items():
+        if isinstance(array.type, SparseTensorType):
+            replacements.update(products(array, graphs, next(drawn), next(drawn)))
+        else:
+            batch = next(drawn)
+            replacements[array] = pt.moveaxis(batch, 0, axis) if axis else batch
     full = model.dim_lengths[rows.dim]
     if isinstance(full, SharedVariable):
         replacements[full] = length.astype(full.type.dtype)
-    observed = [rv for rv in model.observed_RVs if rv in rows.terms]
-    graphs = [*rows.terms, *(model.rvs_to_values[rv] for rv in observed)]
     found = rebuilt(graphs, replacements, keep=model.free_RVs)
     of_terms = dict(zip(rows.terms, found[: len(rows.terms)], strict=True))
     for rv in observed:
@@ -294,15 +305,6 @@ def _check_others(
         )
 
 
-def sparse_rows(array: str, dim: str) -> str:
-    """Say that rows of a sparse array cannot be drawn, and give an alternative."""
-    return (
-        f"{array} is sparse, and batches of the dim '{dim}' are drawn from dense "
-        f'arrays: pass pm.Data("x", x.toarray(), dims=("{dim}", ...)), or the columns and values '
-        "of each row as dense arrays; or leave batch_size and batch_dim out."
-    )
-
-
 def depends_on(term: Variable, axes: Mapping[Any, int], length: Variable) -> bool:
     """Whether a graph depends on rows, or on their number; lengths of other axes do not."""
     if isinstance(length, SharedVariable) and length in ancestors([term]):
@@ -358,10 +360,14 @@ def _count(dim: str, axes: Mapping[TensorVariable, int]) -> int:
 def mismatch(model: Model, rows: Rows, error: Exception) -> str:
     """Name arrays with as many entries as there are rows and without the dim."""
     for leaf in ancestors(list(rows.terms)):
-        if isinstance(leaf.type, SparseTensorType) and isinstance(leaf, Constant | SharedVariable):
-            array = leaf.data if isinstance(leaf, Constant) else leaf.get_value(borrow=True)
-            if rows.count in array.shape:
-                return sparse_rows(f"An array of shape {array.shape}", rows.dim)
+        if isinstance(leaf.type, SparseTensorType) and leaf in rows.axes:
+            return (
+                f"{f"'{leaf.name}'" if leaf.name else 'An array'} of shape {evaluate(leaf).shape} "
+                f"is sparse. Rows of the dim '{rows.dim}' are drawn from it for products alone, "
+                "pytensor.sparse.structured_dot(x, b) with rows on the first axis of x. Write them "
+                f'so, or pass pm.Data("x", x.toarray(), dims=("{rows.dim}", ...)); or leave '
+                "batch_size and batch_dim out."
+            )
     suspects = [
         leaf
         for leaf in ancestors(list(rows.terms))

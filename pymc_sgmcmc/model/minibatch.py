@@ -24,6 +24,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
+from scipy.sparse import issparse
 
 from pymc_sgmcmc.disk.on_disk import MOST_ROWS, RowsOnDisk, source_of
 from pymc_sgmcmc.disk.order import warn_of_order
@@ -68,11 +69,15 @@ def _minibatch_nodes(graphs: Iterable[Variable]) -> list[Any]:
 
 
 def evaluate(source: Variable) -> Any:
-    """Return the value of a graph without free inputs, uncompiled; of rows on disk the source."""
+    """Return the value of a graph without free inputs, uncompiled; of rows on disk the source.
+
+    That of a sparse constant or shared variable is the sparse matrix.
+    """
     if isinstance(source, Constant):
-        return np.asarray(source.data)
+        return source.data if issparse(source.data) else np.asarray(source.data)
     if isinstance(source, SharedVariable):
-        return np.asarray(source.get_value(borrow=True))
+        value = source.get_value(borrow=True)
+        return value if issparse(value) else np.asarray(value)
     rows = source_of(source)
     if rows is not None:
         return rows

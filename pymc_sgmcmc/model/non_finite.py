@@ -13,6 +13,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.type import TensorType
+from scipy.sparse import issparse
 
 from pymc_sgmcmc.disk.fetch import rows_at
 from pymc_sgmcmc.disk.on_disk import source_of
@@ -111,9 +112,11 @@ def _arrays(model: Model, names: Collection[str]) -> Iterator[tuple[str, Any]]:
             yield _label(leaf, f"the observed array of '{rv.name}'"), evaluate(leaf)
     for variable in variables:
         for leaf in _leaves(variable):
-            shape = evaluate(leaf).shape
-            label = f"an array of shape {shape} on which '{variable.name}' depends"
-            yield _label(leaf, label), evaluate(leaf)
+            array = evaluate(leaf)
+            label = f"an array of shape {array.shape} on which '{variable.name}' depends"
+            if issparse(array):  # one number of each row tells whether all are finite
+                array = abs(array).max(axis=1).toarray()
+            yield _label(leaf, label), array
 
 
 def _leaves(graph: Variable) -> list[Variable]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.model import Model
@@ -111,7 +110,7 @@ def own_density(model: Model, rv: TensorVariable) -> list[Any]:
 def _with_lengths(model: Model, graphs: Sequence[Any]) -> Sequence[Any]:
     """Return graphs with the static shapes of the model's present data."""
     unknown = {
-        x: pt.tensor(dtype=x.type.dtype, shape=np.shape(evaluate(x)))
+        x: x.type.clone(shape=np.shape(evaluate(x)))()
         for x in graph_inputs(graphs)
         if isinstance(x, SharedVariable) and isinstance(x.type, TensorType) and None in x.type.shape
     }

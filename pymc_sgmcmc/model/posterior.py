@@ -21,6 +21,8 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.sparse.basic import as_sparse_variable
+from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
@@ -416,6 +418,10 @@ def _lift_data(
         if not isinstance(source.type, TensorType):
             continue
         value = evaluate(source)
+        if isinstance(source.type, SparseTensorType):
+            # JAX multiplies by constants only
+            replacements[source] = as_sparse_variable(value)
+            continue
         if value.size <= _LARGEST_CONSTANT:
             if isinstance(source, SharedVariable):
                 replacements[source] = pt.constant(value, dtype=source.type.dtype)

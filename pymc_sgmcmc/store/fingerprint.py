@@ -29,10 +29,12 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors, graph_inputs, toposort
 from pytensor.graph.type import Type
 from pytensor.tensor.type import TensorType
+from scipy.sparse import issparse
 
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.tensor_model import in_tensors
 
 __all__ = ["differences", "fingerprint", "model_arrays"]
@@ -285,10 +287,8 @@ def _arrays(graphs: Mapping[str, Sequence[Variable]]) -> dict[str, list[Any]]:
 def _array(source: Variable) -> Any:
     if not isinstance(source.type, TensorType):
         return None
-    if isinstance(source, SharedVariable):
-        return np.asarray(source.get_value(borrow=True))
-    if isinstance(source, Constant) and np.ndim(source.data):
-        return np.asarray(source.data)
+    if isinstance(source, SharedVariable) or (isinstance(source, Constant) and source.type.ndim):
+        return evaluate(source)
     return source_of(source)
 
 
@@ -296,6 +296,9 @@ def _of_array(array: Any) -> str:
     """Return a digest of the array; of a huge one, of evenly spread blocks of its rows."""
     if isinstance(array, Source):
         return _digest(*array.fingerprint())
+    if issparse(array):
+        parts = [array.data, array.indices, array.indptr]
+        return _digest(array.format, array.shape, *map(_of_array, parts))
     rows = np.atleast_1d(array)
     each = max(1, _BLOCK * len(rows) // max(rows.nbytes, 1))
     stride = each * max(1, -(-rows.nbytes // _MOST_READ))

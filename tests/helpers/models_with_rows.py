@@ -1,9 +1,12 @@
 """Models whose rows have the dim "obs", and nothing else that tells of batches."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor
+import pytensor.sparse
 import pytensor.tensor as pt
+import scipy.sparse
 
 from helpers.minibatched_models import data
 
@@ -99,6 +102,68 @@ def arrays_without_dims():
     return model
 
 
+def as_many_others_as_rows():
+    """Groups, basis functions and the times of a walk, each with its own dim, in a random order."""
+    order = np.random.default_rng(1).permutation(N)
+    with pm.Model(coords={"obs": range(N), "group": range(N), "knot": range(N)}) as model:
+        of_row = pm.Data("of_row", order, dims="obs")
+        basis = pm.Data("basis", np.cos(np.outer(Y, np.arange(N))), dims=("obs", "knot"))
+        slope, weights = pm.Normal("slope"), pm.Normal("weights", dims="knot")
+        groups = slope * pm.Data("of_group", Y, dims="group") + pm.Normal("effects", dims="group")
+        walk = pm.GaussianRandomWalk("walk", 1.0, init_dist=pm.Normal.dist(), steps=N - 1)
+        mean = groups[of_row] + basis @ weights + walk[order[::-1]]
+        pm.Normal("y", mean, observed=Y, dims="obs")
+    return model
+
+
+def rows_of_several_lengths():
+    """Pairs, bounds of each row, terms of as many and of fewer rows that stay whole."""
+    with pm.Model(coords={"obs": range(N), "few": range(7), "pair": range(2)}) as model:
+        b, sd = pm.Normal("b", shape=3), pm.HalfNormal("sd")
+        pm.Normal("pairs", b[:2] * X[:, :1], sd, observed=X[:, 1:], dims=("obs", "pair"))
+        mean = (b[:, None] * X.T).sum(axis=0)
+        pm.Truncated("t", pm.Normal.dist(mean, sd), Y, observed=Y + 0.5, dims="obs")
+        bounds = {"lower": pytensor.shared(Y - 1, "low"), "upper": Y + 1}
+        pm.Censored("c", pm.Normal.dist(mean, sd), **bounds, observed=Y, dims="obs")
+        pm.Normal("fewer", b[0] * X[:7, 1], observed=Y[:7], dims="few")
+        pm.Normal("as_many", b[0] * X[:, 2], sd, observed=Y)
+        pm.Normal("kept", (b[1] * X[:, 2])[Y > 0], sd, observed=Y[Y > 0])
+        pm.Potential("weighted", -(COUNTS + 1) * pt.abs(mean - Y), dims="obs")
+    return model
+
+
+def columns_of_frames():
+    """Of pandas, nullable and not, categories, and arrays of short numbers and in other orders."""
+    frame = pd.DataFrame(X, columns=list("abc"), index=[f"row {k}" for k in range(N)])
+    frame["g"] = pd.Categorical(np.array(list("wxyz"))[G])
+    counts = pd.Series(COUNTS).astype("Int64")
+    with pm.Model(coords={"obs": range(N)}) as model:
+        b, effects = pm.Normal("b", shape=3), pm.Normal("effects", shape=4)
+        mean = pm.math.dot(frame[["a", "b", "c"]], b) + effects[frame["g"].cat.codes]
+        mean = mean + b[0] * X.astype("float16")[::-1, 0] + b[1] * COUNTS.astype("uint8")
+        pm.Normal("y", mean, observed=pd.Series(Y), dims="obs")
+        pm.Poisson("n", pt.exp(b[2] * (frame["a"] > 0)), observed=counts, dims="obs")
+        pm.Bernoulli("z", logit_p=mean, observed=list(frame["b"] > 0), dims="obs")
+    return model
+
+
+def sparse_designs():
+    """Constants and shared variables, by rows and by columns, with an empty row."""
+    rng = np.random.default_rng(0)
+    design = rng.normal(size=(N, 9)) * (rng.random((N, 9)) < 0.2)
+    design[5] = 0
+    design = scipy.sparse.csr_matrix(design)
+    with pm.Model(coords={"obs": range(N)}) as model:
+        b = pm.Normal("b", shape=(9, 2))
+        declared = pm.Data("declared", design, dims=("obs", None))
+        constant = pytensor.sparse.as_sparse_variable((design > 0).astype(int).tocsc())
+        mean = pytensor.sparse.structured_dot(declared, b).sum(axis=1)
+        mean = mean + pytensor.sparse.dot(constant, b[:, 0])
+        mean = mean + pytensor.sparse.dot(pm.Data("bare", design.tocsc()), b[:, :1])[:, 0]
+        pm.Normal("y", mean, observed=Y, dims="obs")
+    return model
+
+
 MODELS = [
     regression,
     several_terms,
@@ -107,4 +172,8 @@ MODELS = [
     rows_of_vectors,
     kinds_of_likelihoods,
     arrays_without_dims,
+    as_many_others_as_rows,
+    rows_of_several_lengths,
+    columns_of_frames,
+    sparse_designs,
 ]

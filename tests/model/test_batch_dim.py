@@ -232,6 +232,48 @@ def shares():
     pm.Multinomial("y", N * 2, pm.Dirichlet("p", np.ones(N)), observed=COUNTS, dims="obs")
 
 
+def basis_without_a_dim():
+    """A square matrix: which of its axes is that of the rows cannot be seen."""
+    pm.Normal("y", pm.Data("basis", np.eye(N)) @ pm.Normal("w", shape=N), observed=Y, dims="obs")
+
+
+def latent_walk():
+    z = pm.GaussianRandomWalk("z", 1.0, init_dist=pm.Normal.dist(), steps=N - 1)
+    pm.Normal("y", z, observed=Y, dims="obs")
+
+
+def covariate_of_groups():
+    """Of as many groups as there are rows, each in the place of its row."""
+    u = pm.Data("u", Y)
+    pm.Normal("y", (pm.Normal("b") * u)[np.arange(N)], observed=Y, dims="obs")
+
+
+def centred_constant():
+    x = pt.constant(X[:, 0], name="x")
+    pm.Normal("y", pm.Normal("a") * (x - x.mean()), observed=Y, dims="obs")
+
+
+def ranked():
+    pm.Normal("y", pm.Normal("a") * pt.sort(pm.Data("x", X[:, 0])), observed=Y, dims="obs")
+
+
+def lagged():
+    x = pm.Data("x", X[:, 0])
+    lag = pt.concatenate([x[:1], x[:-1]])
+    pm.Normal("y", pm.Normal("a") * lag, observed=Y, dims="obs")
+
+
+def weight_of_all():
+    """A potential of weights that are divided by their sum."""
+    w = pm.Data("w", Y**2)
+    pm.Potential("p", -w / w.sum() * (Y - pm.Normal("a")) ** 2, dims="obs")
+    pm.Normal("y", 0, observed=Y, dims="obs")
+
+
+def kept_by_a_mask():
+    pm.Normal("y", (pm.Normal("a") * X[:, 0])[Y > 0], observed=Y[Y > 0], dims="kept")
+
+
 def minibatch():
     y = pm.Minibatch(Y, batch_size=7)
     pm.Normal("y", pm.Normal("a"), observed=y, total_size=N)
@@ -260,19 +302,16 @@ def picked_with_the_dim():
     picked("obs")
 
 
-def sparse(dims=None, shared=True):
-    x = scipy.sparse.csr_matrix(X)
-    x = pm.Data("x", x, dims=dims) if shared else pytensor.sparse.as_sparse_variable(x)
+def features_first():
+    x = pytensor.sparse.as_sparse_variable(scipy.sparse.csc_matrix(X.T))
     b = pm.Normal("b", shape=(3, 1))
-    pm.Normal("y", pytensor.sparse.structured_dot(x, b)[:, 0], observed=Y, dims="obs")
+    pm.Normal("y", pytensor.sparse.structured_dot(x.T, b)[:, 0], observed=Y, dims="obs")
 
 
-def sparse_with_the_dim():
-    sparse(("obs", None))
-
-
-def sparse_constant():
-    sparse(shared=False)
+def sparse_in_no_product():
+    x = pm.Data("x", scipy.sparse.csr_matrix(X), dims=("obs", None))
+    mean = pm.Normal("a") * pytensor.sparse.sp_sum(x, axis=1)
+    pm.Normal("y", mean, observed=Y, dims="obs")
 
 
 REFUSED = [
@@ -283,9 +322,8 @@ REFUSED = [
         ValueError,
         r"'y' has 45 entries along the dim 'obs', whose coords .* 60",
     ),
-    (sparse, ValueError, r"An array of shape \(60, 3\) is sparse.*x\.toarray\(\)"),
-    (sparse_constant, ValueError, r"An array of shape \(60, 3\) is sparse.*x\.toarray\(\)"),
-    (sparse_with_the_dim, NotImplementedError, r"'x' is sparse.*x\.toarray\(\), dims=\(\"obs\""),
+    (features_first, ValueError, r"An array of shape \(3, 60\) is sparse.*x\.toarray\(\)"),
+    (sparse_in_no_product, ValueError, r"'x' of shape \(60, 3\) is sparse.*structured_dot\(x"),
     (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*z\[pm.Data\("),
     (missing, NotImplementedError, r"'y' has missing values.*Leave these rows out"),
     (table_as_long_as_the_rows, ValueError, r"depends on .*'table'.* another dim to what holds"),
@@ -300,6 +338,13 @@ REFUSED = [
     (centred, ValueError, r"'y' is not a sum over the rows.*Compute such means before"),
     (cumulated, ValueError, r"'y' is not a sum over the rows"),
     (time_trend, ValueError, r"'y' is not a sum over the rows"),
+    (basis_without_a_dim, ValueError, r"depends on .*'basis'"),
+    (latent_walk, ValueError, r"depends on 'z'"),
+    (covariate_of_groups, ValueError, r"'u'"),
+    (centred_constant, ValueError, r"'y' is not a sum over the rows.* its length alone 'x' is"),
+    (ranked, ValueError, r"'y' is not a sum over the rows.* its length alone 'x' is"),
+    (lagged, ValueError, r"'y' is not a sum over the rows.* its length alone 'x' is"),
+    (weight_of_all, ValueError, r"'p' is not a sum over the rows.* alone .*'w'.* is taken"),
     (shares, ValueError, r"depends on .*'p'.* with as many entries|is not a sum over the rows"),
     (minibatch, ValueError, r"draws batches by pm.Minibatch, and batch_dim='obs' asks"),
     (total_size, ValueError, r"'y' has a total_size=.*Leave total_size out"),

@@ -9,6 +9,8 @@ import pytest
 from pytensor import tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.sparse import as_sparse_variable, structured_dot
+from scipy.sparse import csr_matrix
 
 import pymc_sgmcmc as sg
 
@@ -88,6 +90,22 @@ def own_operation(by):
 def test_the_users_own_likelihoods_are_told_apart(one, other, said):
     assert differences(lines(one), lines(other)) == [said]
     assert not differences(lines(one), lines(one))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_sparse_designs_are_compared_by_their_numbers(shared):
+    """Not by the place in memory: a run goes on in another process."""
+
+    def of(matrix):
+        def likelihood(mu):
+            x = pm.Data("x", matrix) if shared else as_sparse_variable(matrix)
+            pm.Normal("y", structured_dot(x, pt.fill(np.ones((5, 1)), mu)), observed=Y[:, None])
+
+        return lines(likelihood)
+
+    one, other = csr_matrix(np.eye(5)), csr_matrix(np.diag([1.0, 1, 1, 1, 2]))
+    assert differences(of(one), of(other)) == ["the data of 'y' differ"]
+    assert not differences(of(one), of(one.copy()))
 
 
 def by_closure(h):
