@@ -315,6 +315,13 @@ def _check_others(
     """Refuse terms that depend on rows and lack the dim."""
     length = model.dim_lengths[dim]
     for term in [*model.observed_RVs, *model.potentials]:
+        above = next((rv for rv in known if rv is not term and rv in ancestors([term])), None)
+        if above is not None:
+            raise NotImplementedError(
+                f"'{term.name}' depends on the observed variable '{above.name}', of which batches "
+                "are to be drawn, for all its rows, as of a variable with missing values. Leave "
+                "batch_size and batch_dim out."
+            )
         graphs = [term, model.rvs_to_values.get(term, term)]
         if term in known or not any(depends_on(graph, axes, length) for graph in graphs):
             continue
