@@ -21,6 +21,7 @@ import pytensor
 
 from pymc import initial_point
 from pymc.model import Model
+from pymc.sampling import mcmc
 from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
@@ -39,6 +40,7 @@ __all__ = [
     "interpreted",
     "jax_is_running",
     "jax_precision",
+    "left_out_of_traces",
     "long_integers_allowed",
     "products_in_full",
     "repeatable",
@@ -338,6 +340,27 @@ def _convert(model: Model, start: Any) -> Any:
                 f"{', '.join(map(repr, free))}."
             )
     return _converted(model, start)
+
+
+_init_traces = mcmc.init_traces
+
+
+def left_out_of_traces() -> None:
+    """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
+
+    A step method has no hook for what PyMC computes at each draw.
+    """
+    mcmc.init_traces = _traces
+
+
+def _traces(
+    *, step: Any, model: Model, trace_vars: list[Variable] | None = None, **others: Any
+) -> Any:
+    parts = getattr(step, "methods", [step])
+    names = {name for part in parts for name in getattr(part, "left_out", ())}
+    if trace_vars is None and names:
+        trace_vars = [x for x in model.unobserved_value_vars if x.name not in names]
+    return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)
 
 
 # ----------------------------------------------------------------------------- numba

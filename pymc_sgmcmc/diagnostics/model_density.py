@@ -18,10 +18,10 @@ from pymc_sgmcmc.diagnostics.over_draws import unconstrained
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import check_minibatches
-from pymc_sgmcmc.step.arguments import checked_backend, checked_batch_dim, sampled_values
+from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
 __all__ = ["ModelDensity", "density_of"]
 
@@ -34,7 +34,7 @@ def density_of(
     backend: str = "auto",
     temperature: float = 1.0,
     batch_size: int | None = None,
-    batch_dim: str | None = None,
+    batch_dim: str | Mapping[str, int] | None = None,
 ) -> ModelDensity:
     """Return the density of a model; that of the latest one is kept, compiled.
 
@@ -75,7 +75,7 @@ class ModelDensity:
         backend: str = "auto",
         temperature: float = 1.0,
         batch_size: int | None = None,
-        batch_dim: str | None = None,
+        batch_dim: str | Mapping[str, int] | None = None,
     ) -> None:
         values = sampled_values(model, None)
         discrete = [v for v in model.value_vars if v.dtype not in continuous_types]
@@ -97,9 +97,7 @@ class ModelDensity:
                 "batch_dim": batch_dim,
             },
         )
-        of_rows = checked_batch_dim(model, batch_size, batch_dim)
-        if batch_dim is not None:
-            check_independent_rows(model, batch_dim)
+        chosen = chosen_batches(model, batch_size, batch_dim)
         self.model = model
         backend, kwargs = checked_backend(backend, None)
         temperature = positive("temperature", temperature, usual=1.0)
@@ -110,9 +108,10 @@ class ModelDensity:
             temperature=temperature,
             backend=backend,
             compile_kwargs=kwargs,
-            **of_rows,
+            batch_size=chosen.size,
+            batch_dim=chosen.dim,
         )
-        self._compiled = CompiledModel(model, values, options, initial_point(model))
+        self._compiled = CompiledModel(chosen.model, values, options, initial_point(model))
         self.dimension = self._compiled.dimension
         self._compiled.attempt(self._start)
         self.batch_size = self._potential.batch_size

@@ -14,12 +14,15 @@ import pytensor.tensor as pt
 from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.model import Model
-from pymc.variational.minibatch_rv import create_minibatch_rv
+from pymc.pytensorf import constant_fold
+from pymc.variational.minibatch_rv import MinibatchRandomVariable, create_minibatch_rv
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, apply_ancestors
 from pytensor.sparse.type import SparseTensorType
-from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.basic import Alloc, MakeVector
+from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.shape import Reshape, Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
@@ -99,11 +102,7 @@ def rows_of(model: Model, dim: str) -> Rows:
                 f"The observed variable '{rv.name}' has the dim '{dim}' on axis {axis}, and its "
                 f"data '{leaf.name}' on axis {axes[leaf]}. Give both the same dims."
             )
-        if axis_of_rows(rv) is not None:
-            raise ValueError(
-                f"The observed variable '{rv.name}' has a total_size=, which says that its rows "
-                f"are a batch, and batch_dim='{dim}' draws batches of them. Leave total_size out."
-            )
+        _check_total_size(rv, evaluate(value).shape[axis], dim)
         terms[rv] = axis
     _check_free(model, dim, axes)
     for potential in model.potentials:
@@ -169,9 +168,18 @@ def _taken(
 
     ``batches`` has the rows of each array, as its first axis; of a sparse one, columns and values.
     """
-    replacements: dict[Variable, Variable] = {}
     observed = [rv for rv in model.observed_RVs if rv in rows.terms]
-    graphs = [*rows.terms, *(model.rvs_to_values[rv] for rv in observed)]
+    # Unknown at first, for the parameters have all rows
+    count = pt.lscalar()
+    terms = [
+        resized(_without_total_size(term), axis, count) if term in observed else term
+        for term, axis in rows.terms.items()
+    ]
+    graphs = [*terms, *(model.rvs_to_values[rv] for rv in observed)]
+    replacements: dict[Variable, Variable] = {
+        count: length,
+        **_numbers_of_rows(graphs, model.free_RVs, rows.count, length),
+    }
     drawn = iter(batches)
     for array, axis in rows.axes.items():
         if isinstance(array.type, SparseTensorType):
@@ -185,11 +193,31 @@ def _taken(
     found = rebuilt(graphs, replacements, keep=model.free_RVs)
     of_terms = dict(zip(rows.terms, found[: len(rows.terms)], strict=True))
     for rv in observed:
-        axis = rows.terms[rv]
-        if of_terms[rv].type.shape[axis] == rows.count:
-            of_terms[rv] = resized(of_terms[rv], axis, length)
         of_terms[rv].name = rv.name
     return of_terms, dict(zip(observed, found[len(rows.terms) :], strict=True))
+
+
+def _numbers_of_rows(
+    graphs: Sequence[Variable], free: Sequence[Variable], count: int, length: Any
+) -> dict[Variable, Variable]:
+    """Map shapes in which the number of rows is written as a number to those of ``length`` rows."""
+    shapes: list[Any] = []
+    for node in apply_ancestors(graphs, blockers=free):
+        op: Any = node.op
+        if isinstance(op, Alloc | Reshape):
+            shapes += node.inputs[1:]
+        elif isinstance(op, MakeVector):
+            shapes += node.inputs
+        elif isinstance(op, RandomVariable):
+            shapes.append(op.size_param(node))
+    shapes = [x for x in dict.fromkeys(shapes) if isinstance(x.type, TensorType)]
+    found: dict[Variable, Variable] = {}
+    for shape, value in zip(shapes, constant_fold(shapes, raise_not_constant=False), strict=True):
+        numbers = [] if isinstance(value, Variable) else np.atleast_1d(value)
+        if np.sum(numbers == count) == 1:
+            new = [length if n == count else pt.constant(n, dtype="int64") for n in numbers]
+            found[shape] = (new[0] if shape.ndim == 0 else pt.stack(new)).astype(shape.dtype)
+    return found
 
 
 def _view(
@@ -253,6 +281,23 @@ def _axis(model: Model, name: str, dim: str) -> int | None:
     return dims.index(dim) if dim in dims else None
 
 
+def _check_total_size(rv: Any, count: int, dim: str) -> None:
+    axis = axis_of_rows(rv)
+    if axis is None or int(evaluate(rv.owner.inputs[1 + axis])) == count:
+        return
+    raise ValueError(
+        f"The observed variable '{rv.name}' has a total_size=, which says that its rows are a "
+        f"batch, and batch_dim='{dim}' draws batches of them. Leave total_size out."
+    )
+
+
+def _without_total_size(term: Any) -> TensorVariable:
+    """Return an observed variable before it was scaled to the rows that it has anyway."""
+    scaled = term.owner is not None and isinstance(term.owner.op, MinibatchRandomVariable)
+    unscaled: TensorVariable = term.owner.inputs[0] if scaled else term
+    return unscaled
+
+
 def _check_free(model: Model, dim: str, axes: Mapping[TensorVariable, int]) -> None:
     """Refuse free variables with a value for each row."""
     length = model.dim_lengths[dim]
@@ -282,6 +327,13 @@ def _check_others(
     """Refuse terms that depend on rows and lack the dim."""
     length = model.dim_lengths[dim]
     for term in [*model.observed_RVs, *model.potentials]:
+        above = next((rv for rv in known if rv is not term and rv in ancestors([term])), None)
+        if above is not None:
+            raise NotImplementedError(
+                f"'{term.name}' depends on the observed variable '{above.name}', of which batches "
+                "are to be drawn, for all its rows, as of a variable with missing values. Leave "
+                "batch_size and batch_dim out."
+            )
         graphs = [term, model.rvs_to_values.get(term, term)]
         if term in known or not any(depends_on(graph, axes, length) for graph in graphs):
             continue

@@ -21,7 +21,7 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import a_model, one_of, positive_int
+from pymc_sgmcmc.checks import a_model, one_of
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.kernel.policy import Policy
@@ -34,7 +34,6 @@ __all__ = [
     "by_hand",
     "check_batches",
     "checked_backend",
-    "checked_batch_dim",
     "checked_gradient",
     "checked_rng",
     "checked_scale",
@@ -122,33 +121,6 @@ def _value_of(model: Model, variable: Any) -> TensorVariable:
             f"vars has {named!r}, which is not a free variable of the model. Choose from {free}."
         )
     return value
-
-
-def checked_batch_dim(model: Model, batch_size: Any, batch_dim: Any) -> dict[str, Any]:
-    """Check the size of batches and the dim of their rows: both are given, or none."""
-    if batch_size is None and batch_dim is None:
-        return {}
-    if batch_dim is None:
-        dims = {
-            dim
-            for rv in model.observed_RVs
-            for dim in model.named_vars_to_dims.get(rv.name) or ()
-            if dim is not None
-        }
-        listed = ", ".join(repr(dim) for dim in sorted(dims))
-        of_them = f"one of {listed}" if dims else 'such as "obs", which the observed variable needs'
-        raise ValueError(
-            f"batch_size={batch_size!r} needs batch_dim=, the dim of the rows: {of_them}. In a "
-            "model with pm.Minibatch the size of a batch stands there: leave batch_size out."
-        )
-    if not isinstance(batch_dim, str):
-        raise TypeError(f"batch_dim must be the name of a dim, such as 'obs', got {batch_dim!r}.")
-    if batch_size is None:
-        raise ValueError(
-            f"batch_dim={batch_dim!r} needs batch_size=, the rows of a batch, such as 500."
-        )
-    size = positive_int("batch_size", batch_size, usual=500)
-    return {"batch_size": size, "batch_dim": batch_dim}
 
 
 def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: str) -> None:

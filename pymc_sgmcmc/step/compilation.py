@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from collections.abc import Collection
 from pathlib import Path
 
 from pymc.model import Model
@@ -21,7 +22,7 @@ __all__ = ["tell_compilation"]
 _log = logging.getLogger("pymc.sgmcmc")
 
 
-def tell_compilation(model: Model) -> None:
+def tell_compilation(model: Model, left_out: Collection[str]) -> None:
     """Say in the log which deterministics hold a matrix product that numba has yet to compile.
 
     PyMC computes deterministics by a function of its own, whatever the step's backend is. Of all
@@ -29,7 +30,8 @@ def tell_compilation(model: Model) -> None:
     """
     if not isinstance(get_default_mode().linker, NumbaLinker) or _is_kept():
         return
-    names = [str(x.name) for x in model.deterministics if _has_product(x)]
+    kept = (x for x in model.deterministics if x.name not in left_out)
+    names = [str(x.name) for x in kept if _has_product(x)]
     if names:
         _log.info(
             "PyMC compiles a matrix product for %s with numba before the first draw. That can take "

@@ -13,12 +13,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.batch_dim import depends_on, rows_of
 
-__all__ = ["parameters", "tell_full_deterministics", "tell_memory"]
+__all__ = ["left_out", "parameters", "tell_memory"]
 
 _log = logging.getLogger("pymc.sgmcmc")
-
-# Batches in the data, of which a draw's 20 updates take a fifth
-_MANY_BATCHES = 100
 
 _DRAWS = 1000
 _LARGE = 2**30
@@ -44,23 +41,23 @@ def tell_memory(model: Model, values: Sequence[TensorVariable]) -> None:
     )
 
 
-def tell_full_deterministics(model: Model, dim: str, batch_size: int) -> None:
-    """Say in the log which deterministics cost a draw far more than its updates."""
-    rows = rows_of(model, dim)
-    if rows.count < _MANY_BATCHES * batch_size:
-        return
-    length = model.dim_lengths[dim]
-    names = [f"'{d.name}'" for d in model.deterministics if depends_on(d, rows.axes, length)]
+def left_out(model: Model, dim: str | None) -> frozenset[str]:
+    """Return the names of deterministics that depend on all rows of a dim, and log them.
+
+    A draw would take all rows for them, and an update takes a few.
+    """
+    if dim is None:
+        return frozenset()
+    rows, length = rows_of(model, dim), model.dim_lengths[dim]
+    names = [str(d.name) for d in model.deterministics if depends_on(d, rows.axes, length)]
     if names:
-        _log.warning(
-            "PyMC computes %s for all %s rows of '%s' in each draw, and keeps what it computes, "
-            "while an update reads %s of them. Pass var_names= of the other variables to "
-            "pm.sample, and compute it from the result: pm.compute_deterministics(dt.posterior).",
-            ", ".join(names),
-            f"{rows.count:,}",
-            dim,
-            f"{batch_size:,}",
+        listed = ", ".join(f"'{name}'" for name in names)
+        _log.info(
+            "The draws leave out %s, computed from all rows: pm.compute_deterministics("
+            "dt.posterior) computes it afterwards, and var_names= keeps it in the draws.",
+            listed,
         )
+    return frozenset(names)
 
 
 def parameters(model: Model, values: Sequence[TensorVariable]) -> int:

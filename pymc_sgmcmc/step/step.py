@@ -27,7 +27,7 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_sgmcmc.backends import jax_backend
-from pymc_sgmcmc.backends.workarounds import initvals_checked
+from pymc_sgmcmc.backends.workarounds import initvals_checked, left_out_of_traces
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.monitor import final_warning, watched
 from pymc_sgmcmc.chain.orphans import end_with_parent
@@ -43,6 +43,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.improper import refuse_uninformed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.indices import check_indices
@@ -53,7 +54,7 @@ from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
 from pymc_sgmcmc.step.convergence import prepare_checks
-from pymc_sgmcmc.step.memory import tell_full_deterministics, tell_memory
+from pymc_sgmcmc.step.memory import left_out, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.approach import common_start, stands_still
@@ -137,6 +138,9 @@ class SGMCMCStep(BlockedStep):
     __signature__: ClassVar[Signature]
     _state_class = SGMCMCState
 
+    left_out: frozenset[str]
+    """Names of deterministics of all rows, which draws have only where ``var_names`` asks."""
+
     # What is compiled, and what moves the chain in this process
     _engine: Engine | None
     _runner: Runner | None
@@ -168,8 +172,8 @@ class SGMCMCStep(BlockedStep):
         gradient: str | Plain | ControlVariates | SVRG = "auto",
         batches: str | int = "auto",
         batch: str = "shuffled",
-        batch_size: int | None = None,
-        batch_dim: str | None = None,
+        batch_size: str | int | None = "auto",
+        batch_dim: str | Mapping[str, int] | None = None,
         transforms: str | Mapping[str, Transform | None] | None = None,
         centring: str | None = "auto",
         scale: str | Mapping[str, Any] | None = "auto",
@@ -185,6 +189,7 @@ class SGMCMCStep(BlockedStep):
         arguments.refuse_unknown(type(self), unknown)
         self.model = modelcontext(model)
         initvals_checked(self.model)
+        left_out_of_traces()
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # What is read, and compiled: the same where the model is not of pymc.dims
@@ -215,7 +220,6 @@ class SGMCMCStep(BlockedStep):
             gradient=arguments.checked_gradient(gradient, (Plain, ControlVariates, SVRG)),
             batches=positive_int_or_auto("batches", batches, usual=1) or "auto",
             batch=one_of("batch", batch, BATCH_SCHEMES),
-            **arguments.checked_batch_dim(model, batch_size, batch_dim),
             **arguments.checked_transforms(transforms, model, names, policy.coordinates),
             centring=False,
             temperature=positive("temperature", temperature, usual=1.0),
@@ -228,12 +232,13 @@ class SGMCMCStep(BlockedStep):
         if centring is not None and isinstance(self.options.scale, str):
             self.options = replace(self.options, centring=not self.options.is_complete())
         self.blocked = blocked
+        # Without tuning nothing chooses how many batches are averaged
+        unasked = isinstance(batch_size, str) and batch_size == "auto" and batch_dim is None
+        self._asked = None if unasked and self.options.is_complete() else batch_size, batch_dim
         self._look_at_batches()
-        if self.options.batch_dim is not None and self.options.batch_size is not None:
-            tell_full_deterministics(model, self.options.batch_dim, self.options.batch_size)
         tell_memory(model, self._values)
         prepare_checks(model, self._values)
-        tell_compilation(model)
+        tell_compilation(model, self.left_out)
 
         self.rng = arguments.checked_rng(rng)
         self.tune = True
@@ -484,19 +489,25 @@ class SGMCMCStep(BlockedStep):
 
     def _look_at_batches(self) -> None:
         """Check the minibatches, and reserve memory for rows that forked processes share."""
+        model = in_tensors(self.model)
+        check_coords(model)
+        check_observed_shapes(model)
+        check_indices(model)
+        chosen = chosen_batches(model, *self._asked)
+        self._read_model = chosen.model
+        self.options = replace(self.options, batch_dim=chosen.dim, batch_size=chosen.size)
         options = self.options
         batched = in_batches(self._read_model, options.batch_dim, options.batch_size)
         minibatches = check_minibatches(batched)
-        check_coords(self._read_model)
-        check_observed_shapes(self._read_model)
-        check_indices(self._read_model)
-        check_independent_rows(self._read_model, options.batch_dim)
+        if options.batch_dim is None:
+            check_independent_rows(self._read_model)
         if minibatches and self.model.observed_RVs and options.batch_dim is None:
             _log.info(
                 "PyMC's log_likelihood of a model with pm.Minibatch is that of one batch. For all "
                 "rows, pass model=sg.full_data(model) to pm.compute_log_likelihood."
             )
         arguments.check_batches(options.batches, minibatches, options.batch)
+        self.left_out = left_out(self._read_model, options.batch_dim)
         self._row_order = self._row_memory = None
         if is_large(minibatches):
             self._row_order = SHARED_ORDER

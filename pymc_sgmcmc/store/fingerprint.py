@@ -49,8 +49,8 @@ _PLAIN = (
 )  # fmt: skip
 
 _OF_THE_STEP = {
-    "model", "vars", "rng", "tune", "names", "kinds", "blocked", "options", "stats_dtypes",
-    "stats_dtypes_shapes",
+    "model", "vars", "rng", "tune", "names", "kinds", "blocked", "options", "left_out",
+    "stats_dtypes", "stats_dtypes_shapes",
 }  # fmt: skip
 
 

@@ -4,9 +4,9 @@ Run all with ``python tests/benchmarks/accuracy.py``, some with
 ``python tests/benchmarks/accuracy.py --models a9a arK --methods MSGNHT --seeds 1 2``. Every
 model is sampled in a fresh process by ``pm.sample(step=Method())`` with nothing else but a seed
 and two chains; a mixed model by its own list of steps, in which ``--methods NUTS`` puts PyMC's in
-the place of ours, on all rows. ``--batch 50`` changes a large model's batch,
-``--options '{"backend": "numba"}'`` gives arguments to the method. ``--write FILE`` also writes a
-Markdown table, whose rows of other models and methods stay.
+the place of ours, on all rows. ``--batch 50`` changes a large model's batch, ``--batch 0`` leaves
+batches to the step method, to which ``--options '{"backend": "numba"}'`` gives arguments.
+``--write FILE`` also writes a Markdown table, whose rows of other models and methods stay.
 
 Columns: the number of seeds; then the worst of them: the largest error of a mean in reference
 sds; the smallest and the largest ratio of an sd to the reference's; the share of parameters
@@ -78,12 +78,12 @@ def measure(
     if mixed is not None and method == "NUTS":
         model = mixed.all_rows()
     else:
-        model = MODELS[name]() if batch is None else MODELS[name](batch)
+        model = MODELS[name]() if batch is None else MODELS[name](batch or None)
     with model:
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         step = cls(**options) if mixed is None else mixed.steps(model, cls, **options)
         result = pm.sample(step=step, chains=2, cores=cores, random_seed=seed, progressbar=False)
-        seconds = time.perf_counter() - start
+        seconds, worked = time.perf_counter() - start, time.process_time() - worked
     errors, ratios = [], []
     ess, farthest = np.inf, (0.0, "")
     for variable, known in gallery.reference(name).items():
@@ -127,6 +127,7 @@ def measure(
         "gradients": float((thin * batches).sum())
         + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
         "seconds": seconds,
+        "processor": worked,  # seconds of it, where one core samples all chains
         "tuning": max(
             [float(t) for t in re.findall(r"Tuned in ([\d.]+)", said)],
             default=np.nan,

@@ -39,7 +39,7 @@ GOOD = result_of(x=np.zeros((1, 10, 2)))
         (lambda m: ksd(GOOD, m, draws=0), ValueError, "^draws must be an integer"),
         (lambda m: ksd(GOOD, m, batches=0), ValueError, "^batches must be an integer"),
         (lambda m: ksd(GOOD, m, batches=1), ValueError, "has no pm.Minibatch"),
-        (lambda m: ksd(GOOD, m, batch_size=9), ValueError, "^batch_size=9 needs batch_dim="),
+        (lambda m: ksd(GOOD, m, batch_size=9), ValueError, "^batch_size=9, but no observed"),
         (lambda m: ksd(GOOD, m, batch_size=9, batch_dim="r"), ValueError, "is no dim of the model"),
         (lambda m: ksd(GOOD, m, backend="c"), ValueError, "^backend must be one of"),
         (lambda m: ksd(GOOD, m, scale="median"), ValueError, "^scale='median' needs draws"),

@@ -3,6 +3,8 @@
 import sys
 
 from contextlib import contextmanager
+from functools import partial
+from inspect import signature
 from pathlib import Path
 
 import numpy as np
@@ -36,3 +38,14 @@ def check(found):
     assert found["mean err"] <= max(0.1, error), shown
     allowed = max(0.1, error / np.sqrt(2))
     assert 1 - allowed <= found["sd min"] <= found["sd max"] <= 1 + allowed, shown
+
+
+def small_models(monkeypatch):
+    """Return the gallery's small models by name, as functions that build them on all rows."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import gallery
+
+    def all_rows(make):
+        return partial(make, None) if signature(make).parameters else make
+
+    return {name: all_rows(make) for name, make in gallery.SMALL.items()}

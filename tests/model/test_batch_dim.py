@@ -112,7 +112,7 @@ def test_a_dim_has_one_length():
     model = regression()
     with model:
         pm.set_data({"x": X[:50]}, coords={"obs": range(50)})
-    with pytest.raises(ValueError, match=r"along the dim 'obs' differ in length: 'x' 50, 'g' 60"):
+    with pytest.raises(ValueError, match=r"'y' has 60 entries along the dim 'obs', .* have 50"):
         step_of(model)
 
 
@@ -140,17 +140,25 @@ def test_single_precision():
     assert point["b"].dtype == np.float32
 
 
-def test_deterministics_of_many_rows_are_told(caplog):
+def test_deterministics_of_all_rows_are_left_out_of_the_draws(caplog):
     with pm.Model() as model:
-        x = pm.Data("x", np.zeros(1000), dims="obs")
+        x = pm.Data("x", np.zeros(40), dims="obs")
         mean = pm.Deterministic("mean", pm.Normal("a") + x, dims="obs")
         pm.Deterministic("other", model["a"] + 1)
-        pm.Normal("y", mean, observed=np.zeros(1000), dims="obs")
-    with caplog.at_level(logging.WARNING, "pymc.sgmcmc"):
-        step_of(model, batch_size=20)
-        assert not caplog.records
-        step_of(model, batch_size=5)
-    assert "computes 'mean' for all 1,000 rows of 'obs'" in caplog.text
+        pm.Normal("y", mean, observed=np.zeros(40), dims="obs")
+    with caplog.at_level(logging.INFO, "pymc.sgmcmc"):
+        dt = run(step_of(model), draws=3, tune=1, chains=1)
+    assert "The draws leave out 'mean', computed from all rows" in caplog.text
+    assert set(dt.posterior.data_vars) == {"a", "other"}
+    with model:
+        again = pm.compute_deterministics(dt.posterior.to_dataset(), progressbar=False)
+        asked = pm.sample(
+            2, tune=1, chains=1, step=step_of(model), var_names=["mean"], progressbar=False
+        )
+        slice_ = pm.sample(2, tune=1, chains=1, step=pm.Slice(), progressbar=False)
+    assert again["mean"].sizes == {"chain": 1, "draw": 3, "obs": 40}
+    assert set(asked.posterior.data_vars) == {"mean"}
+    assert set(slice_.posterior.data_vars) == {"a", "mean", "other"}
 
 
 # ------------------------------------------------------------------ what cannot be batched
@@ -281,7 +289,7 @@ def minibatch():
 
 
 def total_size():
-    pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs", total_size=N)
+    pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs", total_size=10 * N)
 
 
 def another_dim():
@@ -363,8 +371,13 @@ def test_what_cannot_be_batched_is_refused(build, error, match):
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
-        ({"batch_dim": None}, ValueError, r"batch_size=7 needs batch_dim=.*: one of 'obs'"),
         ({"batch_size": None}, ValueError, r"batch_dim='obs' needs batch_size="),
+        ({"batch_size": "some"}, ValueError, r"batch_size must be 'auto', a number of rows, or"),
+        ({"batch_dim": {}}, ValueError, r"batch_dim is an empty dict"),
+        ({"batch_dim": {"z": 0}}, ValueError, r"batch_dim names 'z', which is no observed .* 'y'"),
+        ({"batch_dim": {"y": 1}}, ValueError, r"'y' has an axis from 0 to 0"),
+        ({"batch_dim": {"y": True}}, ValueError, r"'y' has an axis from 0 to 0"),
+        ({"batch_dim": {"y": 0}}, ValueError, r"which has the dim 'obs'. Pass batch_dim='obs'"),
         ({"batch_dim": "obz"}, ValueError, r"batch_dim='obz' is no dim.*Did you mean 'obs'\?"),
         ({"batch_dim": 0}, TypeError, r"batch_dim must be the name of a dim"),
         ({"batch_size": 61}, ValueError, r"batch_size=61 is larger than the dim 'obs' of 60 rows"),

@@ -1,0 +1,273 @@
+"""The rows that batches are drawn of, and their number, where the user leaves them open."""
+
+from __future__ import annotations
+
+import logging
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pymc.model import Model
+
+from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.model.batch_dim import in_batches, rows_of
+from pymc_sgmcmc.model.graphs import numbers_computed
+from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
+
+__all__ = ["Batches", "chosen_batches", "rows_named"]
+
+_log = logging.getLogger("pymc.sgmcmc")
+
+# Sizes of batches, of which the largest is taken whose log density computes no more numbers than
+# this: as long as an update takes besides
+_SIZES = 100, 200, 500, 1000, 2000, 5000
+_NUMBERS = 50_000
+
+# Batches in the data from which an update of one of them, or of the few that are averaged, costs
+# so much less than one of all rows that the noise is worth it
+_LEAST_BATCHES = 40
+
+
+@dataclass(frozen=True)
+class Batches:
+    """A model, the dim of the rows that batches are drawn of, and B; None where all rows count."""
+
+    model: Model
+    dim: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """An axis that terms of a model share, by their names; its dim where it has one."""
+
+    dim: str | None
+    axes: Mapping[str, int]
+    count: int  # N
+
+    def named(self, model: Model) -> tuple[Model, str]:
+        """Return the model with a dim for this axis, and the dim's name."""
+        return rows_named(model, self.axes, self.dim)
+
+    def __str__(self) -> str:
+        if self.dim is not None:
+            return f"batch_dim={self.dim!r}"
+        return f"batch_dim={dict(self.axes)!r}"
+
+
+def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
+    """Return the batches that are asked for, or those that cost less than all rows.
+
+    ``size`` is B, "auto" or None; ``dim`` a dim, a dict of variables' names to axes, or None. It
+    raises where batches of the rows would be wrong; with "auto" such rows are not drawn in batches.
+    """
+    _check_kinds(size, dim)
+    if size is None:
+        return Batches(model)
+    if size == "auto":
+        return _batches_or_all(model, dim)
+    size = positive_int("batch_size", size, usual=500)
+    if isinstance(dim, Mapping):
+        model, dim = rows_named(model, dim)
+    if dim is not None:
+        in_batches(model, dim, size)
+        check_independent_rows(model, dim)
+        return Batches(model, dim, size)
+    _refuse_minibatches(model, size)
+    error: Exception | None = None
+    for axis in _shared_by_all(model, size):
+        try:
+            return chosen_batches(model, size, axis.dim or axis.axes)
+        except (ValueError, NotImplementedError) as fault:
+            error = error or fault
+    assert error is not None
+    raise error
+
+
+def rows_named(model: Model, axes: Mapping[str, int], dim: str | None = None) -> tuple[Model, str]:
+    """Return the model with a dim for these variables' axes, and its name.
+
+    The copy shares the variables and data of ``model``. It raises where an axis cannot be one of
+    rows.
+    """
+    if dim is None:
+        dim = f"rows of {', '.join(axes)}"
+        while dim in model.dim_lengths:
+            dim += "'"
+    named: Model = object.__new__(type(model))
+    named.__dict__.update(model.__dict__)
+    named.named_vars_to_dims = dict(model.named_vars_to_dims)
+    terms = {term.name: term for term in [*model.observed_RVs, *model.potentials]}
+    for name, axis in axes.items():
+        _check_axis(terms, name, axis)
+        dims = list(model.named_vars_to_dims.get(name) or [None] * terms[name].ndim)
+        if dims[axis] not in (None, dim):
+            raise ValueError(
+                f"batch_dim names axis {axis} of '{name}', which has the dim '{dims[axis]}'. Pass "
+                f"batch_dim='{dims[axis]}'."
+            )
+        dims[axis] = dim
+        named.named_vars_to_dims[name] = tuple(dims)
+    if dim not in model.dim_lengths:
+        first, axis = next(iter(axes.items()))
+        array: Any = model.rvs_to_values.get(terms[first], terms[first])
+        named._dim_lengths = {**model.dim_lengths, dim: array.shape[axis]}
+    return named, dim
+
+
+def _check_kinds(size: Any, dim: Any) -> None:
+    if dim is not None and not isinstance(dim, str | Mapping):
+        raise TypeError(
+            "batch_dim must be the name of a dim, such as 'obs', or a dict of observed variables "
+            f"to their axis of rows, such as {{'y': 0}}, got {dim!r}."
+        )
+    if isinstance(dim, Mapping) and not dim:
+        raise ValueError("batch_dim is an empty dict. Name an observed variable, or leave it out.")
+    if size is None and dim is not None:
+        raise ValueError(
+            f"batch_dim={dim!r} needs batch_size=, the rows of a batch, such as 500, or 'auto'."
+        )
+    if isinstance(size, str) and size != "auto":
+        raise ValueError(
+            f"batch_size must be 'auto', a number of rows, or None for all rows, got {size!r}."
+        )
+
+
+def _check_axis(terms: Mapping[str, Any], name: str, axis: Any) -> None:
+    if name not in terms:
+        listed = ", ".join(f"'{term}'" for term in terms) or "none"
+        raise ValueError(
+            f"batch_dim names {name!r}, which is no observed variable or potential of the model. "
+            f"It has {listed}."
+        )
+    count = len(_axes(terms[name]))
+    if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < count:
+        of = f"an axis from 0 to {count - 1}" if count else "no axis of rows"
+        raise ValueError(
+            f"batch_dim={{{name!r}: {axis!r}}}: '{name}' has {of}. Those of a multivariate "
+            "distribution's own entries do not count."
+        )
+
+
+def _refuse_minibatches(model: Model, size: int) -> None:
+    if _has_minibatches(model):
+        raise ValueError(
+            f"The model draws batches by pm.Minibatch, where the size of a batch stands, and "
+            f"batch_size={size} asks for batches of its rows. Leave batch_size out, or give the "
+            "full arrays to the model."
+        )
+
+
+def _has_minibatches(model: Model) -> bool:
+    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+    return bool(find_minibatches([*model.observed_RVs, *values, *model.potentials]))
+
+
+# ----------------------------------------------------------------------------- the axis of rows
+
+
+def _shared_by_all(model: Model, size: int) -> list[_Axis]:
+    """Return the axes that all observed variables share, the first first, or raise."""
+    every = list(_axes_of_rows(model))
+    found = [axis for axis in every if axis.count >= size] or every
+    observed = {rv.name for rv in model.observed_RVs}
+    shared = [axis for axis in found if observed.issubset(axis.axes)]
+    if not shared and len(found) == 1:
+        return found
+    if not shared and found:
+        listed = ", ".join(f"{axis} ({axis.count:,} rows)" for axis in found)
+        raise ValueError(
+            f"batch_size={size}: the observed variables have no axis of rows in common. Say which "
+            f"rows batches are drawn of: {listed}. The other data then count in full in each "
+            "update."
+        )
+    if not shared:
+        raise ValueError(
+            f"batch_size={size}, but no observed variable has an axis of rows: each is a single "
+            "number or one draw of a multivariate distribution. Leave batch_size out."
+        )
+    return shared
+
+
+def _axes_of_rows(model: Model) -> Iterator[_Axis]:
+    """Yield the axes of observed variables and potentials that may be those of rows.
+
+    An axis without a dim belongs to axes of its length.
+    """
+    of_terms: dict[str, list[tuple[str | None, int]]] = {}
+    for term in [*model.observed_RVs, *model.potentials]:
+        value = model.rvs_to_values.get(term)
+        lengths = term.type.shape if value is None else evaluate(value).shape
+        dims = model.named_vars_to_dims.get(term.name) or [None] * term.ndim
+        of_terms[term.name] = [(dims[k], lengths[k] or 0) for k in _axes(term)]
+    seen: set[tuple[str | None, int]] = set()
+    for name, axes in of_terms.items():
+        for k, (dim, count) in enumerate(axes):
+            if count < 2 or (dim, count) in seen or (None, count) in seen:
+                continue
+            alike = {(dim, count), (None, count)}
+            members = {name: k}
+            for other, theirs in of_terms.items():
+                at = [j for j, axis in enumerate(theirs) if axis in alike]
+                if other != name and at:
+                    members[other] = at[0]
+            named = next((d for o, j in members.items() if (d := of_terms[o][j][0])), None)
+            seen.add((named, count))
+            if len(members) > 1 or named is None:
+                seen.add((None, count))
+            yield _Axis(named, members, count)
+
+
+def _axes(term: Any) -> range:
+    """Return the axes of a term along which its entries are independent."""
+    own = getattr(term.owner and term.owner.op, "ndim_supp", 0)
+    return range(term.ndim - own)
+
+
+# ----------------------------------------------------------------------------- batches, or all rows
+
+
+def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batches:
+    """Return batches of a model's rows, or all rows where they are few or not independent."""
+    if dim is not None:
+        named, name = rows_named(model, dim) if isinstance(dim, Mapping) else (model, dim)
+        return _batches_that_pay(named, name) or Batches(model)
+    if _has_minibatches(model):
+        return Batches(model)
+    for axis in sorted(_axes_of_rows(model), key=lambda axis: -axis.count):
+        if axis.count < _LEAST_BATCHES * _SIZES[0]:
+            break
+        try:
+            found = _batches_that_pay(*axis.named(model))
+        # What was not asked for must not stop a model that all rows can sample
+        except Exception as error:
+            _log.debug("Updates take all rows; batches by %s were refused: %s", axis, error)
+        else:
+            return found or Batches(model)
+    return Batches(model)
+
+
+def _batches_that_pay(model: Model, dim: str) -> Batches | None:
+    """Return batches of a dim if updates of them cost much less than those of all rows."""
+    batched = in_batches(model, dim, min(_SIZES[0], rows_of(model, dim).count))
+    terms = [
+        term
+        for term in [*batched.observed_RVs, *batched.potentials]
+        if find_minibatches([term, batched.rvs_to_values.get(term, term)])
+    ]
+    graphs = batched.logp(terms, jacobian=False, sum=False)
+    [batch] = find_minibatches(graphs)
+    each = numbers_computed(graphs) / batch.batch_size
+    size = max((b for b in _SIZES if b * each <= _NUMBERS), default=_SIZES[0])
+    count = len(evaluate(batch.sources[0]))
+    if count < _LEAST_BATCHES * size:
+        _log.debug("Updates take all %d rows of '%s': a pass costs little.", count, dim)
+        return None
+    check_independent_rows(model, dim)
+    _log.info(
+        "%s rows of '%s' in batches of %s; batch_size=None for all rows.",
+        f"{count:,}", dim, f"{size:,}",
+    )  # fmt: skip
+    return Batches(model, dim, size)

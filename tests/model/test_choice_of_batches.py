@@ -1,0 +1,205 @@
+"""Rows that a step method finds by itself, and when it draws batches of them."""
+
+import logging
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+import pymc_sgmcmc as sg
+
+from helpers.gallery import small_models
+from helpers.models_with_rows import MODELS, N, X, Y
+from helpers.modes import PLAIN
+from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.model import choice_of_batches
+from pymc_sgmcmc.model.initial_point import initial_point
+
+
+@pytest.fixture
+def without_dims(monkeypatch):
+    """Models are written without data containers, and without dims of what has rows."""
+    new = pm.Distribution.__new__
+
+    def plain(cls, name, *parameters, **options):
+        if options.get("observed") is not None:
+            options.pop("dims", None)
+        return new(cls, name, *parameters, **options)
+
+    monkeypatch.setattr(pm.Distribution, "__new__", plain)
+    monkeypatch.setattr(pm, "Data", lambda _, value, **__: pt.as_tensor(np.asarray(value)))
+    for kind in ("Potential", "Deterministic"):
+        made = getattr(pm, kind)
+        monkeypatch.setattr(pm, kind, lambda name, x, made=made, **_: made(name, x))
+
+
+@pytest.fixture
+def batches_pay(monkeypatch):
+    """Batches of few rows of small data pay, so that small models show what large ones do."""
+    monkeypatch.setattr(choice_of_batches, "_SIZES", (7,))
+    monkeypatch.setattr(choice_of_batches, "_LEAST_BATCHES", 2)
+
+
+def assert_density(step, model):
+    """Assert that the blocks of the rows that a step draws from make up PyMC's density."""
+    start = initial_point(model)
+    compiled = CompiledModel(step._read_model, model.value_vars, step.options, start)
+    rng = np.random.default_rng(1)
+    near = {v.name: start[v.name] + rng.normal(0, 0.1, np.shape(start[v.name])) for v in
+            model.value_vars}  # fmt: skip
+    function = pm.compile(model.value_vars, [model.logp()], mode=PLAIN)
+    potential = compiled.potential_at(5, *[[]] * 2)
+    phi, _ = compiled.express(near)
+    moved = compiled.values_at(phi, [], [])
+    at_start = compiled.values_at(compiled.express(start)[0], [], [])
+    both = [potential.join(compiled.express(point)[0]) for point in (near, start)]
+    found = potential.full(np.stack(both))[0]
+    # Up to the coordinates' Jacobian, which is none in the model's own
+    exact = [function(*moved)[0], function(*at_start)[0]]
+    np.testing.assert_allclose(found, -np.array(exact), rtol=1e-9)
+
+
+# Without data containers the first has no dim of features
+@pytest.mark.parametrize("build", MODELS[1:])
+def test_rows_are_found_without_dims(build, without_dims):
+    model = build()
+    step = sg.CoRVSGLD(model=model, batch_size=7, transforms="model", centring=None)
+    assert step.options.batch_size == 7
+    assert_density(step, model)
+
+
+# Of the gallery's small models: those whose rows are drawn in batches. Of the others rows depend on
+# each other or have variables of their own
+HAVE_ROWS = {
+    "varying_intercepts", "varying_slopes", "crossed_effects", "ordinal_regression",
+    "weibull_survival", "normal_mixture", "zero_inflated_poisson", "hurdle_counts",
+    "student_t_regression", "multivariate_normal", "dirichlet_multinomial",
+    "negative_binomial_regression", "spline_logistic", "laplace_regression", "lasso", "prophet",
+    "ridge_logistic", "gamma_glm", "laboratories", "trend",
+}  # fmt: skip
+HAVE_NONE = {
+    "latent_gp", "ar2", "beta_binomial", "missing_values", "local_level",
+    "gaussian_process_counts", "growth_curves", "item_response",
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(HAVE_ROWS | HAVE_NONE))
+def test_models_of_the_gallery(name, without_dims, batches_pay, monkeypatch):
+    model = small_models(monkeypatch)[name]()
+    step = sg.CoRVSGLD(model=model, transforms="model", centring=None)
+    assert (step.options.batch_size is not None) == (name in HAVE_ROWS)
+    if name in HAVE_ROWS:
+        assert_density(step, model)
+
+
+def test_all_models_of_the_gallery_are_listed(monkeypatch):
+    assert set(small_models(monkeypatch)) == HAVE_ROWS | HAVE_NONE
+
+
+# ------------------------------------------------------------------ where it is not said
+
+
+def of_two_lengths():
+    a = pm.Normal("a")
+    pm.Normal("y", a, observed=Y)
+    pm.Normal("z", a, observed=np.arange(40.0))
+
+
+def of_a_number():
+    pm.Normal("y", pm.Normal("a"), observed=1.5)
+
+
+def of_one_vector():
+    pm.MvNormal("y", pm.Normal("a", shape=N), np.eye(N), observed=Y)
+
+
+def in_pm_minibatch():
+    pm.Normal("y", pm.Normal("a"), observed=pm.Minibatch(Y, batch_size=5), total_size=N)
+
+
+def of_a_series():
+    a = pm.Normal("a")
+    pm.Normal("y", pt.cumsum(a * X[:, 0]), observed=Y)
+
+
+@pytest.mark.parametrize(
+    ("build", "match"),
+    [
+        (of_two_lengths, r"no axis of rows in common.*\{'y': 0\} \(60 rows\), .*\{'z': 0\}"),
+        (of_a_number, "batch_size=7, but no observed variable has an axis of rows"),
+        (of_one_vector, "batch_size=7, but no observed variable has an axis of rows"),
+        (in_pm_minibatch, "draws batches by pm.Minibatch, where the size.* Leave batch_size out"),
+        (of_a_series, "log density of 'y' is not a sum over the rows"),
+    ],
+)
+def test_a_size_without_rows_is_refused(build, match):
+    with pm.Model() as model:
+        build()
+    with pytest.raises(ValueError, match=match):
+        sg.CoRVSGLD(model=model, batch_size=7)
+
+
+@pytest.mark.parametrize("build", [of_a_number, of_one_vector, in_pm_minibatch, of_a_series])
+def test_without_a_size_such_models_take_all_rows(build, batches_pay):
+    with pm.Model() as model:
+        build()
+    assert sg.CoRVSGLD(model=model).options.batch_size is None
+
+
+def test_the_axis_of_a_matrix_can_be_named():
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a"), observed=X)
+    first = sg.CoRVSGLD(model=model, batch_size=3)
+    second = sg.CoRVSGLD(model=model, batch_size=3, batch_dim={"y": 1})
+    assert first._read_model.named_vars_to_dims["y"] == ("rows of y", None)
+    assert second._read_model.named_vars_to_dims["y"] == (None, "rows of y")
+    assert "y" not in model.named_vars_to_dims
+
+
+def test_one_of_two_lengths_can_be_named():
+    with pm.Model() as model:
+        of_two_lengths()
+    step = sg.CoRVSGLD(
+        model=model, batch_size=7, batch_dim={"z": 0}, transforms="model", centring=None
+    )
+    assert_density(step, model)
+
+
+def test_the_step_says_what_it_draws(batches_pay, caplog):
+    with pm.Model(coords={"obs": range(N)}) as model:
+        pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs")
+    with caplog.at_level(logging.INFO, "pymc.sgmcmc"):
+        step = sg.CoRVSGLD(model=model)
+    assert caplog.messages == ["60 rows of 'obs' in batches of 7; batch_size=None for all rows."]
+    assert (step.options.batch_size, step.options.batch_dim) == (7, "obs")
+    assert sg.CoRVSGLD(model=model, batch_size=None).options.batch_size is None
+
+
+def test_without_tuning_batches_are_not_chosen(batches_pay):
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("a"), observed=Y)
+    by_hand = {"step_size": 1e-3, "thin": 1, "scale": None, "gradient": "plain", "batches": 1}
+    assert sg.SGLD(model=model, **by_hand).options.batch_size is None
+
+
+def test_new_data_have_batches_of_their_own(batches_pay):
+    with pm.Model():
+        y = pm.Data("y_data", Y)
+        pm.Normal("y", pm.Normal("a"), observed=y)
+        step = sg.CoRVSGLD()
+        pm.sample(2, tune=1, chains=1, step=step, random_seed=1, progressbar=False)
+        pm.set_data({"y_data": Y[:8]})
+        pm.sample(2, tune=1, chains=1, step=step, random_seed=1, progressbar=False)
+    assert step.options.batch_size is None
+
+
+def test_few_numbers_a_row_make_large_batches():
+    y = np.random.default_rng(0).normal(size=(50_000, 40))
+    sizes = {}
+    for columns in (4, 40):
+        with pm.Model() as model:
+            pm.Normal("y", pm.Normal("a", shape=columns), observed=y[:, :columns])
+        sizes[columns] = sg.CoRVSGLD(model=model).options.batch_size
+    assert sizes[4] >= 5 * sizes[40] > 0
