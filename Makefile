@@ -27,7 +27,7 @@ HEADLESS := MPLBACKEND=Agg
     benchmarks rivals clean
 
 help:
-	@echo 'make demo        sample a first model (notebooks/quickstart.py)'
+	@echo 'make demo        sample a model of census data (notebooks/census.py)'
 	@echo 'make test        the tests, without the slow ones'
 	@echo 'make test-lowest the same tests with the lowest PyMC and PyTensor, in .venv-lowest'
 	@echo 'make slow        the slow tests'
@@ -44,7 +44,7 @@ help:
 
 # In their own folder, as the documentation runs them.
 demo: $(RUN)
-	cd notebooks && $(HEADLESS) ../$(BIN)/python quickstart.py
+	cd notebooks && $(HEADLESS) ../$(BIN)/python census.py
 
 test: $(DEV)
 	$(PYTEST)
