@@ -203,3 +203,13 @@ def test_few_numbers_a_row_make_large_batches():
             pm.Normal("y", pm.Normal("a", shape=columns), observed=y[:, :columns])
         sizes[columns] = sg.CoRVSGLD(model=model).options.batch_size
     assert sizes[4] >= 5 * sizes[40] > 0
+
+
+def test_rows_on_disk_need_no_dim(tmp_path):
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.normal(size=(100_000, 8)))
+    np.save(tmp_path / "y.npy", rng.normal(size=100_000))
+    x, y = (sg.on_disk(tmp_path / f"{name}.npy") for name in "xy")
+    with pm.Model():
+        pm.Normal("y", x @ pm.Normal("b", shape=8), observed=y)
+        assert sg.CoRVSGLD().options.batch_size == 2000
