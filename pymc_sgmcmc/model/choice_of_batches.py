@@ -25,11 +25,11 @@ _log = logging.getLogger("pymc.sgmcmc")
 # Sizes of batches, of which the largest is taken whose log density computes no more numbers than
 # this: as long as an update takes besides
 _SIZES = 100, 200, 500, 1000, 2000, 5000
-_NUMBERS = 50_000
+_NUMBERS = 25_000
 
 # Batches in the data from which an update of one of them, or of the few that are averaged, costs
 # so much less than one of all rows that the noise is worth it
-_LEAST_BATCHES = 40
+_LEAST_BATCHES = 20
 
 
 @dataclass(frozen=True)
