@@ -94,6 +94,7 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/tuning_cost.py
 	$(BIN)/python tests/benchmarks/noise.py
 	$(BIN)/python tests/benchmarks/accuracy.py --write docs/accuracy_table.md
+	$(BIN)/python tests/benchmarks/batch_sizes.py --write docs/batch_sizes_table.md
 	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md
 	$(BIN)/python tests/benchmarks/nets.py --write docs/nets_table.md
 	$(BIN)/python tests/benchmarks/large.py --write docs/large_table.md
