@@ -16,7 +16,7 @@ from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.model.batch_dim import in_batches, rows_of
 from pymc_sgmcmc.model.graphs import numbers_computed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
-from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches, full_arrays
+from pymc_sgmcmc.model.minibatch import all_rows, evaluate, find_minibatches, full_arrays
 
 __all__ = ["Batches", "chosen_batches", "rows_named"]
 
@@ -223,8 +223,11 @@ def _axes_of_rows(model: Model) -> Iterator[_Axis]:
 
 def _lengths(model: Model, term: Any) -> list[int]:
     """Return the lengths of a term's axes, 0 where they are not known."""
-    value = model.rvs_to_values.get(term)
-    return [n or 0 for n in (term.type.shape if value is None else evaluate(value).shape)]
+    value: Any = model.rvs_to_values.get(term)
+    lengths = (term if value is None else value).type.shape
+    if value is not None and None in lengths:
+        lengths = evaluate(all_rows(value)).shape
+    return [n or 0 for n in lengths]
 
 
 def _axes(term: Any) -> range:
