@@ -26,5 +26,6 @@ def assert_batches_make_up_the_density(step, model):
     parts = rng.permutation(count).reshape(-1, size)
     point = list(points_near_start(model, rng))[-1]
     found = [of_batch(*point, *(x[part] for x in sources.values()))[0] for part in parts]
-    assert np.isfinite(expected := exact(*point))
+    expected = exact(*point)
+    assert np.isfinite(expected)
     np.testing.assert_allclose(np.mean(found), expected, rtol=1e-9)

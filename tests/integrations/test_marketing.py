@@ -74,20 +74,20 @@ def donors(count=N):
 
 
 MODELS = {
-    "BG/NBD": (lambda: clv.BetaGeoModel(), customers),
+    "BG/NBD": (clv.BetaGeoModel, customers),
     "BG/NBD, covariates": (lambda: clv.BetaGeoModel(model_config=dict(COVARIATES)), customers),
-    "modified BG/NBD": (lambda: clv.ModifiedBetaGeoModel(), customers),
+    "modified BG/NBD": (clv.ModifiedBetaGeoModel, customers),
     "modified BG/NBD, covariates": (
         lambda: clv.ModifiedBetaGeoModel(model_config=dict(COVARIATES)), customers,
     ),
-    "Pareto/NBD": (lambda: clv.ParetoNBDModel(), customers),
+    "Pareto/NBD": (clv.ParetoNBDModel, customers),
     "Pareto/NBD, covariates": (
         lambda: clv.ParetoNBDModel(model_config=dict(COVARIATES)), customers,
     ),
-    "gamma-gamma": (lambda: clv.GammaGammaModel(), spenders),
-    "gamma-gamma of each purchase": (lambda: clv.GammaGammaModelIndividual(), purchases),
-    "BG/BB": (lambda: clv.BetaGeoBetaBinomModel(), donors),
-    "shifted BG": (lambda: clv.ShiftedBetaGeoModel(), contracts),
+    "gamma-gamma": (clv.GammaGammaModel, spenders),
+    "gamma-gamma of each purchase": (clv.GammaGammaModelIndividual, purchases),
+    "BG/BB": (clv.BetaGeoBetaBinomModel, donors),
+    "shifted BG": (clv.ShiftedBetaGeoModel, contracts),
 }  # fmt: skip
 
 
