@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_sgmcmc as sg
@@ -15,7 +16,7 @@ with warnings.catch_warnings():
     pytest.importorskip("pymc_marketing")
     import pandas as pd
 
-    from pymc_marketing import clv
+    from pymc_marketing import clv, mmm
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -127,6 +128,43 @@ def test_what_pymc_marketing_does_with_a_result(options):
     assert ((alive >= 0) & (alive <= 1)).all()
     assert clv.plot_probability_alive_matrix(model) is not None
     assert clv.plot_expected_purchases_ppc(model, samples=20) is not None
+
+
+def mixed_media(*, regions=()):
+    """A media mix model of 80 weeks, in which what was spent acts for four of them."""
+    rng = np.random.default_rng(4)
+    weeks = pd.date_range("2024-01-01", periods=80, freq="W-MON")
+    each = max(1, len(regions))
+    data = pd.DataFrame({"date": np.repeat(weeks, each)})
+    if regions:
+        data["region"] = np.tile(regions, 80)
+    data["tv"], data["radio"] = rng.uniform(size=(2, len(data)))
+    sales = 1 + data["tv"] / 2 + rng.normal(0, 0.1, len(data))
+    model = mmm.MMM(
+        date_column="date", target_column="y", channel_columns=["tv", "radio"],
+        adstock=mmm.GeometricAdstock(l_max=4), saturation=mmm.LogisticSaturation(),
+        **({"dims": ("region",)} if regions else {}),
+    )  # fmt: skip
+    model.build_model(data, sales.rename("y"))
+    return model
+
+
+@pytest.mark.parametrize("regions", [(), ("north", "south")], ids=["one region", "two regions"])
+def test_weeks_that_depend_on_each_other_are_not_drawn_in_batches(regions):
+    model = mixed_media(regions=regions).model
+    assert sg.CoRVSGLD(model=model).options.batch_size is None
+    with pytest.raises(ValueError, match="is not a sum over the rows of the dim 'date'"):
+        sg.CoRVSGLD(model=model, batch_size=20)
+
+
+def test_a_media_mix_model_is_sampled_with_all_weeks():
+    model = mixed_media()
+    # Its fit() samples a copy that no step can have been made for
+    with model.model:
+        model.idata = pm.sample(
+            20, tune=20, chains=1, cores=1, step=sg.SGLD(), random_seed=1, progressbar=False
+        )
+    assert model.idata.posterior["channel_contribution"].sizes["date"] == 80
 
 
 def test_a_large_model_draws_batches_and_a_small_one_does_not():
