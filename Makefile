@@ -73,7 +73,7 @@ package: $(PACKAGE)
 docs: $(DOCS)
 	SMALL=1 $(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
 
-notebooks: $(RUN)
+notebooks: $(DOCS)
 	@set -e; cd notebooks; for script in *.py; do \
 	    echo "== $$script"; $(HEADLESS) ../$(BIN)/python "$$script"; \
 	done
