@@ -12,10 +12,11 @@ CONSTRAINTS := .constraints$(VERSIONS).txt
 BIN := $(VENV)/bin
 DATA := notebooks/reproductions/.data
 JOBS ?= 2
+comma := ,
 PYTHON ?=
 # Stamps, named after the installed extras; they age with pyproject.toml and the constraints.
 RUN := $(VENV)/.has-jax
-DEV := $(VENV)/.has-jax,dev
+DEV := $(VENV)/.has-jax,dev$(if $(VERSIONS),$(comma)integrations)
 DOCS := $(VENV)/.has-jax,docs
 PACKAGE := $(VENV)/.has-package
 RIVALS := $(VENV)/.has-jax,rivals
@@ -24,12 +25,13 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 HEADLESS := MPLBACKEND=Agg
 
 .PHONY: help demo test test-lowest slow lint types package docs notebooks datasets reproductions \
-    benchmarks rivals clean
+    benchmarks integrations rivals clean
 
 help:
 	@echo 'make demo        sample a model of census data (notebooks/census.py)'
 	@echo 'make test        the tests, without the slow ones'
-	@echo 'make test-lowest the same tests with the lowest PyMC and PyTensor, in .venv-lowest'
+	@echo 'make test-lowest the same tests and those of integrations, in .venv-lowest, with the lowest'
+	@echo '                 PyMC and PyTensor'
 	@echo 'make slow        the slow tests'
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
@@ -71,7 +73,7 @@ package: $(PACKAGE)
 docs: $(DOCS)
 	SMALL=1 $(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
 
-notebooks: $(RUN)
+notebooks: $(DOCS)
 	@set -e; cd notebooks; for script in *.py; do \
 	    echo "== $$script"; $(HEADLESS) ../$(BIN)/python "$$script"; \
 	done
@@ -103,6 +105,11 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/checkpoints.py --seconds 20 --write docs/checkpoints_table.md
 	$(BIN)/python tests/benchmarks/disk.py --write docs/disk_table.md
 	$(BIN)/python tests/benchmarks/memory.py --write docs/memory_table.md
+	$(MAKE) integrations VERSIONS=-lowest
+
+# Only there are the packages whose models it samples.
+integrations: $(DEV)
+	$(BIN)/python tests/benchmarks/integrations.py --write docs/integrations_table.md
 
 rivals: $(RIVALS) datasets
 	$(BIN)/python tests/benchmarks/rivals/run.py --write docs
@@ -116,10 +123,11 @@ $(VENV)/.has-%: pyproject.toml $(CONSTRAINTS) | $(BIN)/pip
 	@$(BIN)/python -m pip install -q -c $(CONSTRAINTS) -e '.[$*]'
 	@touch '$@'
 
-# PyMC and PyTensor as the lower bounds of pyproject.toml, all else as it is.
+# PyMC and PyTensor as the lower bounds of pyproject.toml, a NumPy that the integrations take, all
+# else as it is.
 .constraints-lowest.txt: pyproject.toml .constraints.txt
 	@sed -nE 's/^ *"(pymc|pytensor)>=([0-9.]+),.*/s,^\1==.*,\1==\2,/p' pyproject.toml \
-	    | sed -f /dev/stdin .constraints.txt >'$@'
+	    | sed -f /dev/stdin -e 's,^numpy==.*,numpy==2.4.6,' .constraints.txt >'$@'
 
 # A name on PATH is tried by running it: a shim of pyenv exists also for versions that pyenv
 # refuses to run. Then pyenv's folders and uv's interpreters, which need not be on PATH.

@@ -494,17 +494,18 @@ BAD_INPUTS = [
     *(
         (
             f"coords of another length: {kind}",
-            built(model=lambda kind=kind: of_150_labels(kind)),
+            begin(model=lambda kind=kind: of_150_labels(kind)),
             ValueError,
             f"'{name}' has 200 entries along the dim 'obs', whose coords have 150",
             "Give the dim coords of that length",
         )
-        for kind, name in [
-            ("free", "x"),
-            ("deterministic", "y"),
-            ("array", "y"),
-            ("pm.Data", "y_data"),
-            ("minibatch", "y"),
+        for kind, name, begin in [
+            ("free", "x", built),
+            # Which draws may leave out
+            ("deterministic", "y", sampled),
+            ("array", "y", built),
+            ("pm.Data", "y_data", built),
+            ("minibatch", "y", built),
         ]
     ),
     # Minibatches

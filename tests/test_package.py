@@ -129,4 +129,8 @@ def test_lowest_versions_are_the_lower_bounds(project, constraints, tmp_path):
         for bound in requirement.specifier
         if requirement.name in ("pymc", "pytensor") and bound.operator == ">="
     }
-    assert pinned(tmp_path, ".constraints-lowest.txt") == {**constraints, **bounds}
+    lowest = pinned(tmp_path, ".constraints-lowest.txt")
+    # Of PyMC-Marketing 1.3
+    assert lowest.pop("numpy") in SpecifierSet("<2.5")
+    others = {name: pin for name, pin in constraints.items() if name != "numpy"}
+    assert lowest == {**others, **bounds}

@@ -348,7 +348,7 @@ _init_traces = mcmc.init_traces
 def left_out_of_traces() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
-    A step method has no hook for what PyMC computes at each draw.
+    A step method has no hook for what PyMC computes at each draw. ``check_kept`` gets the names.
     """
     mcmc.init_traces = _traces
 
@@ -360,6 +360,9 @@ def _traces(
     names = {name for part in parts for name in getattr(part, "left_out", ())}
     if trace_vars is None and names:
         trace_vars = [x for x in model.unobserved_value_vars if x.name not in names]
+    kept = [x.name for x in (model.unobserved_value_vars if trace_vars is None else trace_vars)]
+    for part in parts:
+        getattr(part, "check_kept", lambda _: None)(kept)
     return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)
 
 

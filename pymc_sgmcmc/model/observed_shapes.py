@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -27,9 +27,17 @@ _Shape = tuple[int | None, ...]
 _OWN = CustomDistRV, CustomSymbolicDistRV
 
 
-def check_coords(model: Model) -> None:
-    """Refuse variables whose length differs from their coords', for which PyMC loses all draws."""
-    kept = {name: x for name, x in model.named_vars.items() if x not in model.potentials}
+def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
+    """Refuse variables whose length differs from their coords', for which PyMC loses all draws.
+
+    Deterministics count where draws keep them: those named in ``kept``, at first none.
+    """
+    left_out = {x.name for x in model.deterministics}.difference(kept or ())
+    kept = {
+        name: x
+        for name, x in model.named_vars.items()
+        if x not in model.potentials and name not in left_out
+    }
     dims = {name: of for name, of in model.named_vars_to_dims.items() if of and name in kept}
     observed = {rv.name: all_rows(model.rvs_to_values[rv]) for rv in model.observed_RVs}
     graphs = _with_lengths(model, [observed.get(name, kept[name]) for name in dims])

@@ -19,6 +19,8 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.elemwise import DimShuffle
+from pytensor.tensor.random.rewriting.basic import local_dimshuffle_rv_lift
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 
@@ -85,6 +87,11 @@ def _lowered(graphs: Sequence[Any]) -> list[Any]:
         if isinstance(node.op, ViewOp) and _has_dims(node.outputs[0]):
             graph.replace(node.outputs[0], node.inputs[0])
     optdb.query("+lower_xtensor").rewrite(graph)
+    for x in list(graph.outputs):
+        # A variable whose dims were written in another order than its parameters have them
+        if x.owner is not None and isinstance(x.owner.op, DimShuffle):
+            lifted = local_dimshuffle_rv_lift.transform(graph, x.owner)
+            graph.replace_all(list((lifted or {}).items()))
     return list(graph.outputs)
 
 

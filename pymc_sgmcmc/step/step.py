@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from inspect import Signature
@@ -513,6 +513,10 @@ class SGMCMCStep(BlockedStep):
             self._row_order = SHARED_ORDER
             with suppress(OSError):  # then each process has a copy
                 self._row_memory = RowMemory(minibatches)
+
+    def check_kept(self, names: Collection[str]) -> None:
+        """Refuse draws of these variables that PyMC could not put together."""
+        check_coords(in_tensors(self.model), names)
 
     # ------------------------------------------------------------------ one draw
 

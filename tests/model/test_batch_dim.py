@@ -161,6 +161,16 @@ def test_deterministics_of_all_rows_are_left_out_of_the_draws(caplog):
     assert set(slice_.posterior.data_vars) == {"a", "mean", "other"}
 
 
+def test_deterministics_of_another_length_than_their_coords_are_refused_where_draws_keep_them():
+    with pm.Model(coords={"obs": range(40)}) as model:
+        mean = pm.Deterministic("mean", pm.Normal("a", shape=1), dims="obs")
+        pm.Normal("y", mean, observed=np.zeros(40), dims="obs")
+    with pytest.raises(ValueError, match=r"'mean' has 1 entries along the dim 'obs', .* 40"):
+        run(step_of(model), draws=3, tune=1, chains=1)
+    with model:
+        pm.sample(3, tune=1, chains=1, step=step_of(model), var_names=["a"], progressbar=False)
+
+
 # ------------------------------------------------------------------ what cannot be batched
 
 

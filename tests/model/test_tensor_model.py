@@ -68,6 +68,13 @@ def censored():
     pmd.Censored("y", law, lower=-0.5, upper=1, observed=seen)
 
 
+def turned_observed():
+    """Dims in another order than what the observed variable is made of has them."""
+    mean = pmd.Normal("a", dims="f") + as_xtensor(Y[:4], dims="g")
+    sd = pmd.HalfNormal("sd", dims="f")
+    pmd.Normal("y", mean, sd, observed=as_xtensor(X[:4], dims=("g", "f")), dims=("g", "f"))
+
+
 def seen_as_it_is():
     mu = pmd.Normal("mu", dims="f")
     pmd.Normal("twice", pmd.Deterministic("shown", mu) * 2, 1, dims="f")
@@ -77,7 +84,7 @@ def circular():
     pmd.VonMises("angle", 0, 2)
 
 
-BUILT = [hierarchy, bounds, vectors, beside_tensors, censored, seen_as_it_is]
+BUILT = [hierarchy, bounds, vectors, beside_tensors, censored, turned_observed, seen_as_it_is]
 IN_64 = pytest.mark.skipif(not hasattr(pmd, "VonMises"), reason="PyMC has had it since 6.4")
 
 
@@ -101,6 +108,13 @@ def test_names_starts_and_density_are_those_of_the_model(build):
     )
     for new, old in zip(found, expected, strict=True):
         np.testing.assert_allclose(new, old, rtol=1e-10, atol=1e-10)
+
+
+def test_an_observed_variable_with_its_dims_turned_is_drawn_in_batches():
+    with pm.Model(coords=COORDS) as model:
+        turned_observed()
+        assert sg.SGLD(batch_size=2, batch_dim="g").options.batch_dim == "g"
+    assert in_tensors(model)["y"].owner.op.ndim_supp == 0
 
 
 def test_a_model_without_dims_is_read_as_it_is():
