@@ -89,8 +89,8 @@ with pm.Model(coords={"feature": features}) as model:
 # %% [markdown]
 # ## Four samplers
 #
-# There is nothing to tune by hand. The step method sees that the likelihood is a sum over people, and
-# chooses the size of its batches. Before its first draw each chain looks for the centre and the
+# There is nothing to tune by hand. The step method sees that the likelihood is a sum over people,
+# and chooses the size of its batches. Before its first draw each chain looks for the centre and the
 # shape of the posterior, measures the noise of its gradients, chooses its step size and checks
 # itself. One line in the log says what it found. That is needed here: the posterior is hundreds
 # of times wider in some directions than in others. (Add a constant to all coefficients of one
