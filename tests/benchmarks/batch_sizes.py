@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", nargs="*", default=MODELS)
     parser.add_argument("--methods", nargs="*", default=["CoRVSGLD"])
-    parser.add_argument("--limit", type=float, default=240.0)
+    parser.add_argument("--limit", type=float, default=60.0)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     table = Table(COLUMNS, MODELS, arguments.write)
