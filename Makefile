@@ -28,7 +28,7 @@ HEADLESS := MPLBACKEND=Agg
     benchmarks integrations rivals clean
 
 help:
-	@echo 'make demo        sample a first model (notebooks/quickstart.py)'
+	@echo 'make demo        sample a model of census data (notebooks/census.py)'
 	@echo 'make test        the tests, without the slow ones'
 	@echo 'make test-lowest the same tests and those of integrations, in .venv-lowest, with the lowest'
 	@echo '                 PyMC and PyTensor'
@@ -46,7 +46,7 @@ help:
 
 # In their own folder, as the documentation runs them.
 demo: $(RUN)
-	cd notebooks && $(HEADLESS) ../$(BIN)/python quickstart.py
+	cd notebooks && $(HEADLESS) ../$(BIN)/python census.py
 
 test: $(DEV)
 	$(PYTEST)
@@ -96,6 +96,7 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/tuning_cost.py
 	$(BIN)/python tests/benchmarks/noise.py
 	$(BIN)/python tests/benchmarks/accuracy.py --write docs/accuracy_table.md
+	$(BIN)/python tests/benchmarks/batch_sizes.py --write docs/batch_sizes_table.md
 	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md
 	$(BIN)/python tests/benchmarks/nets.py --write docs/nets_table.md
 	$(BIN)/python tests/benchmarks/large.py --write docs/large_table.md

@@ -14,7 +14,7 @@
 # # A hierarchy with thousands of groups
 #
 # How likely is somebody of a certain job, schooling, age, sex and marital status to earn more than
-# 50,000 dollars a year? The census records of the [quickstart](quickstart) fall into thousands of
+# 50,000 dollars a year? The records of [a census](census) fall into thousands of
 # such cells. Most hold a handful of people, a few hold hundreds, and many hold nobody. That is what
 # hierarchical models are for: a cell with many people speaks for itself, a cell with few borrows
 # from the others.

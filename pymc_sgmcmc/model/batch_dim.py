@@ -105,7 +105,7 @@ def rows_of(model: Model, dim: str) -> Rows:
                 f"The observed variable '{rv.name}' has the dim '{dim}' on axis {axis}, and its "
                 f"data '{leaf.name}' on axis {axes[leaf]}. Give both the same dims."
             )
-        _check_total_size(rv, evaluate(value).shape[axis], dim)
+        _check_total_size(rv, leaf, axis, dim)
         terms[rv] = axis
     _check_free(model, dim, axes)
     for potential in model.potentials:
@@ -289,9 +289,11 @@ def _axis(model: Model, name: str, dim: str) -> int | None:
     return dims.index(dim) if dim in dims else None
 
 
-def _check_total_size(rv: Any, count: int, dim: str) -> None:
-    axis = axis_of_rows(rv)
-    if axis is None or int(evaluate(rv.owner.inputs[1 + axis])) == count:
+def _check_total_size(rv: Any, array: Variable, axis: int, dim: str) -> None:
+    scaled = axis_of_rows(rv)
+    if scaled is None:
+        return
+    if scaled == axis and int(evaluate(rv.owner.inputs[1 + axis])) == evaluate(array).shape[axis]:
         return
     raise ValueError(
         f"The observed variable '{rv.name}' has a total_size=, which says that its rows are a "

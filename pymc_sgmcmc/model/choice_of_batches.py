@@ -8,13 +8,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pytensor.tensor as pt
+
 from pymc.model import Model
 
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.model.batch_dim import in_batches, rows_of
 from pymc_sgmcmc.model.graphs import numbers_computed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
-from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
+from pymc_sgmcmc.model.minibatch import all_rows, evaluate, find_minibatches, full_arrays
 
 __all__ = ["Batches", "chosen_batches", "rows_named"]
 
@@ -23,11 +25,11 @@ _log = logging.getLogger("pymc.sgmcmc")
 # Sizes of batches, of which the largest is taken whose log density computes no more numbers than
 # this: as long as an update takes besides
 _SIZES = 100, 200, 500, 1000, 2000, 5000
-_NUMBERS = 50_000
+_NUMBERS = 25_000
 
 # Batches in the data from which an update of one of them, or of the few that are averaged, costs
 # so much less than one of all rows that the noise is worth it
-_LEAST_BATCHES = 40
+_LEAST_BATCHES = 20
 
 
 @dataclass(frozen=True)
@@ -111,9 +113,9 @@ def rows_named(model: Model, axes: Mapping[str, int], dim: str | None = None) ->
         dims[axis] = dim
         named.named_vars_to_dims[name] = tuple(dims)
     if dim not in model.dim_lengths:
-        first, axis = next(iter(axes.items()))
-        array: Any = model.rvs_to_values.get(terms[first], terms[first])
-        named._dim_lengths = {**model.dim_lengths, dim: array.shape[axis]}
+        name, axis = next(iter(axes.items()))
+        length = pt.constant(_lengths(model, terms[name])[axis], dtype="int64")
+        named._dim_lengths = {**model.dim_lengths, dim: length}
     return named, dim
 
 
@@ -198,10 +200,9 @@ def _axes_of_rows(model: Model) -> Iterator[_Axis]:
     """
     of_terms: dict[str, list[tuple[str | None, int]]] = {}
     for term in [*model.observed_RVs, *model.potentials]:
-        value = model.rvs_to_values.get(term)
-        lengths = term.type.shape if value is None else evaluate(value).shape
+        lengths = _lengths(model, term)
         dims = model.named_vars_to_dims.get(term.name) or [None] * term.ndim
-        of_terms[term.name] = [(dims[k], lengths[k] or 0) for k in _axes(term)]
+        of_terms[term.name] = [(dims[k], lengths[k]) for k in _axes(term)]
     seen: set[tuple[str | None, int]] = set()
     for name, axes in of_terms.items():
         for k, (dim, count) in enumerate(axes):
@@ -218,6 +219,15 @@ def _axes_of_rows(model: Model) -> Iterator[_Axis]:
             if len(members) > 1 or named is None:
                 seen.add((None, count))
             yield _Axis(named, members, count)
+
+
+def _lengths(model: Model, term: Any) -> list[int]:
+    """Return the lengths of a term's axes, 0 where they are not known."""
+    value: Any = model.rvs_to_values.get(term)
+    lengths = (term if value is None else value).type.shape
+    if value is not None and None in lengths:
+        lengths = evaluate(all_rows(value)).shape
+    return [n or 0 for n in lengths]
 
 
 def _axes(term: Any) -> range:
@@ -259,7 +269,7 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
     ]
     graphs = batched.logp(terms, jacobian=False, sum=False)
     [batch] = find_minibatches(graphs)
-    each = numbers_computed(graphs) / batch.batch_size
+    each = numbers_computed(graphs, list(full_arrays(graphs))) / batch.batch_size
     size = max((b for b in _SIZES if b * each <= _NUMBERS), default=_SIZES[0])
     count = len(evaluate(batch.sources[0]))
     if count < _LEAST_BATCHES * size:

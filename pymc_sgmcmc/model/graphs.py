@@ -72,13 +72,13 @@ def merged(graphs: Sequence[Any]) -> list[TensorVariable]:
         before = count
 
 
-def numbers_computed(graphs: Sequence[Any]) -> int:
-    """Count the numbers that ``graphs`` compute, as a measure of cost.
+def numbers_computed(graphs: Sequence[Any], given: Sequence[Any] = ()) -> int:
+    """Count the numbers that ``graphs`` compute from what is given, as a measure of cost.
 
     In a product of matrices or a decomposition, eight multiplications count as one number.
     """
     count = 0
-    for node in io_toposort([], list(graphs)):
+    for node in io_toposort(list(given), list(graphs)):
         shape: Any = getattr(node.inputs[0].type, "shape", ()) if node.inputs else ()
         products = isinstance(node.op, Dot) or (isinstance(node.op, Blockwise) and len(shape) > 1)
         each = 1 + (shape[-1] or 1) // 8 if products and shape else 1

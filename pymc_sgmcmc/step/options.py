@@ -25,15 +25,20 @@ _OPTIONS = """\
     batch : {"shuffled", "random", "sweep", "symmetric"}, default "shuffled"
         How the rows of a batch are drawn: contiguous blocks of once-permuted rows at random
         offsets; indices with replacement; sweeps that visit each block once, in random order;
-        sweeps each followed by the same one backwards. Without ``pm.Minibatch`` or
-        ``batch_dim`` the gradient is that of the full data.
-    batch_size : int, optional
-        Rows in a batch of a model without ``pm.Minibatch``; needs ``batch_dim``.
-    batch_dim : str, optional
-        The dim of the rows: of each ``pm.Data`` and observed variable that has it, an update reads
-        ``batch_size`` rows, the same of all, and the likelihood counts as that of the full data.
-        So of arrays without dims that have as many entries on one axis. The model itself is left
-        as it is.
+        sweeps each followed by the same one backwards. Where the gradient is that of all rows it
+        says nothing.
+    batch_size : "auto", int or None, default "auto"
+        Rows in a batch of a model without ``pm.Minibatch``. "auto" draws batches where the rows are
+        independent and many, so that a pass over all of them takes much longer than an update
+        besides, and else takes all rows; by the numbers that a row's log density computes, not by
+        a clock, so that the same seed gives the same draws. None takes all rows. Where batches are
+        drawn, draws leave deterministics of all rows out, unless ``var_names`` has them.
+    batch_dim : str or dict, optional
+        The dim of the rows, or observed variables by name and their axes of rows, such as
+        ``{"y": 0}``; by default the first axis that all observed variables share. Of each array
+        and observed variable along it an update reads ``batch_size`` rows, the same of all, and the
+        likelihood counts as that of the full data. So of arrays without dims that have as many
+        entries on one axis. The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for

@@ -30,10 +30,9 @@ def beginning(
     many = float(model.dimension > LARGEST_DENSE)
     phi = density.rewritten(density.places[-1].phi, with_weight(model, density.scales, many))
     start, surface = density.jittered_start(phi), density.surface()
-    if permutes and has_modes_by_permutation(surface, density.views[0].split, rng):
-        return phi, start, surface, {"permutable": True}
-    how: dict[str, Any] = {"permutable": False, "others": density.more_starts(phi)}
+    permutable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
+    how: dict[str, Any] = {"permutable": permutable, "others": density.more_starts(phi)}
     # The data determine one factor of a product only as well as the other
-    if model.weights(density.scales):
+    if not permutable and model.weights(density.scales):
         how["writing"] = Writing(density, surface, model, rng)
     return phi, start, surface, how

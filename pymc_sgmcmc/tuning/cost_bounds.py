@@ -47,7 +47,7 @@ class CostBounds:
         most = self._updates_of_many
         if not most:
             most = min(LARGEST_THIN, _GRADIENTS_OF_FEW // self._gradients, self._computing(_DRAW))
-            if self.surface.n_blocks > 1:
+            if self._blocks > 1:
                 most = min(most, int(_PASSES_OF_FEW / self.passes))
         return max(1, most // each) * each
 
@@ -70,17 +70,24 @@ class CostBounds:
     def passes(self) -> float:
         """Passes over the data of an update, without those at an anchor that are kept."""
         kept = self.remembered and not isinstance(self.plan.gradient, Plain)
-        return self._gradients / self.surface.n_blocks / (1 + kept)
+        return self._gradients / self._blocks / (1 + kept)
+
+    @property
+    def _blocks(self) -> int:
+        """Batches in the data, 1 where an update takes them all: that is one gradient."""
+        blocks = self.surface.n_blocks
+        return 1 if self.plan.takes_all_rows(blocks) else blocks
 
     @property
     def _gradients(self) -> int:
         """Gradients of an update."""
-        return self.plan.batches * (1 if isinstance(self.plan.gradient, Plain) else 2)
+        batches = self.plan.batches * self._blocks // self.surface.n_blocks
+        return batches * (1 if isinstance(self.plan.gradient, Plain) else 2)
 
     @property
     def _updates_of_many(self) -> int:
         """Most updates of a draw of many parameters, 0 for few."""
-        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self.surface.n_blocks)
+        gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._blocks)
         most = min(gradients, _LARGEST_DRAW // len(self.plan.centre))
         return max(1, most // self._gradients) if self.plan.many else 0
 

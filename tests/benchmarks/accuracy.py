@@ -188,7 +188,9 @@ def main() -> None:
     print(" ".join(f"{c:>9}" for c in COLUMNS))
     for name in arguments.models:
         for method in arguments.methods:
-            model = name if arguments.batch is None else f"{name}, batch {arguments.batch}"
+            model = name
+            if arguments.batch is not None:
+                model += f", batch {arguments.batch}" if arguments.batch else ", all rows given"
             call = method + "".join(f", {k}={v}" for k, v in arguments.options.items())
             rows = []
             for seed in arguments.seeds:

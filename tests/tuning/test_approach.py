@@ -164,3 +164,22 @@ def test_chains_of_a_mixture_begin_at_its_centres(alone):
         found = ordered.backward(point["mu_ordered__"]).eval()
         # A lesser mode has a centre that is more than half a unit off
         assert np.abs(found - centres).max() < 0.3
+
+
+@pytest.mark.slow
+def test_chains_of_a_mixture_in_the_plane_begin_at_all_clusters():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 4, size=(6, 2))
+    y = rng.normal(centres[rng.choice(6, 1800, p=rng.dirichlet(np.full(6, 5.0)))], 0.7)
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(6))
+        mu, s = pm.Normal("mu", 0, 5, shape=(6, 2)), pm.HalfNormal("s", 1, shape=6)
+        of = pm.MvNormal.dist(mu, chol=s[:, None, None] * np.eye(2))
+        pm.Mixture("y", w, of, observed=y)
+        steps = [sg.CoRVSGLD(backend="jax")]
+    for seed in (0, 4):
+        found = begun(model, steps, seed)["mu"]
+        away = np.linalg.norm(found[:, None] - centres, axis=2)
+        assert away.min(axis=0).max() < 0.5, seed
+        # Tuned as near a Gaussian, not along its own way
+        assert steps[0]._runner.settings.warnings == [], seed

@@ -64,7 +64,12 @@ PLAIN = Plain()
 
 def bounds(*, gradient=PLAIN, batches=1, blocks=1000, numbers=1, d=10, many=False):
     plan = SimpleNamespace(
-        many=many, endless=False, gradient=gradient, batches=batches, centre=np.zeros(d)
+        many=many,
+        endless=False,
+        gradient=gradient,
+        batches=batches,
+        centre=np.zeros(d),
+        takes_all_rows=lambda n_blocks: batches == n_blocks > 1,
     )
     return CostBounds(plan, SimpleNamespace(n_blocks=blocks, numbers=numbers), remembered=False)
 
@@ -92,6 +97,21 @@ def test_a_draw_takes_no_more_passes_than_eight_of_all_rows():
     assert bounds(batches=12, blocks=20).largest_thin(20) == 260
     # The updates of all rows themselves are bounded by what they compute
     assert bounds(blocks=1).largest_thin(20) == 2560
+
+
+@pytest.mark.parametrize("d", [10, 2004])
+@pytest.mark.parametrize("gradient", [Plain(), ControlVariates()])
+def test_batches_that_are_all_rows_cost_what_all_rows_cost_without_batches(gradient, d):
+    kind = {"gradient": gradient, "d": d, "many": d > 512}
+    batches = bounds(**kind, batches=20, blocks=20, numbers=500)
+    whole = bounds(**kind, blocks=1, numbers=10_000)
+    assert batches.passes == whole.passes
+    for thin in (20, 160):
+        assert batches.largest_thin(thin) == whole.largest_thin(thin)
+        assert batches.draws_of_a_trial(thin) == whole.draws_of_a_trial(thin)
+    assert batches.updates_of_a_burn_in() == whole.updates_of_a_burn_in()
+    # More than most of the batches, which are as many gradients
+    assert batches.largest_thin(20) > bounds(**kind, batches=19, blocks=20).largest_thin(20)
 
 
 @pytest.mark.parametrize("numbers", [10**5, 10**6, 10**7, 10**8])
