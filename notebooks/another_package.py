@@ -17,7 +17,7 @@
 # dims or `pm.Minibatch`. They are sampled as they are: the step method finds the rows by itself and
 # draws batches of them where that pays. Here the formula is one of who earns more than 50,000
 # dollars a year, by the 48,842 people of a census (the data of the
-# [census example](quickstart)), with an effect for each of 14 jobs.
+# [census example](census)), with an effect for each of 14 jobs.
 
 # %%
 import time

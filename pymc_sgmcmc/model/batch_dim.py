@@ -29,6 +29,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import made_again, rebuilt
+from pymc_sgmcmc.model.hidden_rows import with_hidden_rows
 from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, find_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.sparse_rows import columns_and_values, products
@@ -47,6 +48,8 @@ class Rows:
     # Of each observed variable or potential that is a sum over rows
     terms: Mapping[TensorVariable, int]
     undeclared: Sequence[TensorVariable]  # arrays along the dim by their length alone
+    # Observed variables, their densities' own arrays of rows as parameters
+    observed: Mapping[TensorVariable, TensorVariable]
 
 
 def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
@@ -110,6 +113,11 @@ def rows_of(model: Model, dim: str) -> Rows:
             terms[potential] = axis
     count = _count(dim, axes) if axes else int(evaluate(model.dim_lengths[dim]))
     undeclared = _undeclared(model, terms, axes, count)
+    observed: dict[TensorVariable, TensorVariable] = {}
+    for rv, value in zip(model.observed_RVs, values, strict=True):
+        if rv in terms:
+            observed[rv], hidden = with_hidden_rows(_without_total_size(rv), value, count)
+            undeclared.update(hidden)
     axes.update(undeclared)
     _check_others(model, dim, axes, terms)
     if not terms or not axes:
@@ -119,9 +127,9 @@ def rows_of(model: Model, dim: str) -> Rows:
             f'of rows, as in pm.Data("x", x, dims="{dim}"). A pm.Potential with one entry for each '
             f'row takes dims="{dim}" too.'
         )
-    used = set(ancestors([*terms, *values]))
+    used = set(ancestors([*terms, *values, *observed.values()]))
     axes = {array: axis for array, axis in axes.items() if array in used}
-    return Rows(dim, _count(dim, axes), axes, terms, list(undeclared))
+    return Rows(dim, _count(dim, axes), axes, terms, list(undeclared), observed)
 
 
 def _undeclared(
@@ -168,11 +176,11 @@ def _taken(
 
     ``batches`` has the rows of each array, as its first axis; of a sparse one, columns and values.
     """
-    observed = [rv for rv in model.observed_RVs if rv in rows.terms]
+    observed = list(rows.observed)
     # Unknown at first, for the parameters have all rows
     count = pt.lscalar()
     terms = [
-        resized(_without_total_size(term), axis, count) if term in observed else term
+        resized(rows.observed[term], axis, count) if term in observed else term
         for term, axis in rows.terms.items()
     ]
     graphs = [*terms, *(model.rvs_to_values[rv] for rv in observed)]

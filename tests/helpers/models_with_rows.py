@@ -164,6 +164,27 @@ def sparse_designs():
     return model
 
 
+def weights_in_a_density():
+    """Arrays that the user's functions hold, and that the graph does not show."""
+    weights = np.linspace(0.5, 2, N)
+
+    def alone(y, mu, sd):
+        return weights * pm.logp(pm.Normal.dist(mu, sd), y)
+
+    def beside_draws(z, sd):
+        return weights * pm.logp(pm.Normal.dist(0, sd), z)
+
+    def drawn(sd, size):
+        return pm.Normal.dist(0, sd, size=size)
+
+    with pm.Model() as model:
+        x = pm.Data("x", X, dims=("obs", None))
+        mu, sd = x @ pm.Normal("b", shape=3), pm.HalfNormal("sd")
+        pm.CustomDist("y", mu, sd, logp=alone, observed=Y, dims="obs")
+        pm.CustomDist("z", sd, logp=beside_draws, dist=drawn, observed=COUNTS * 1.0, dims="obs")
+    return model
+
+
 MODELS = [
     regression,
     several_terms,
@@ -176,4 +197,5 @@ MODELS = [
     rows_of_several_lengths,
     columns_of_frames,
     sparse_designs,
+    weights_in_a_density,
 ]

@@ -8,6 +8,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.batches_of_models import assert_batches_make_up_the_density
+from helpers.z_scores import assert_right
 
 # What Bambi warns of is not about this package
 with warnings.catch_warnings():
@@ -51,6 +52,7 @@ MODELS = {
     "splines": ("y ~ bs(t, df=6)", "gaussian"),
     "field": ("y ~ 0 + hsgp(t, m=10, c=2)", "gaussian"),
     "censored": ("censored(time, status) ~ x", "exponential"),
+    "weighted": ("weighted(y, t) ~ x", "gaussian"),
     "two formulas": (("y ~ x", "sigma ~ z"), "gaussian"),
 }
 
@@ -103,3 +105,15 @@ def test_a_large_model_draws_batches_and_a_small_one_does_not():
     step = sg.CoRVSGLD(model=built("groups", 100_000).backend.model)
     assert step.options.batch_size >= 100
     assert step.left_out == {"p"}
+
+
+@pytest.mark.slow
+def test_groups_are_as_nuts_has_them():
+    model = built("groups", 4_000)
+    nuts = model.fit(
+        draws=2_000, tune=1_000, chains=2, cores=1, random_seed=2, progressbar=False
+    ).posterior
+    exact = {name: (x.values.mean((0, 1)), x.values.std((0, 1))) for name, x in nuts.items()}
+    step, dt = fitted(model, draws=1_000, batch_size=100)
+    assert step.options.batch_size == 100
+    assert_right(dt.posterior, exact)

@@ -9,6 +9,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.batches_of_models import assert_batches_make_up_the_density
+from helpers.z_scores import assert_right
 
 # What PyMC-Marketing warns of is not about this package
 with warnings.catch_warnings():
@@ -172,3 +173,16 @@ def test_a_large_model_draws_batches_and_a_small_one_does_not():
     step = sg.CoRVSGLD(model=built("BG/NBD", 50_000).model)
     assert step.options.batch_size >= 100
     assert step.options.batch_dim == "customer_id"
+
+
+@pytest.mark.slow
+def test_customers_are_as_nuts_has_them():
+    model = built("BG/NBD", 4_000)
+    with model.model:
+        nuts = pm.sample(
+            2_000, tune=1_000, chains=2, cores=1, random_seed=2, progressbar=False
+        ).posterior
+    exact = {name: (x.values.mean((0, 1)), x.values.std((0, 1))) for name, x in nuts.items()}
+    step = fitted(model, draws=1_000, batch_size=100)
+    assert step.options.batch_size == 100
+    assert_right(model.fit_result, exact)

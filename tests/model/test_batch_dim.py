@@ -112,7 +112,7 @@ def test_a_dim_has_one_length():
     model = regression()
     with model:
         pm.set_data({"x": X[:50]}, coords={"obs": range(50)})
-    with pytest.raises(ValueError, match=r"'y' has 60 entries along the dim 'obs', .* have 50"):
+    with pytest.raises(ValueError, match=r"'g' has 60 entries along the dim 'obs', .* have 50"):
         step_of(model)
 
 
