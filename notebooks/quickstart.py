@@ -94,5 +94,5 @@ print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 # ## Where to go next
 #
 # - [Incomes of a census](census): real data, four samplers, predictions.
-# - [Choose a sampler](../choose_a_sampler.md).
-# - [Gotchas](../gotchas.md): what R-hat does not see, and other surprises.
+# - [Choose a sampler](../choose_a_sampler).
+# - [Gotchas](../gotchas): what R-hat does not see, and other surprises.
