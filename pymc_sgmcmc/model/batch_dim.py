@@ -64,8 +64,7 @@ def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
     if batch_size > rows.count:
         raise ValueError(
             f"batch_size={batch_size} is larger than the dim '{dim}' of {rows.count} rows. Pass a "
-            "smaller batch_size, or leave batch_size and batch_dim out to sample with the full "
-            "gradient."
+            "smaller batch_size, or batch_size=None to take all rows."
         )
     sources = [source for array, axis in rows.axes.items() for source in _sources(array, axis)]
     batches: Any = pm.Minibatch(*sources, batch_size=batch_size)

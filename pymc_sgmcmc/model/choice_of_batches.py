@@ -22,6 +22,9 @@ __all__ = ["Batches", "chosen_batches", "rows_named"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
+# What the dim of an axis without one is called, before the names of the variables
+_ROWS_OF = "rows of "
+
 # Sizes of batches, of which the largest is taken whose log density computes no more numbers than
 # this: as long as an update takes besides
 _SIZES = 100, 200, 500, 1000, 2000, 5000
@@ -68,7 +71,7 @@ def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
     _check_kinds(size, dim)
     if size is None:
         return Batches(model)
-    if size == "auto":
+    if isinstance(size, str):
         return _batches_or_all(model, dim)
     size = positive_int("batch_size", size, usual=500)
     if isinstance(dim, Mapping):
@@ -95,7 +98,7 @@ def rows_named(model: Model, axes: Mapping[str, int], dim: str | None = None) ->
     rows.
     """
     if dim is None:
-        dim = f"rows of {', '.join(axes)}"
+        dim = _ROWS_OF + ", ".join(axes)
         while dim in model.dim_lengths:
             dim += "'"
     named: Model = object.__new__(type(model))
@@ -278,6 +281,6 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
     check_independent_rows(model, dim)
     _log.info(
         "%s rows of '%s' in batches of %s; batch_size=None for all rows.",
-        f"{count:,}", dim, f"{size:,}",
+        f"{count:,}", dim.removeprefix(_ROWS_OF), f"{size:,}",
     )  # fmt: skip
     return Batches(model, dim, size)

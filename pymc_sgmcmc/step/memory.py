@@ -1,4 +1,4 @@
-"""What the draws of many parameters will take of memory, told before sampling."""
+"""What draws take of memory, and which deterministics they leave out, logged before sampling."""
 
 from __future__ import annotations
 
