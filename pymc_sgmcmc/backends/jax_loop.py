@@ -39,7 +39,7 @@ class Loop(Op, HasInnerGraph):
     the states, then what a step computes beside them, along a new first dimension.
     """
 
-    __props__ = ("fgraph", "sequences", "states", "length", "types")
+    __props__ = ("fgraph", "sequences", "states", "length", "types", "in_a_row")
 
     def __init__(
         self,
@@ -48,10 +48,12 @@ class Loop(Op, HasInnerGraph):
         states: int,
         length: int,
         types: tuple[Any, ...],
+        in_a_row: int = 1,
     ) -> None:
         self.fgraph = fgraph.freeze() if isinstance(fgraph, FunctionGraph) else fgraph
         self.sequences, self.states = sequences, states
         self.length, self.types = length, types
+        self.in_a_row = in_a_row  # steps that are compiled as one
 
     def __str__(self) -> str:
         return f"{type(self).__name__}{{{self.length}}}"
@@ -62,7 +64,9 @@ class Loop(Op, HasInnerGraph):
 
     def clone_with_inner_graph(self, fgraph: AbstractFunctionGraph) -> Loop:
         """Return a loop of other steps."""
-        return type(self)(fgraph, self.sequences, self.states, self.length, self.types)
+        return type(self)(
+            fgraph, self.sequences, self.states, self.length, self.types, self.in_a_row
+        )
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Refuse: only JAX runs it."""
@@ -75,6 +79,7 @@ def loop(
     states: Mapping[Any, Any],
     fixed: Mapping[Any, Any],
     length: int,
+    in_a_row: int = 1,
 ) -> list[Any]:
     """Return the states after the last step, then the other outputs of each step.
 
@@ -87,7 +92,7 @@ def loop(
         *(tensor(dtype=x.dtype, shape=(length, *x.type.shape)).type for x in graphs[n:]),
     ]
     step = FunctionGraph([*steps, *states, *fixed], list(graphs), clone=True)
-    op = Loop(step, len(steps), n, length, tuple(types))
+    op = Loop(step, len(steps), n, length, tuple(types), in_a_row)
     given = [*steps.values(), *states.values(), *fixed.values()]
     found: Any = op(*given, return_list=True)
     return list(found)
@@ -125,7 +130,11 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
             return found[: op.states], found[op.states :]
 
         carry, each = jax.lax.scan(
-            step, list(inputs[first:second]), list(inputs[:first]), length=op.length
+            step,
+            list(inputs[first:second]),
+            list(inputs[:first]),
+            length=op.length,
+            unroll=min(op.in_a_row, op.length),
         )
         outputs = (*carry, *each)
         # As PyTensor has it

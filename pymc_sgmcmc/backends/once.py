@@ -11,6 +11,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.placing import on_processor
+
 __all__ = ["Once", "computed_once"]
 
 # Elements of an array that does not stay in a processor core's cache
@@ -43,10 +45,13 @@ class Once(Op):
 def computed_once(parts: Sequence[TensorVariable], backend: str) -> list[TensorVariable]:
     """Return graphs of the same arrays, with large ones computed once for JAX.
 
-    For numba PyTensor fuses all uses of an array into one loop.
+    For numba PyTensor fuses all uses of an array into one loop, and for a GPU XLA does.
     """
     once: Any = Once()
-    return [once(x) if backend == "jax" and _size(x) >= _LARGE else x for x in parts]
+    large = [_size(x) >= _LARGE for x in parts] if backend == "jax" else []
+    if not any(large) or not on_processor(backend):
+        return list(parts)
+    return [once(x) if barred else x for x, barred in zip(parts, large, strict=True)]
 
 
 def _size(x: TensorVariable) -> int:

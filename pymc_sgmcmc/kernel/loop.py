@@ -27,12 +27,13 @@ def looped(
     fixed: _Replaced,
     backend: str,
     length: int | None = None,
+    in_a_row: int = 1,
 ) -> list[TensorVariable]:
     """Return the states after the last step, then the other outputs of each step.
 
     ``graphs`` are the next states and other outputs, of placeholders. The placeholders are mapped
     to values for all ``steps``, before the first one, and ``fixed``; unused ones are left out, or
-    PyTensor would make another loop without them.
+    PyTensor would make another loop without them. JAX compiles ``in_a_row`` steps as one.
     """
     # A backend's own search does not look into the branches of a step
     same = {x: x.type() for x in _same_in_all(graphs, {*steps, *states})}
@@ -43,7 +44,7 @@ def looped(
     fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
     if backend == "jax":
         known = length if length is not None else next(iter(steps.values())).type.shape[0]
-        return loop(graphs, steps, states, fixed, known)
+        return loop(graphs, steps, states, fixed, known, in_a_row)
     placeholders = [*steps, *states, *fixed]
     found: list[TensorVariable] = pytensor.scan(
         lambda *inner: substitute(graphs, dict(zip(placeholders, inner, strict=True))),

@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.jax_backend import prepare
 from pymc_sgmcmc.backends.placing import on_processor, place
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.layout import Layout
@@ -33,6 +34,9 @@ _LARGEST_NOISE = 2**26
 
 # Numbers of rows on disk that a call reads: two or three copies of them are in memory
 _LARGEST_READ = 2**22
+
+# Updates that a GPU runs as one, so that the end of one and the begin of the next read a state once
+_IN_A_ROW = 4
 
 # Batches besides those of the updates: measurements of a draw must not depend on how the chain
 # reached it
@@ -96,7 +100,11 @@ class Transition:
             blocks=layout.groups,
             batches=layout.averaged,
         )
-        update = Update(sampler, self._state, estimator, layout)
+        if layout.backend == "jax":
+            prepare()
+        in_one = not on_processor(layout.backend) and sampler.policy().whitened
+        in_one = in_one and self._state.alike
+        update = Update(sampler, self._state, estimator, layout, in_one=in_one)
         self.noise = update.noise
         # Times K batches of an update: more than 1 where it asks for independent estimates
         self.row_sets = len(update.row_sets)
@@ -142,18 +150,27 @@ class Transition:
         """Return a draw: the state after its updates, then values, gradients, statistics there."""
         state, n_psi, of_one = self._state, len(self._state.psi), _of_one(update)
         of_updates, fresh = given[: len(of_one)], list(given[len(of_one) :])
+        *new, tamed, rejected = update.outputs
+        # Counted on the way: a GPU would write each of many flags by a kernel of its own
+        counts = [pt.scalar(name, dtype="int32") for name in ("tamed", "rejected")]
+        counted = [n + x.astype("int32") for n, x in zip(counts, (tamed, rejected), strict=True)]
+        in_one = update.state is not state
+        begin = state.join(state.symbols) if in_one else state.symbols
         *end, tamed, rejected = looped(
-            update.outputs,
+            [*new, *counted],
             dict(zip(of_one, of_updates, strict=True)),
-            unchanged(state.symbols),
+            dict(zip(update.state.symbols, begin, strict=True))
+            | {n: pt.constant(np.int32(0)) for n in counts},
             unchanged(self._constants),
             self.layout.backend,
+            in_a_row=1 if on_processor(self.layout.backend) else _IN_A_ROW,
         )
+        end = state.part(end) if in_one else end
         end[:n_psi] = wrapped(estimator.posterior, estimator.whitening, end[:n_psi], state.origin)
         values, gradient, statistics = measured(
             sampler, estimator, update, state, end, fresh, self.layout.backend
         )
-        statistics |= {"tamed_updates": pt.sum(tamed), "rejected_updates": pt.sum(rejected)}
+        statistics |= {"tamed_updates": tamed, "rejected_updates": rejected}
         self.statistic_names = list(statistics)
         n_old = len(state.symbols)
         numbers = n_old, n_psi, n_old - n_psi, len(values), len(gradient)

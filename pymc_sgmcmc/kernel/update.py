@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any
@@ -60,14 +62,54 @@ class State:
         new = [*position, *(part for name in self._counts for part in extra[name])]
         return [part.astype(was.dtype) for part, was in zip(new, self.symbols, strict=True)]
 
+    @property
+    def alike(self) -> bool:
+        """Whether each further part has the position's blocks."""
+        shapes = [x.type.shape for x in self.psi]
+        return [x.type.shape for x in self.symbols] == shapes * (1 + len(self._counts))
+
+    def joined(self) -> State:
+        """Return the state with all blocks of the position, and of each further part, in one."""
+        dtype = np.result_type(*(x.dtype for x in self.psi))
+        one = [np.empty(sum(math.prod(x.type.shape) for x in self.psi), dtype)]
+        return State(one, dict.fromkeys(self._counts, one))
+
+    def join(self, parts: Sequence[Any]) -> list[TensorVariable]:
+        """Return parts of this state, in its order, as parts of the joined one."""
+        n = len(self.psi)
+        groups = [parts[i : i + n] for i in range(0, len(parts), n)]
+        return [pt.concatenate([x.ravel() for x in group]) for group in groups]
+
+    def part(self, joined: Sequence[Any]) -> list[TensorVariable]:
+        """Return parts of the joined state as parts of this one."""
+        sizes = [math.prod(x.type.shape) for x in self.psi]
+        return [
+            vector[end - size : end].reshape(x.type.shape).astype(x.dtype)
+            for vector in joined
+            for x, size, end in zip(self.psi, sizes, np.cumsum(sizes), strict=True)
+        ]
+
 
 class Update:
-    """The graph of an update, and its inputs."""
+    """The graph of an update, and its inputs.
+
+    With ``in_one`` the sampler's blocks are joined into one: a GPU then runs one kernel where it
+    would run one for each variable.
+    """
 
     def __init__(
-        self, sampler: Sampler, state: State, estimator: Estimator, layout: Layout
+        self,
+        sampler: Sampler,
+        state: State,
+        estimator: Estimator,
+        layout: Layout,
+        *,
+        in_one: bool = False,
     ) -> None:
-        self._state = state
+        self._blocks = state
+        self._in_one = in_one
+        # What the graph is of
+        self.state = state.joined() if in_one else state
         self._estimator = estimator
         self._backend = layout.backend
         self._variables = Variables(estimator.posterior, estimator.whitening)
@@ -79,8 +121,8 @@ class Update:
         self.fixed = [*self._relative, *self._variance, *self._bound, *estimator.fixed]
         self.step_size = pt.scalar("step_size", dtype=floatX)
         self.noise = Noise(
-            [x.type.shape for x in state.psi],
-            [x.dtype for x in state.psi],
+            [x.type.shape for x in self.state.psi],
+            [x.dtype for x in self.state.psi],
             layout.backend,
         )
         # Symbols of the batches of each independent estimate
@@ -94,43 +136,56 @@ class Update:
         return h, Blocks(self._variance) if self._variance else 0.0
 
     def _next(self, sampler: Sampler) -> list[TensorVariable]:
-        old, taming = self._state.symbols, Taming()
+        state, taming = self.state, Taming()
+        old = state.symbols
         position, extra = sampler.update(
-            Blocks(self._state.psi),
-            self._state.extra(old),
+            Blocks(state.psi),
+            state.extra(old),
             self._gradient(taming),
-            self.steps()[0],
+            self._as_state(self.steps()[0]),
             self.noise,
         )
-        new = self._state.flat(position, extra)
+        new = state.flat(position, extra)
         # A part of which others are made, as a momentum that moves the position, is made for all
         once = zip(new, computed_once(new, self._backend), strict=True)
         large = {part: held for part, held in once if held is not part}
         if large:
             new = [substitute([x], {p: y for p, y in large.items() if p is not x})[0] for x in new]
-        # The sum of a block is finite only if all its elements are
-        finite = reduce(pt.and_, [pt.isfinite(pt.sum(part)) for part in new])
+        # A sum is finite only if all its terms are; arrays of one shape are read in one pass
+        alike: dict[Any, list[TensorVariable]] = {}
+        for part in new:
+            alike.setdefault(part.type, []).append(part)
+        sums = [pt.sum(reduce(pt.add, parts)) for parts in alike.values()]
+        finite = pt.isfinite(reduce(pt.add, sums))
         kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
         return [*kept, taming.acted(), ~finite]
+
+    def _as_state(self, x: Any) -> Any:
+        """Return what may be blocks as blocks of the state that the graph is of."""
+        joins = self._in_one and isinstance(x, Blocks)
+        return Blocks(self._blocks.join(list(x))) if joins else x
 
     def _gradient(self, taming: Taming) -> Gradient:
         """Return what an update may ask of the density, from rows of its own."""
         estimator, rows = self._estimator, self._estimator.new_rows()
         self.row_sets.append(rows)
 
+        def blocks(position: Blocks) -> list[Any]:
+            return self._blocks.part(list(position)) if self._in_one else list(position)
+
         def estimate(position: Blocks) -> Blocks:
             """Estimate ∇U, scaled down as a whole where an element exceeds the bound."""
-            found = estimator(list(position), rows)
+            found = self._as_state(estimator(blocks(position), rows))
             for bound in self._bound:
                 found = taming.shortened(found, bound)
             return found
 
         return Gradient(
             estimate,
-            lambda position: estimator.potential(list(position), rows),
+            lambda position: estimator.potential(blocks(position), rows),
             lambda: self._gradient(taming),
-            self.steps()[1],
-            Blocks(self._state.origin),
+            self._as_state(self.steps()[1]),
+            self._as_state(Blocks(self._blocks.origin)),
             taming,
             self._variables,
         )

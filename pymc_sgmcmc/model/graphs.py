@@ -36,6 +36,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
+from pymc_sgmcmc.model.classes import into_one_class_of_each_row
 
 __all__ = [
     "canonical",
@@ -273,7 +274,7 @@ def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
         graphs,
         include=("canonicalize",),
         exclude=slow_rewrites(graphs),
-        custom_rewrite=in2out(_matrix_first),
+        custom_rewrite=in2out(_matrix_first, into_one_class_of_each_row),
         clone=True,
     )
     return list(rewritten)

@@ -27,6 +27,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring import InformedCoefficients
+from pymc_sgmcmc.model.classes import log_softmax_of_classes
 from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import (
@@ -114,7 +115,7 @@ class Posterior:
         self.has_value = not has_own_gradient(logps)
         outputs, self.noise = own_gradients([*logps, *values, *maps])
         outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
-        outputs = constants_as_numbers(masks_as_numbers(outputs))
+        outputs = constants_as_numbers(masks_as_numbers(log_softmax_of_classes(outputs)))
         outputs, self.data = _lift_data(computed_once(lengths_as_numbers(outputs)))
         outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)

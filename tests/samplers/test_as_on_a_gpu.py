@@ -10,7 +10,7 @@ import pymc_sgmcmc as sg
 from helpers.conjugate import regression
 from helpers.sampling import run
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.backends import compiling, jax_loop
+from pymc_sgmcmc.backends import compiling, jax_loop, once
 from pymc_sgmcmc.kernel import noise, transition
 from pymc_sgmcmc.kernel.engine import Engine
 
@@ -18,7 +18,7 @@ from pymc_sgmcmc.kernel.engine import Engine
 @pytest.fixture(autouse=True)
 def as_on_a_gpu(monkeypatch):
     pytest.importorskip("jax")
-    for module in (compiling, jax_loop, noise, transition):
+    for module in (compiling, jax_loop, noise, once, transition):
         monkeypatch.setattr(module, "on_processor", lambda backend: False)
 
 
