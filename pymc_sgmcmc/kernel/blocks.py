@@ -13,9 +13,10 @@ __all__ = ["Blocks", "exp", "sqrt"]
 class Blocks:
     """A list of tensors, one for each variable, with elementwise arithmetic.
 
-    The state of a sampler is never joined into one long vector: a model with millions
-    of parameters must not copy them at every update. ``Blocks`` lets an update be
-    written as the paper writes it, ``x - h * g + sqrt(2 * h) * eta``.
+    On a processor the state of a sampler is not joined into one long vector: a model with
+    millions of parameters must not copy them at every update. On a GPU it is, as one block.
+    ``Blocks`` lets an update be written as the paper writes it,
+    ``x - h * g + sqrt(2 * h) * eta``.
 
     Parameters
     ----------

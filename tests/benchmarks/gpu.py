@@ -9,18 +9,21 @@ each in a fresh process; ``--platforms cuda`` or ``--models net`` only some of i
 - ``README``: its example, untuned, four chains, from the call to the result.
 - ``images 0.1``, ``ratings``: the runs of ``large.py``, with MSGNHT.
 
-Columns: microseconds of an update, the best of several rounds of ten calls, those of BlackJAX's
-SGLD and SGNHT in ``lax.scan``, products in full precision, or seconds of a run.
+Columns: microseconds of an update, the best of several rounds of ten calls, and on a GPU its
+kernels; both of BlackJAX's SGLD and SGNHT in ``lax.scan``, products in full precision; or seconds
+of a run.
 ``--write FILE`` also writes a Markdown table.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 from collections.abc import Callable
@@ -32,7 +35,7 @@ import numpy as np
 from large import measure
 from table import Table, digits
 
-from kernel import bare_transition, best, blackjax_updates, logistic_model, readme_model
+from kernel import bare_transition, blackjax_updates, logistic_model, readme_model
 
 UPDATES = ["logistic 500", "logistic 50000", "net", "large net", "factorisation"]
 RUNS = ["README", "images 0.1", "ratings"]
@@ -67,8 +70,8 @@ def factorisation() -> Any:
     return model
 
 
-def update(name: str) -> float:
-    """Return microseconds of an update."""
+def update(name: str) -> tuple[float, float | None]:
+    """Return microseconds of an update, and its kernels."""
     import pytensor
 
     import pymc_sgmcmc as sg
@@ -92,17 +95,51 @@ def update(name: str) -> float:
     runner = step._runner
     runner.settle()
     # Of several calls: on a GPU the next one runs while one is read
-    draws, times = CALLS * runner.engine.draws_per_call(runner.settings, THIN), []
-    bare_transition(step, draws)
+    draws = CALLS * runner.engine.draws_per_call(runner.settings, THIN)
+    return of_updates(lambda: bare_transition(step, draws), draws * THIN)
+
+
+def of_updates(run: Callable[[], None], count: int) -> tuple[float, float | None]:
+    """Return microseconds of each of ``count`` updates in ``run``, and its kernels on a GPU."""
+    times: list[float] = []
+    # The second call may compile again
+    run()
+    run()
     while len(times) < 3 or sum(times) < SECONDS:
         start = time.perf_counter()
-        bare_transition(step, draws)
+        run()
         times.append(time.perf_counter() - start)
-    return min(times) / draws / THIN * 1e6
+    return min(times) / count * 1e6, kernels(run, count)
 
 
-def peer(name: str) -> float | None:
-    """Return microseconds of an update of BlackJAX, None where it is not measured."""
+def kernels(run: Callable[[], None], count: int) -> float | None:
+    """Return how many kernels run for each of ``count`` updates, by JAX's profiler."""
+    import jax
+
+    if jax.default_backend() == "cpu":
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            run()
+        [trace] = Path(folder).rglob("*.trace.json.gz")
+        events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e.get("name") == "process_name"}
+    threads = {
+        (e["pid"], e["tid"]): e["args"]["name"] for e in events if e.get("name") == "thread_name"
+    }
+    on_device = [
+        e
+        for e in events
+        if e.get("ph") == "X"
+        and "GPU" in names.get(e["pid"], "")
+        and "Stream" in threads.get((e["pid"], e["tid"]), "")
+        and not e["name"].lower().startswith("memcpy")
+    ]
+    return len(on_device) / count
+
+
+def peer(name: str) -> tuple[float, float | None] | None:
+    """Return the same of BlackJAX, None where it is not measured."""
     import jax
 
     if name.startswith("logistic"):
@@ -113,7 +150,13 @@ def peer(name: str) -> float | None:
         run, count = blackjax_net({"net": 100, "large net": 1_000}[name]), THIN
     else:
         return None
-    return min(best(run, count) for _ in range(3))
+    return of_updates(lambda: repeat(run), CALLS * count)
+
+
+def repeat(run: Callable[[], None]) -> None:
+    """Run as often as for the package."""
+    for _ in range(CALLS):
+        run()
 
 
 def blackjax_net(hidden: int) -> Callable[[], None]:
@@ -201,7 +244,10 @@ def main() -> None:
         found = update(arguments.one) if arguments.one in UPDATES else run(arguments.one)
         print(json.dumps(found))
         return
-    columns = "model", "on", "µs of an update", "of BlackJAX", "seconds of a run"
+    columns = (
+        "model", "on", "µs of an update", "of BlackJAX", "kernels", "of BlackJAX",
+        "seconds of a run",
+    )  # fmt: skip
     table = Table(columns, UPDATES + RUNS, arguments.write)
     devices = {platform: device(platform) for platform in arguments.platforms}
     for model in arguments.models:
@@ -211,10 +257,14 @@ def main() -> None:
             found = measured("--one", model, platform, kind)
             if found is None:
                 continue
-            beside = measured("--peer", model, platform, kind) if model in UPDATES else None
-            row = [digits(found), "" if beside is None else digits(beside), ""]
-            print(f"{model}  {kind}  {row[0]}  {row[1]}", flush=True)
-            table.add([model, kind, *(row if model in UPDATES else ["", "", row[0]])])
+            if model in UPDATES:
+                beside = measured("--peer", model, platform, kind) or (None, None)
+                pairs = zip(found, beside, strict=True)
+                row = [*("" if x is None else digits(x) for pair in pairs for x in pair), ""]
+            else:
+                row = [*[""] * 4, digits(found)]
+            print(" | ".join([model, kind, *row]), flush=True)
+            table.add([model, kind, *row])
 
 
 def measured(what: str, model: str, platform: str, kind: str) -> Any:
