@@ -24,8 +24,8 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 # Figures need no display. Not for the docs, whose notebooks show theirs.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test test-lowest slow lint types package docs notebooks datasets reproductions \
-    benchmarks integrations rivals clean
+.PHONY: help demo test test-lowest slow lint types package docs screenshots links notebooks datasets \
+    reproductions benchmarks integrations rivals clean
 
 help:
 	@echo 'make demo        sample a model of census data (notebooks/census.py)'
@@ -36,7 +36,9 @@ help:
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
 	@echo 'make package     build wheel and source distribution, install the wheel and sample'
-	@echo 'make docs        build the documentation, execute its notebooks'
+	@echo 'make docs        build the documentation and follow the links inside it'
+	@echo 'make screenshots photograph its pages in Chromium, which must be there, and check them'
+	@echo 'make links       open the links out of the documentation'
 	@echo 'make notebooks   run every notebook as a program'
 	@echo "make datasets    download the papers' data, where they can be had"
 	@echo "make reproductions  run the papers' experiments in full, print claims and verdicts"
@@ -68,10 +70,20 @@ types: $(DEV)
 package: $(PACKAGE)
 	$(BIN)/python .ci/package.py
 
-# SMALL: the notebooks run small versions, JOBS at a time. -E: an environment kept from before would
-# hide the warnings of unchanged pages.
+# -E, and no pages from before: they would hide warnings of unchanged pages, and links to pages that
+# are gone.
 docs: $(DOCS)
-	SMALL=1 $(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
+	rm -rf docs/_build/html
+	$(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
+	$(BIN)/python .ci/links.py
+
+# Of what `make docs` built: pictures of all pages, and what only a browser sees.
+screenshots:
+	$(BIN)/python .ci/screenshots.py
+
+# Opens every link out of the site.
+links: $(DOCS)
+	$(BIN)/sphinx-build -b linkcheck docs docs/_build/links
 
 notebooks: $(DOCS)
 	@set -e; cd notebooks; for script in *.py; do \
