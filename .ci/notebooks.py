@@ -4,6 +4,9 @@
 ``notebooks/`` or those named, and writes NAME.ipynb beside each: a badge that opens it in Colab, a
 cell that installs there, and the script's own cells. ``--to FOLDER`` writes to another place.
 
+``python .ci/notebooks.py words [NAME ...]`` takes over text and layout of scripts of which the code
+is as it was, and keeps the outputs.
+
 ``python .ci/notebooks.py run FOLDER ...`` runs the scripts of these folders, ``--jobs`` at a time,
 prints the seconds of each, and fails where one fails. Files without Jupytext's header are modules,
 and left out.
@@ -101,6 +104,26 @@ def make(script: Path, folder: Path) -> None:
     print(f"{seconds:6.0f} s {size / 1e3:6.0f} kB  {path.name}", flush=True)
 
 
+def words(script: Path, folder: Path) -> None:
+    """Give the notebook of a script its text of now, if the code is the same."""
+    import nbformat
+
+    path = folder / f"{script.stem}.ipynb"
+    notebook, before = notebook_of(script), nbformat.read(path, as_version=4)
+    pairs = list(zip(code_cells(notebook), code_cells(before), strict=False))
+    same = len(code_cells(notebook)) == len(code_cells(before))
+    if not same or any(new.source != old.source for new, old in pairs):
+        sys.exit(f"The code of {script.name} has changed: make notebooks NOTEBOOKS={script.stem}")
+    for new, old in pairs:
+        new.outputs, new.execution_count = old.outputs, old.execution_count
+    nbformat.write(notebook, path)
+
+
+def code_cells(notebook: object) -> list:
+    """Return the notebook's cells of code."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
 def run(script: Path) -> bool:
     """Run a script in its folder, print its seconds, and its output where it fails."""
     start = time.perf_counter()
@@ -123,20 +146,21 @@ def main() -> None:
     """Make or run, as the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
-    maker = verbs.add_parser("make")
-    maker.add_argument("names", nargs="*")
-    maker.add_argument("--to", type=Path, default=NOTEBOOKS)
+    for verb in ("make", "words"):
+        maker = verbs.add_parser(verb)
+        maker.add_argument("names", nargs="*")
+        maker.add_argument("--to", type=Path, default=NOTEBOOKS)
     runner = verbs.add_parser("run")
     runner.add_argument("folders", nargs="+", type=Path)
     runner.add_argument("--jobs", type=int, default=1)
     arguments = parser.parse_args()
-    if arguments.verb == "make":
+    if arguments.verb != "run":
         # Whole versions, with figures in the cells
         os.environ.pop("SMALL", None)
         os.environ.pop("MPLBACKEND", None)
         found = [NOTEBOOKS / f"{name}.py" for name in arguments.names] or scripts(NOTEBOOKS)
         for script in found:
-            make(script, arguments.to)
+            {"make": make, "words": words}[arguments.verb](script, arguments.to)
         return
     found = [script for folder in arguments.folders for script in scripts(folder.resolve())]
     with ThreadPoolExecutor(arguments.jobs) as pool:

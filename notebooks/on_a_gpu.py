@@ -42,7 +42,9 @@ pytensor.config.floatX = "float32"
 
 device = jax.devices()[0]
 LARGE = device.platform == "gpu" and not os.environ.get("SMALL")
-IMAGES, HIDDEN, BATCH, DRAWS = (60_000, 1_000, 500, 100) if LARGE else (2_000, 20, 100, 30)
+IMAGES, HIDDEN, BATCH, DRAWS = (
+    (60_000, 1_000, 500, 100) if LARGE else (2_000, 20, 100, 30)
+)
 print(device.device_kind, "· JAX", jax.__version__)
 
 # %% [markdown]
@@ -63,7 +65,9 @@ def made(which, count):
     """Return so many noisy images, one a row, and their digits."""
     which = rng.choice(which, count)
     images = 0.2 * rng.standard_normal((count, 28, 28), dtype="float32")
-    for image, i, place in zip(images, which, rng.integers(0, 5, (count, 2)), strict=True):
+    for image, i, place in zip(
+        images, which, rng.integers(0, 5, (count, 2)), strict=True
+    ):
         image[place[0] : place[0] + 24, place[1] : place[1] + 24] += large[i]
     return images.reshape(count, -1), digits.target[which]
 
