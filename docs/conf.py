@@ -1,6 +1,5 @@
 """Sphinx's configuration: `make docs` builds the pages and fails on warnings."""
 
-import os
 import sys
 import tomllib
 
@@ -41,11 +40,13 @@ extensions = [
     "gallery",
     "verdicts",
 ]
-# Every .py in docs is a notebook to MyST-NB, except these.
+# Every .py in docs is a notebook to MyST-NB, except these. Of the examples it shows what
+# `make notebooks` made of them.
 exclude_patterns = [
     "_build",
     "_ext",
     "conf.py",
+    "_notebooks/*.py",
     "_notebooks/reproductions/reproduction.py",
     "_notebooks/reproductions/datasets.py",
     "_notebooks/reproductions/topics.py",
@@ -59,13 +60,6 @@ myst_heading_anchors = 3
 
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
 nb_execution_mode = "off"
-nb_execution_raise_on_error = True
-# Read the Docs ends a build after a quarter of an hour: there the reproductions show no runs.
-nb_execution_excludepatterns = ["reproductions/*.py"] if os.environ.get("READTHEDOCS") else []
-# Numba compiles for minutes where its cache is empty.
-nb_execution_timeout = 900
-# A progress bar comes as hundreds of pieces of one stream.
-nb_merge_streams = True
 
 # The types stand in the docstrings, where numpydoc reads them.
 autodoc_typehints = "none"
