@@ -12,9 +12,9 @@ from urllib.parse import unquote, urlsplit
 
 HTML = Path(__file__).parents[1] / "docs" / "_build" / "html"
 HOSTS = {
-    "arxiv.org", "bambinos.github.io", "distributed.dask.org", "docs.jax.dev", "doi.org",
-    "github.com", "jobqueue.dask.org", "keepachangelog.com", "pydata-sphinx-theme.readthedocs.io",
-    "semver.org", "www.pymc.io", "www.sphinx-doc.org",
+    "arxiv.org", "bambinos.github.io", "colab.research.google.com", "distributed.dask.org",
+    "docs.jax.dev", "doi.org", "github.com", "jobqueue.dask.org", "keepachangelog.com",
+    "pydata-sphinx-theme.readthedocs.io", "semver.org", "www.pymc.io", "www.sphinx-doc.org",
 }  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 
 DOCS = Path(__file__).parents[1] / "docs"
 # What stands in notebooks/ and is no page
-NO_PAGES = {"reproduction", "datasets", "topics"}
+NO_PAGES = {"census_data", "datasets", "reproduction", "topics"}
 needs_docs = pytest.mark.skipif(
     not DOCS.exists(), reason="needs the folder docs, which is not part of a source distribution"
 )
