@@ -1,5 +1,6 @@
 """The code of the documentation does what the documentation says."""
 
+import importlib
 import re
 
 from functools import partial
@@ -92,9 +93,28 @@ def test_each_page_is_in_one_list():
     pages += DOCS.glob("api/*.md")
     names = [page.relative_to(DOCS).with_suffix("").as_posix() for page in pages]
     notebooks = DOCS.parent / "notebooks"
-    scripts = [path for path in notebooks.rglob("*.py") if path.stem not in NO_PAGES]
+    scripts = [*notebooks.glob("*.py"), *notebooks.glob("reproductions/*.py")]
+    scripts = [path for path in scripts if path.stem not in NO_PAGES]
     names += [f"_notebooks/{s.relative_to(notebooks).with_suffix('').as_posix()}" for s in scripts]
     assert sorted(name for page in pages for name in listed(page)) == sorted({*names} - {"index"})
+
+
+@needs_docs
+def test_each_reproduction_shows_its_verdicts_after_its_text(monkeypatch):
+    pytest.importorskip("sphinx")
+    jupytext = pytest.importorskip("jupytext")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    verdicts = importlib.import_module("verdicts")
+    folder = DOCS.parent / "notebooks" / "reproductions"
+    scripts = [path for path in folder.glob("*.py") if path.stem not in NO_PAGES]
+    assert {s.stem for s in scripts} == {path.stem for path in folder.glob("verdicts/*.json")}
+    for script in scripts:
+        written = script.read_text("utf-8")
+        source = [written]
+        verdicts.insert_verdicts(None, f"{verdicts.FOLDER}/{script.stem}", source)
+        before, after = (jupytext.reads(x, "py:percent").cells for x in (written, source[0]))
+        assert after[1].source == f"```{{verdicts}} {script.stem}\n```"
+        assert [after[0].source, *(cell.source for cell in after[2:])] == [c.source for c in before]
 
 
 @needs_docs
