@@ -1,8 +1,8 @@
 """Photograph the built pages in headless Chromium, wide, narrow and dark, and check them there.
 
 ``make screenshots`` writes docs/_build/screenshots and fails where a page scrolls sideways, where
-code is cut off on a wide screen, or where markup is left in the text. Where there is no internet
-formulas stay TeX, but for ``--packages FOLDER``: the ``node_modules`` of an npm that installed MathJax.
+code is cut off on a wide screen, or where markup is left in the text. Without internet formulas stay
+TeX, unless ``--packages`` names the ``node_modules`` of an npm that has installed MathJax.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ CHECK = r"""(() => {
     found.push(`leaves markup: ${raw[0].trim()}`);
   return found;
 })()""".replace("WIDE", str(WIDE))
-# All that a page loads late, but no longer than it takes
+# Waits for what a page loads late. MathJax says that it is done only after much else
 READY = r"""(async () => {
   document.querySelectorAll("img").forEach((image) => (image.loading = "eager"));
-  const late = [document.fonts.ready, window.MathJax?.startup?.promise];
-  const enough = new Promise((done) => setTimeout(done, 20000));
-  await Promise.race([Promise.allSettled(late), enough]);
+  await document.fonts.ready;
+  const raw = () =>
+    [...document.querySelectorAll(".math")].some((x) => !x.querySelector("mjx-container"));
+  for (let k = 0; k < 200 && window.MathJax?.startup && raw(); k++)
+    await new Promise((done) => setTimeout(done, 100));
 })()"""
 
 
