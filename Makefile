@@ -1,5 +1,5 @@
 # Every target sets itself up: `make demo` and `make test` need a Python of 3.12 to 3.14, nothing
-# else. PYTHON=/path/to/python chooses it; JOBS is the number of test processes.
+# else. PYTHON=/path/to/python chooses it; JOBS is the number of processes.
 
 .DEFAULT_GOAL := help
 # Two pips at once spoil an environment.
@@ -21,11 +21,11 @@ DOCS := $(VENV)/.has-jax,docs
 PACKAGE := $(VENV)/.has-package
 RIVALS := $(VENV)/.has-jax,rivals
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
-# Figures need no display. Not for the docs, whose notebooks show theirs.
+# Figures need no display.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test test-lowest slow lint types package docs notebooks datasets reproductions \
-    benchmarks integrations rivals clean
+.PHONY: help demo test test-lowest slow lint types package docs screenshots links notebooks \
+    run-notebooks datasets reproductions benchmarks integrations rivals clean
 
 help:
 	@echo 'make demo        sample a model of census data (notebooks/census.py)'
@@ -36,8 +36,12 @@ help:
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
 	@echo 'make package     build wheel and source distribution, install the wheel and sample'
-	@echo 'make docs        build the documentation, execute its notebooks'
-	@echo 'make notebooks   run every notebook as a program'
+	@echo 'make docs        build the documentation, with the notebooks as they are, follow its links'
+	@echo 'make screenshots photograph its pages in Chromium, which must be there, and check them'
+	@echo 'make links       open the links out of the documentation'
+	@echo 'make notebooks   execute the examples, write NAME.ipynb of each NAME.py; of some:'
+	@echo '                 make notebooks NOTEBOOKS="quickstart census"'
+	@echo 'make run-notebooks  run small versions of examples and reproductions, say if one fails'
 	@echo "make datasets    download the papers' data, where they can be had"
 	@echo "make reproductions  run the papers' experiments in full, print claims and verdicts"
 	@echo 'make benchmarks  run every benchmark'
@@ -68,15 +72,27 @@ types: $(DEV)
 package: $(PACKAGE)
 	$(BIN)/python .ci/package.py
 
-# SMALL: the notebooks run small versions, JOBS at a time. -E: an environment kept from before would
-# hide the warnings of unchanged pages.
+# -E, and no pages from before: they would hide warnings of unchanged pages, and links to pages that
+# are gone.
 docs: $(DOCS)
-	SMALL=1 $(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
+	rm -rf docs/_build/html
+	$(BIN)/sphinx-build -j $(JOBS) -E -W --keep-going docs docs/_build/html
+	$(BIN)/python .ci/links.py
 
-notebooks: $(DOCS)
-	@set -e; cd notebooks; for script in *.py; do \
-	    echo "== $$script"; $(HEADLESS) ../$(BIN)/python "$$script"; \
-	done
+# Of what `make docs` built: pictures of all pages, and what only a browser sees.
+screenshots:
+	$(BIN)/python .ci/screenshots.py
+
+# Opens every link out of the site.
+links: $(DOCS)
+	$(BIN)/sphinx-build -b linkcheck docs docs/_build/links
+
+# One after the other, for their seconds to mean something.
+notebooks: $(DOCS) datasets
+	$(BIN)/python .ci/notebooks.py make $(NOTEBOOKS)
+
+run-notebooks: $(DOCS)
+	SMALL=1 $(BIN)/python .ci/notebooks.py run notebooks notebooks/reproductions --jobs $(JOBS)
 
 # What cannot be had is left out: the notebooks take stand-ins, and say so.
 datasets: $(DOCS)

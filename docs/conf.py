@@ -1,13 +1,18 @@
-"""Sphinx's configuration: `make docs` builds, executes the notebooks, and fails on warnings."""
+"""Sphinx's configuration: `make docs` builds the pages and fails on warnings."""
 
-import os
+import sys
 import tomllib
 
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.addnodes import pending_xref
+from sphinx.ext.autosummary import autosummary_table
+
 import pymc_sgmcmc
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
 PROJECT = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 REPOSITORY = PROJECT["urls"]["Repository"]
 
@@ -30,11 +35,18 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
+    "sphinx_design",
+    # Of docs/_ext
+    "gallery",
+    "verdicts",
 ]
-# Every .py in docs is a notebook to MyST-NB, except these.
+# Every .py in docs is a notebook to MyST-NB, except these. Of the examples it shows what
+# `make notebooks` made of them.
 exclude_patterns = [
     "_build",
+    "_ext",
     "conf.py",
+    "_notebooks/*.py",
     "_notebooks/reproductions/reproduction.py",
     "_notebooks/reproductions/datasets.py",
     "_notebooks/reproductions/topics.py",
@@ -47,14 +59,7 @@ myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 nb_custom_formats = {".py": ["jupytext.reads", {"fmt": "py:percent"}]}
-nb_execution_mode = "force"
-nb_execution_raise_on_error = True
-# Read the Docs ends a build after a quarter of an hour: there the reproductions show no runs.
-nb_execution_excludepatterns = ["reproductions/*.py"] if os.environ.get("READTHEDOCS") else []
-# Numba compiles for minutes where its cache is empty.
-nb_execution_timeout = 900
-# A progress bar comes as hundreds of pieces of one stream.
-nb_merge_streams = True
+nb_execution_mode = "off"
 
 # The types stand in the docstrings, where numpydoc reads them.
 autodoc_typehints = "none"
@@ -63,9 +68,17 @@ numpydoc_show_class_members = False
 copybutton_exclude = ".linenos, .gp, .go"
 
 html_theme = "pymc_sphinx_theme"
-html_title = f"pymc_sgmcmc {version}"
-# The theme is made for PyMC's own sites: without the links to their accounts and donations.
+html_title = project
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+# The five entries of the bar lead to them.
+html_sidebars = {"index": []}
+# The theme is made for PyMC's own sites: without the links to their accounts and donations, and
+# without their count of visits.
 html_theme_options = {
+    "google_analytics_id": "",
+    "header_links_before_dropdown": 5,
+    "show_prev_next": False,
     "icon_links": [{"name": "GitHub", "url": REPOSITORY, "icon": "fa-brands fa-github"}],
     "navbar_end": ["theme-switcher", "navbar-icon-links"],
     "secondary_sidebar_items": ["page-toc", "edit-this-page", "sourcelink"],
@@ -77,3 +90,27 @@ html_context = {
     + "/edit/main/{{ ('docs/' ~ file_name).replace('docs/_notebooks', 'notebooks') }}",
 }
 html_show_sourcelink = True
+
+
+def from_outside(app, path, docname, content):
+    """Mend links of a file of the repository that is a page here, too."""
+    content[0] = content[0].replace("](../docs/", "](")
+    content[0] = content[0].replace("](ISSUE_TEMPLATE)", f"]({REPOSITORY}/issues/new/choose)")
+
+
+def without_references(app, doctree):
+    """Take numpydoc's references out of the API's tables: they are numbers of other pages."""
+    for table in doctree.findall(autosummary_table):
+        for node in [*table.findall(nodes.citation_reference), *table.findall(pending_xref)]:
+            if "citation" in (node.get("refdomain"), node.tagname.partition("_")[0]):
+                parent, place = node.parent, node.parent.index(node)
+                parent.remove(node)
+                # The space before it
+                if place and isinstance(parent[place - 1], nodes.Text):
+                    parent[place - 1] = nodes.Text(parent[place - 1].rstrip())
+
+
+def setup(app):
+    """Tell Sphinx."""
+    app.connect("doctree-read", without_references)
+    app.connect("include-read", from_outside)

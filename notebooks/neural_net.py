@@ -13,17 +13,19 @@
 # %% [markdown]
 # # A neural net that knows what it does not know
 #
-# Which digit is on a bad copy? A trained net answers with a probability that is often too sure of
-# itself. A Bayesian net averages over all weights that fit the data, and what it says is nearer to
-# how often it is right. NUTS needs the gradient of all images for each of its steps; `MSGNHT` looks
-# at a hundred of them.
+# Which digit is on a bad copy? A trained net answers with a probability that is often
+# too sure of itself. A Bayesian net averages over all weights that fit the data, and
+# what it says is nearer to how often it is right. NUTS needs the gradient of all images
+# for each of its steps; `MSGNHT` looks at a hundred of them.
+#
+# For users of PyMC who know what a net is. The page shows predictions for new data,
+# calibration, and what the net says of images of another kind. It takes two minutes.
 
 # %%
 import sys
 import time
 
 from itertools import pairwise
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -39,10 +41,10 @@ from datasets import digits, no_digits
 # %% [markdown]
 # ## Data
 #
-# Images of handwritten digits, each a row of grey values between 0 and 1, and noise on top of them,
-# so that there is something to be unsure of. The documentation shows scikit-learn's digits, of 8 by
-# 8 pixels. (Run as a program after `make datasets`, this page takes 5,000 of MNIST, of 28 by 28.)
-# Half of them are to learn from.
+# Images of handwritten digits, each a row of grey values between 0 and 1, and noise on
+# top of them, so that there is something to be unsure of. These are 5,000 of MNIST, of
+# 28 by 28 pixels, which `make datasets` downloads. Where they are not, the page takes
+# scikit-learn's, of 8 by 8. Half of them are to learn from.
 
 # %%
 images, labels, _ = digits()
@@ -62,7 +64,8 @@ def copied(images):
 
 
 images = copied(images)
-print(f"{len(train)} images to learn from, {len(test)} to be tested on, {side} by {side} pixels")
+print(f"{len(train)} images to learn from, {len(test)} to be tested on,")
+print(f"of {side} by {side} pixels")
 
 figure, axes = plt.subplots(1, 10, figsize=(10, 1.3))
 for axis, i in zip(axes, test, strict=False):
@@ -73,10 +76,10 @@ for axis, i in zip(axes, test, strict=False):
 # %% [markdown]
 # ## Model
 #
-# The net is a function of the images, because we need it twice: on batches to learn from, and on
-# any number of images to predict. The prior sd of a layer's weights is inversely proportional to
-# the root of the number of its inputs, so that a unit's sum has the same scale whatever that
-# number is.
+# The net is a function of the images, because we need it twice: on batches to learn
+# from, and on any number of images to predict. The prior sd of a layer's weights is
+# inversely proportional to the root of the number of its inputs, so that a unit's sum
+# has the same scale whatever that number is.
 
 # %%
 HIDDEN = 50
@@ -99,8 +102,9 @@ with pm.Model(coords=coords) as model:
 # %% [markdown]
 # ## Sampling
 #
-# Nothing is tuned by hand. A hundred draws from each of two chains are plenty: what we want is an
-# average of predictions, not the tails of a weight, and every draw is as large as the net.
+# Nothing is tuned by hand. A hundred draws from each of two chains are plenty: what we
+# want is an average of predictions, not the tails of a weight, and every draw is as
+# large as the net.
 
 # %%
 start = time.perf_counter()
@@ -119,16 +123,18 @@ seconds = time.perf_counter() - start
 print(f"{seconds:.0f} s, {int(dt.sample_stats['thin'].max())} updates for each draw")
 
 # %% [markdown]
-# The warning is to be expected. Exchange two hidden units, with all their weights, and the net is
-# the same function: the posterior has at least 50! modes, and the chains are in different ones.
-# So R-hat of a single weight stays large, says nothing, and was not computed here. What the
-# chains do have in common is their *function*. We look at that below.
+# The warning is to be expected. Exchange two hidden units, with all their weights, and
+# the net is the same function: the posterior has at least 50! modes, and the chains are
+# in different ones. So R-hat of a single weight stays large, says nothing, and was not
+# computed here. What the chains do have in common is their *function*. We look at that
+# below.
 #
 # ## Predictions for new data
 #
-# The model above knows batches of the training set only. To predict, the same net goes into a model
-# whose images are a `pm.Data`. `pm.set_data` exchanges them and `pm.sample_posterior_predictive`
-# runs the net with each draw of the weights, as in every PyMC model.
+# The model above knows batches of the training set only. To predict, the same net goes
+# into a model whose images are a `pm.Data`. `pm.set_data` exchanges them and
+# `pm.sample_posterior_predictive` runs the net with each draw of the weights, as in
+# every PyMC model.
 
 # %%
 with pm.Model(coords=coords) as predictive:
@@ -149,8 +155,14 @@ def predict(draws, new):
 
 
 # Digits, digits turned by a quarter, and something else
-turned = np.rot90(images[test].reshape(-1, side, side), axes=(1, 2)).reshape(len(test), -1)
-shown = {"digits": images[test], "turned digits": turned, what: copied(strange[: len(test)])}
+turned = np.rot90(images[test].reshape(-1, side, side), axes=(1, 2)).reshape(
+    len(test), -1
+)
+shown = {
+    "digits": images[test],
+    "turned digits": turned,
+    what: copied(strange[: len(test)]),
+}
 kinds = np.cumsum([len(new) for new in shown.values()])[:-1]
 new = np.concatenate(list(shown.values()))
 
@@ -159,8 +171,8 @@ by_kind = np.split(of_draws.mean(axis=(0, 1)), kinds)
 probability = by_kind[0]
 
 # %% [markdown]
-# Do the chains agree? Not in their weights, but in what they predict: the correlation of the
-# probability of the right digit, between chains, over the test images.
+# Do the chains agree? Not in their weights, but in what they predict: the correlation
+# of the probability of the right digit, between chains, over the test images.
 
 # %%
 right = of_draws.mean(axis=1)[:, np.arange(len(test)), labels[test]]
@@ -169,18 +181,26 @@ pd.DataFrame(np.corrcoef(right)).round(3)
 # %% [markdown]
 # ## A point estimate
 #
-# The same net with the weights that maximise the posterior density, found by `pm.find_MAP`. It is
-# what training with weight decay finds.
+# The same net with the weights that maximise the posterior density, found by
+# `pm.find_MAP`. It is what training with weight decay finds.
 
 # %%
 with pm.Model(coords=coords) as whole:
     pm.Categorical("digit", logit_p=net(images[train]), observed=labels[train])
     # All weights at 0, PyMC's start, are a saddle
-    begin = {name: 0.3 * rng.normal(size=x.shape) for name, x in whole.initial_point().items()}
-    best = pm.find_MAP(initvals=begin, jitter=False, return_inferencedata=False, progressbar=False)
+    begin = {
+        name: 0.3 * rng.normal(size=x.shape)
+        for name, x in whole.initial_point().items()
+    }
+    best = pm.find_MAP(
+        initvals=begin, jitter=False, return_inferencedata=False, progressbar=False
+    )
 names = ["W", "b", "V", "c"]
 point = xr.Dataset(
-    {name: dt.posterior[name][:1, :1].copy(data=best[name][None, None]) for name in names}
+    {
+        name: dt.posterior[name][:1, :1].copy(data=best[name][None, None])
+        for name in names
+    }
 )
 point_by_kind = np.split(predict(point, new)[0, 0], kinds)
 of_point = point_by_kind[0]
@@ -207,9 +227,9 @@ table.round(4)
 # %% [markdown]
 # ## Calibration
 #
-# When a net says «80 %», is it right for 80 % of these images? The figure has the share of right
-# answers for each bin of probabilities. Below the diagonal a net is too sure, above it is not sure
-# enough. A bar is two standard errors.
+# When a net says «80 %», is it right for 80 % of these images? The figure has the share
+# of right answers for each bin of probabilities. Below the diagonal a net is too sure,
+# above it is not sure enough. A bar is two standard errors.
 
 # %%
 figure, axis = plt.subplots(figsize=(5, 4.5), layout="constrained")
@@ -224,23 +244,28 @@ for shift, (name, color) in enumerate(
     in_bin = [which for which in in_bin if which.sum() >= 10]
     x = np.array([sure[which].mean() for which in in_bin])
     y = np.array([hit[which].mean() for which in in_bin])
-    error = [2 * np.sqrt(max(m * (1 - m), 0.01) / w.sum()) for m, w in zip(y, in_bin, strict=True)]
-    axis.errorbar(x + 0.004 * shift, y, error, marker="o", capsize=3, color=color, label=name)
+    error = [
+        2 * np.sqrt(max(m * (1 - m), 0.01) / w.sum())
+        for m, w in zip(y, in_bin, strict=True)
+    ]
+    axis.errorbar(
+        x + 0.004 * shift, y, error, marker="o", capsize=3, color=color, label=name
+    )
 axis.set(xlabel="what the net says", ylabel="how often it is right", xlim=(0.2, 1.02))
-axis.legend()
-figure.savefig("neural_net_calibration.png", dpi=150)
+legend = axis.legend()
 
 # %% [markdown]
-# The point estimate is too sure of itself. The Bayesian net is, if anything, not sure enough: the
-# draws disagree where a copy can be read in several ways, and their mean is modest. One draw alone
-# is worse than either: it is the average that predicts.
+# The point estimate is too sure of itself. The Bayesian net is, if anything, not sure
+# enough: the draws disagree where a copy can be read in several ways, and their mean is
+# modest. One draw alone is worse than either: it is the average that predicts.
 
 # %% [markdown]
 # ## Images of another kind
 #
-# A net has to answer one of ten digits whatever it is shown: digits turned by a quarter, or
-# something that is no digit at all. The entropy of its probabilities, between 0 and log 10 = 2.3,
-# says how little it knows. One could wish that a net is sure of digits and not sure of the rest.
+# A net has to answer one of ten digits whatever it is shown: digits turned by a
+# quarter, or something that is no digit at all. The entropy of its probabilities,
+# between 0 and log 10 = 2.3, says how little it knows. One could wish that a net is
+# sure of digits and not sure of the rest.
 
 
 # %%
@@ -255,20 +280,15 @@ answers = {"Bayesian net": by_kind, "point estimate": point_by_kind}
 for axis, (name, found) in zip(axes, answers.items(), strict=True):
     axis.set(title=name, xlabel="entropy of the probabilities")
     for kind, p in zip(shown, found, strict=True):
-        axis.hist(entropy(p), bins, density=True, histtype="step", linewidth=2, label=kind)
+        axis.hist(
+            entropy(p), bins, density=True, histtype="step", linewidth=2, label=kind
+        )
         rows[name, kind] = {
             "mean entropy": entropy(p).mean(),
             "surer than 95 %": np.mean(p.max(axis=1) > 0.95),
         }
-axes[1].legend()
-png = Path("neural_net.png").resolve()
-figure.savefig(png, dpi=150)
+legend = axes[1].legend()
 
 # %%
 of_kinds = pd.DataFrame(rows).T
 of_kinds.round(3)
-
-# %%
-print(table.round(4).to_string(), "\n")
-print(of_kinds.round(3).to_string())
-print(f"\n{png}")

@@ -13,11 +13,12 @@
 # %% [markdown]
 # # Topics of texts, by a gradient of your own
 #
-# Which words go together in a collection of texts? A topic model answers without being told what
-# the texts are about. Its likelihood sums over a hidden topic of every word, too many terms to
-# compute, so that it cannot be written as a PyMC distribution. `sg.GradientPotential` needs only a
-# random estimate of the likelihood's gradient. This page makes one, first for a model whose answer
-# is known, then for texts.
+# Which words go together in a collection of texts? A topic model answers without being
+# told what the texts are about. Its likelihood sums over a hidden topic of every word,
+# too many terms to compute, so that it cannot be written as a PyMC distribution.
+# `sg.GradientPotential` needs only a random estimate of the likelihood's gradient. This
+# page makes one, first for a model whose answer is known, then for texts. For those
+# whose likelihood cannot be computed. It takes a minute.
 
 # %%
 import inspect
@@ -43,17 +44,19 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## A model whose answer is known
 #
-# Each of 1,000 numbers $y_i$ is a hidden number $z_i$ plus standard normal noise, and $z_i$ is
-# normal with mean θ and variance 1. If all $z_i$ were known, the derivative of the log likelihood
-# by θ would be $\sum_i (z_i - \theta)$. They are not, but given $y_i$ and θ we can draw them:
-# $z_i$ is then normal with mean $(y_i + \theta)/2$ and variance ½. The derivative at one such draw
-# is right on average. That is Fisher's identity:
+# Each of 1,000 numbers $y_i$ is a hidden number $z_i$ plus standard normal noise, and
+# $z_i$ is normal with mean θ and variance 1. If all $z_i$ were known, the derivative of
+# the log likelihood by θ would be $\sum_i (z_i - \theta)$. They are not, but given
+# $y_i$ and θ we can draw them: $z_i$ is then normal with mean $(y_i + \theta)/2$ and
+# variance ½. The derivative at one such draw is right on average. That is Fisher's
+# identity:
 #
 # $$\nabla_\theta \log p(y \mid \theta)
-# = \operatorname{E}\bigl[\nabla_\theta \log p(y, z \mid \theta) \bigm| y, \theta\bigr].$$
+# = \operatorname{E}\bigl[\nabla_\theta \log p(y, z \mid \theta)
+# \bigm| y, \theta\bigr].$$
 #
-# The function below is that draw and that derivative, for the rows of a batch. `noise` hands out
-# random numbers that are fresh at every update.
+# The function below is that draw and that derivative, for the rows of a batch. `noise`
+# hands out random numbers that are fresh at every update.
 
 # %%
 data = rng.normal(1.0, np.sqrt(2), size=1000)
@@ -64,7 +67,12 @@ def known(theta, y, noise):
     return (z - theta).sum()
 
 
-quiet = {"cores": 1, "progressbar": False, "compute_convergence_checks": False, "random_seed": 1}
+quiet = {
+    "cores": 1,
+    "progressbar": False,
+    "compute_convergence_checks": False,
+    "random_seed": 1,
+}
 with pm.Model():
     y = pm.Minibatch(data, batch_size=100)
     theta = pm.Normal("theta", 0, 10, initval=1.0)
@@ -82,9 +90,10 @@ print(f"sd   {draws.std():.3f}, exact {precision**-0.5:.3f}")
 #
 # ## Texts
 #
-# The texts are the docstrings of functions of SciPy, because every reader has them. We know from
-# which part of SciPy each comes and do not tell the model. Very frequent and rare words are left
-# out, and 40 random words are kept of each text. Shorter texts end with -1.
+# The texts are the docstrings of functions of SciPy, because every reader has them. We
+# know from which part of SciPy each comes and do not tell the model. Very frequent and
+# rare words are left out, and 40 random words are kept of each text. Shorter texts end
+# with -1.
 
 # %%
 LENGTH, TOPICS, ALPHA = 40, 6, 0.1
@@ -99,7 +108,9 @@ for part in PARTS:
             origin.append(part.__name__)
 origin = np.array(origin)
 seen_in = pd.Series([word for text in found for word in set(text)]).value_counts()
-vocabulary = seen_in.index[(seen_in >= 12) & (seen_in <= 0.25 * len(found))].sort_values()
+vocabulary = seen_in.index[
+    (seen_in >= 12) & (seen_in <= 0.25 * len(found))
+].sort_values()
 texts = np.full((len(found), LENGTH), -1)
 for row, text in zip(texts, found, strict=True):
     known_words = vocabulary.get_indexer(text)
@@ -110,20 +121,21 @@ print(f"{len(texts)} texts, {len(vocabulary)} different words")
 # %% [markdown]
 # ## The topic model
 #
-# Latent Dirichlet allocation: topic k is a distribution $\pi_k$ over words; each text has
-# proportions of topics, drawn from a Dirichlet(α) distribution; each word of a text has a hidden
-# topic z, drawn from these proportions, and is drawn from $\pi_z$. The proportions can be
-# integrated out. Then, given the topics of all other words of its text, the topic of a word w is k
-# with a probability proportional to
+# Latent Dirichlet allocation: topic k is a distribution $\pi_k$ over words; each text
+# has proportions of topics, drawn from a Dirichlet(α) distribution; each word of a text
+# has a hidden topic z, drawn from these proportions, and is drawn from $\pi_z$. The
+# proportions can be integrated out. Then, given the topics of all other words of its
+# text, the topic of a word w is k with a probability proportional to
 #
-# $$(\alpha + n_k)\, \pi_{kw}, \qquad n_k \text{ the other words of the text with topic } k.$$
+# $$(\alpha + n_k)\, \pi_{kw},
+# \qquad n_k \text{ the other words of the text with topic } k.$$
 #
-# A Gibbs sampler draws one word's topic after the other by this rule, in all texts of the batch at
-# once. `pytensor.scan` is the loop over the words. In the first pass $n_k$ counts the words before
-# this one. The passes after it forget that start.
+# A Gibbs sampler draws one word's topic after the other by this rule, in all texts of
+# the batch at once. `pytensor.scan` is the loop over the words. In the first pass $n_k$
+# counts the words before this one. The passes after it forget that start.
 #
-# We write π as the softmax of an unbounded matrix φ. With all z known and $N_{kw}$ the number of
-# words w of topic k, the gradient with respect to $\phi_{kw}$ is
+# We write π as the softmax of an unbounded matrix φ. With all z known and $N_{kw}$ the
+# number of words w of topic k, the gradient with respect to $\phi_{kw}$ is
 # $N_{kw} - \pi_{kw} \sum_v N_{kv}$.
 
 # %%
@@ -159,8 +171,8 @@ def of_topics(phi, words, noise):
 
 
 # %% [markdown]
-# Everything else is a model like any other: a prior, a minibatch, a step method. The step size has
-# to be given, since no density is known by which it could be tuned.
+# Everything else is a model like any other: a prior, a minibatch, a step method. The
+# step size has to be given, since no density is known by which it could be tuned.
 
 # %%
 with pm.Model():
@@ -188,16 +200,17 @@ top = np.argsort(-distinct, axis=1)[:, :10]
 pd.DataFrame({name: vocabulary[row] for name, row in zip(names, top, strict=True)})
 
 # %% [markdown]
-# Which parts of SciPy use them? Each text is given to the topic under which its words are
-# likeliest.
+# Which parts of SciPy use them? Each text is given to the topic under which its words
+# are likeliest.
 
 # %%
 likelier = np.log(mean).T[np.maximum(texts, 0)] * (texts >= 0)[..., None]
 pd.crosstab(origin, np.array(names)[likelier.sum(axis=1).argmax(axis=-1)])
 
 # %% [markdown]
-# Topics have no order, so that another chain finds them under other numbers. Compare chains by what
-# does not depend on numbers, such as the perplexity of held-out texts.
+# Topics have no order, so that another chain finds them under other numbers. Compare
+# chains by what does not depend on numbers, such as the perplexity of held-out texts.
 #
-# A short Gibbs sampler that has not yet forgotten its start gives a biased gradient. To see whether
-# it matters, double `PASSES` and compare. To see whether the step size is small enough, halve it.
+# A short Gibbs sampler that has not yet forgotten its start gives a biased gradient. To
+# see whether it matters, double `PASSES` and compare. To see whether the step size is
+# small enough, halve it.

@@ -13,7 +13,8 @@
 # %% [markdown]
 # # Get started in five minutes
 #
-# For users of PyMC whose data are too many for NUTS. It takes five minutes, installation included:
+# A model, what its log says, its summary, and whether it is right. For users of PyMC
+# whose data are too many for NUTS. It takes five minutes, installation included:
 #
 # ```
 # pip install "pymc-sgmcmc[jax]"
@@ -35,8 +36,9 @@ y = 0.5 + X @ [1.0, 2.0, 3.0] + rng.normal(size=100_000)
 # %% [markdown]
 # ## The model, and one argument more
 #
-# The model is that which NUTS would sample. Only `step=` is new. (Where processes are not forked,
-# as on Windows and macOS, a program that is no notebook needs `if __name__ == "__main__":`.)
+# The model is that which NUTS would sample. Only `step=` is new. (Where processes are
+# not forked, as on Windows and macOS, a program that is no notebook needs
+# `if __name__ == "__main__":`.)
 
 # %%
 with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:
@@ -49,11 +51,12 @@ with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:
 # %% [markdown]
 # ## What the log says
 #
-# - **rows in batches**: the step method saw that the log density is a sum over the rows of `y`,
-#   and that a pass over all of them costs much more than one over a few. With few rows, or with
-#   rows that depend on each other, each update takes all.
-# - **Tuned**: before its first draw each chain looked for the centre and the shape of the
-#   posterior, measured the noise of its gradients, chose its step size and checked itself.
+# - **rows in batches**: the step method saw that the log density is a sum over the rows
+#   of `y`, and that a pass over all of them costs much more than one over a few. With
+#   few rows, or with rows that depend on each other, each update takes all.
+# - **Tuned**: before its first draw each chain looked for the centre and the shape of
+#   the posterior, measured the noise of its gradients, chose its step size and checked
+#   itself.
 # - A **warning** after sampling would say what looks wrong. There is none here.
 #
 # ## The summary and two plots
@@ -64,7 +67,9 @@ with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:
 az.summary(dt)
 
 # %%
-traces = az.plot_trace_dist(dt, figure_kwargs={"figsize": (11, 8), "layout": "constrained"})
+traces = az.plot_trace_dist(
+    dt, figure_kwargs={"figsize": (11, 8), "layout": "constrained"}
+)
 
 # %%
 forest = az.plot_forest(dt, var_names=["intercept", "beta"], combined=True)
@@ -72,8 +77,8 @@ forest = az.plot_forest(dt, var_names=["intercept", "beta"], combined=True)
 # %% [markdown]
 # ## Is it right?
 #
-# This model's posterior is nearly that of least squares. The draws' means should be within a tenth
-# of an sd of it, and their sds within 10 %:
+# This model's posterior is nearly that of least squares. The draws' means should be
+# within a tenth of an sd of it, and their sds within 10 %:
 
 # %%
 design = np.column_stack([np.ones(len(X)), X])
@@ -82,14 +87,18 @@ exact = np.linalg.solve(precision, design.T @ y)
 sd = np.sqrt(np.diag(np.linalg.inv(precision))) * np.std(y - design @ exact)
 
 draws = np.column_stack(
-    [dt.posterior["intercept"].values.ravel(), dt.posterior["beta"].values.reshape(-1, 3)]
+    [
+        dt.posterior["intercept"].values.ravel(),
+        dt.posterior["beta"].values.reshape(-1, 3),
+    ]
 )
 print("errors of the means, in sds:", np.round((draws.mean(axis=0) - exact) / sd, 2))
 print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 
 # %% [markdown]
-# Where nothing exact is known: read the warnings, compare a small part of the rows with NUTS, and
-# run [`sg.diagnostics.bias_report`](diagnostics), which repeats the run with half the step size.
+# Where nothing exact is known: read the warnings, compare a small part of the rows with
+# NUTS, and run [`sg.diagnostics.bias_report`](diagnostics), which repeats the run with
+# half the step size.
 #
 # ## Where to go next
 #

@@ -13,11 +13,14 @@
 # %% [markdown]
 # # A recommender that knows whom it does not know yet
 #
-# Which film will this person like? A matrix factorisation gives each person and each film a few
-# numbers, and predicts a rating from their products. That is tens of thousands of parameters, and
-# a point estimate of them is as sure of a person with three ratings as of one with three hundred.
-# The posterior is not. NUTS looks at all ratings for each of its many steps; `MSGNHT` looks at a
-# batch of them.
+# Which film will this person like? A matrix factorisation gives each person and each
+# film a few numbers, and predicts a rating from their products. That is tens of
+# thousands of parameters, and a point estimate of them is as sure of a person with
+# three ratings as of one with three hundred. The posterior is not. NUTS looks at all
+# ratings for each of its many steps; `MSGNHT` looks at a batch of them.
+#
+# For users of PyMC with many users, items or other indices. The page shows how to
+# predict for other pairs, and how to rank with uncertainty. It takes two minutes.
 
 # %%
 import sys
@@ -36,16 +39,19 @@ from datasets import ratings
 # %% [markdown]
 # ## Data
 #
-# Ratings of 1 to 5. Run as a program after `make datasets`, this page takes MovieLens 100K: 943
-# people, 1,682 films. Its licence forbids to redistribute it, so that the documentation shows
-# smaller data made by a random factorisation. A tenth of the ratings is kept for tests. Every tenth
-# person is made a newcomer: all but at most five of their ratings are kept for tests too.
+# Ratings of 1 to 5. These are MovieLens 100K, 943 people and 1,682 films, which `make
+# datasets` downloads. Its licence forbids to redistribute it. Where it is not, the page
+# takes data that a random factorisation made. A tenth of the ratings is kept for tests.
+# Every tenth person is made a newcomer: all but at most five of their ratings are kept
+# for tests too.
 
 # %%
 user, item, rating, _ = ratings()
 rng = np.random.default_rng(0)
 order = rng.permutation(len(rating))
-user, item, rating = (x[order] for x in (user.astype("int32"), item.astype("int32"), rating))
+user, item, rating = (
+    x[order] for x in (user.astype("int32"), item.astype("int32"), rating)
+)
 USERS, ITEMS = int(user.max()) + 1, int(item.max()) + 1
 
 of_user = pd.Series(user).groupby(user).cumcount().to_numpy()
@@ -58,13 +64,13 @@ print(f"{train.sum():,} ratings to learn from, {test.sum():,} to be tested on")
 # %% [markdown]
 # ## Model
 #
-# A rating is a mean, plus what the person gives to every film, plus what the film gets from
-# everyone, plus a sum of products of five tastes of the person and five traits of the film. How
-# much people and films differ is learned. Indices pick what a row needs: nothing is ever as large
-# as people times films.
+# A rating is a mean, plus what the person gives to every film, plus what the film gets
+# from everyone, plus a sum of products of five tastes of the person and five traits of
+# the film. How much people and films differ is learned. Indices pick what a row needs:
+# nothing is ever as large as people times films.
 #
-# The model is the ordinary one of all ratings. Which person and which film a row is about are
-# `pm.Data`, so that other pairs can take their place afterwards.
+# The model is the ordinary one of all ratings. Which person and which film a row is
+# about are `pm.Data`, so that other pairs can take their place afterwards.
 
 # %%
 coords = {
@@ -89,9 +95,9 @@ with pm.Model(coords=coords) as model:
 # %% [markdown]
 # ## Sampling
 #
-# The step draws batches of 500 of the rows, and nothing is tuned by hand. Two hundred draws of each
-# of two chains are enough for means and intervals of predictions, and spare memory: each draw is as
-# large as the model.
+# The step draws batches of 500 of the rows, and nothing is tuned by hand. Two hundred
+# draws of each of two chains are enough for means and intervals of predictions, and
+# spare memory: each draw is as large as the model.
 
 # %%
 start = time.perf_counter()
@@ -109,10 +115,10 @@ with model:
 print(f"{time.perf_counter() - start:.0f} s")
 
 # %% [markdown]
-# The warning that variables mix slowly is to be expected. Rotate the five traits of all films,
-# and the five tastes of all people with them, and every prediction is the same: a single taste
-# has no meaning of its own, and neither has its R-hat. Look at what can be compared instead, the
-# scales and the predictions.
+# The warning that variables mix slowly is to be expected. Rotate the five traits of all
+# films, and the five tastes of all people with them, and every prediction is the same:
+# a single taste has no meaning of its own, and neither has its R-hat. Look at what can
+# be compared instead, the scales and the predictions.
 
 # %%
 scales = ["level", "sd_generous", "sd_popular", "sd_trait", "sigma"]
@@ -122,9 +128,10 @@ pd.concat({"mean": of_chain.mean(), "sd": of_chain.std()}).unstack(0).T.round(3)
 # %% [markdown]
 # ## Predictions for new pairs
 #
-# The ordinary PyMC way: `pm.set_data` exchanges the pairs, and `pm.sample_posterior_predictive`
-# makes their ratings from the draws. The expected rating of each pair gets a name now: in every
-# draw of the sampler it would have been computed for all rows.
+# The ordinary PyMC way: `pm.set_data` exchanges the pairs, and
+# `pm.sample_posterior_predictive` makes their ratings from the draws. The expected
+# rating of each pair gets a name now: in every draw of the sampler it would have been
+# computed for all rows.
 
 # %%
 with model:
@@ -139,7 +146,11 @@ def predicted(u, i, names=("mean", "rating")):
             coords={"rating_row": np.arange(len(u))},
         )
         found = pm.sample_posterior_predictive(
-            dt, var_names=list(names), predictions=True, random_seed=2, progressbar=False
+            dt,
+            var_names=list(names),
+            predictions=True,
+            random_seed=2,
+            progressbar=False,
         )
     stacked = found.predictions.to_dataset().stack(sample=("chain", "draw"))
     return [stacked[name].transpose("sample", ...).values for name in names]
@@ -148,14 +159,15 @@ def predicted(u, i, names=("mean", "rating")):
 expected, made = predicted(user[test], item[test])
 error = np.clip(expected.mean(axis=0), 1, 5) - rating[test]
 guess = rating[train].mean() - rating[test]
-print(f"RMSE {np.sqrt(np.mean(error**2)):.3f}; of the mean of all ratings {np.std(guess):.3f}")
+print(f"RMSE {np.sqrt(np.mean(error**2)):.3f}; ", end="")
+print(f"of the mean of all ratings {np.std(guess):.3f}")
 
 # %% [markdown]
 # ## Can the intervals be taken at their word?
 #
-# Of the ratings kept back, an interval of 80 % should hold 80 %: of old customers and newcomers
-# alike. Ratings are whole numbers, and the model's are not. So each gets the place among the made
-# ones of a random number that would be rounded to it.
+# Of the ratings kept back, an interval of 80 % should hold 80 %: of old customers and
+# newcomers alike. Ratings are whole numbers, and the model's are not. So each gets the
+# place among the made ones of a random number that would be rounded to it.
 
 # %%
 whole = rating[test]
@@ -176,27 +188,32 @@ _ = axis.legend()
 # %% [markdown]
 # ## Newcomers
 #
-# The fewer ratings a person has given, the less is known of what they will like. Each point is a
-# person: the sd of their *expected* rating, averaged over the films kept back for them.
+# The fewer ratings a person has given, the less is known of what they will like. Each
+# point is a person: the sd of their *expected* rating, averaged over the films kept
+# back for them.
 
 # %%
 width = pd.Series(expected.std(axis=0)).groupby(user[test]).mean()
 figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
 axis.scatter(known[width.index] + 0.5, width, s=12, alpha=0.6)
 axis.set_xscale("log")
-axis.set(xlabel="ratings known of a person (and a half)", ylabel="sd of expected ratings")
-few, many = (int(width.index[pick(known[width.index])]) for pick in (np.argmin, np.argmax))
+axis.set(
+    xlabel="ratings known of a person (and a half)", ylabel="sd of expected ratings"
+)
+few, many = (
+    int(width.index[pick(known[width.index])]) for pick in (np.argmin, np.argmax)
+)
 print(f"user {few}: {known[few]} ratings known, sd {width[few]:.2f}")
 print(f"user {many}: {known[many]} ratings known, sd {width[many]:.2f}")
 
 # %% [markdown]
 # ## What to recommend
 #
-# Ten films are to be shown. A list by expected rating hides what we know: the first and the
-# fortieth film may be as good as equal. Each draw of the posterior ranks all films, so that we can
-# count how often a film is among the ten best. For somebody well known few films are nearly sure to
-# be; for a newcomer the probability is spread over many, and a good list would take some to learn
-# from.
+# Ten films are to be shown. A list by expected rating hides what we know: the first and
+# the fortieth film may be as good as equal. Each draw of the posterior ranks all films,
+# so that we can count how often a film is among the ten best. For somebody well known
+# few films are nearly sure to be; for a newcomer the probability is spread over many,
+# and a good list would take some to learn from.
 
 
 # %%
@@ -207,18 +224,28 @@ def top(person, count=10):
     best = np.argsort(-of_film, axis=1)[:, :count]
     chance = np.bincount(best.reshape(-1), minlength=len(unseen)) / len(of_film)
     table = pd.DataFrame(
-        {"expected": of_film.mean(axis=0), "sd": of_film.std(axis=0), "in top 10": chance},
+        {
+            "expected": of_film.mean(axis=0),
+            "sd": of_film.std(axis=0),
+            "in top 10": chance,
+        },
         index=pd.Index(unseen, name="film"),
     )
     return table.sort_values("in top 10", ascending=False)
 
 
 lists = {f"{known[person]} ratings known": top(person) for person in (many, few)}
-pd.concat({name: table.head(10).reset_index() for name, table in lists.items()}, axis=1).round(2)
+pd.concat(
+    {name: table.head(10).reset_index() for name, table in lists.items()}, axis=1
+).round(2)
 
 # %%
 figure, axis = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, table in lists.items():
-    axis.plot(range(1, 51), table["in top 10"].iloc[:50], marker="o", markersize=3, label=name)
-axis.set(xlabel="films, by probability", ylabel="probability of the top 10", ylim=(0, None))
-axis.legend()
+    axis.plot(
+        range(1, 51), table["in top 10"].iloc[:50], marker="o", markersize=3, label=name
+    )
+axis.set(
+    xlabel="films, by probability", ylabel="probability of the top 10", ylim=(0, None)
+)
+legend = axis.legend()

@@ -1,5 +1,6 @@
 """The code of the documentation does what the documentation says."""
 
+import importlib
 import re
 
 from functools import partial
@@ -20,6 +21,26 @@ from helpers.sampling import QUIET, run
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 
 DOCS = Path(__file__).parents[1] / "docs"
+# What stands in notebooks/ and is no page
+NO_PAGES = {"census_data", "datasets", "reproduction", "topics"}
+needs_docs = pytest.mark.skipif(
+    not DOCS.exists(), reason="needs the folder docs, which is not part of a source distribution"
+)
+
+
+def listed(page):
+    """The pages in the lists of a page."""
+    lists = re.findall(
+        r"^```\{toctree\}\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    lines = [line for block in lists for line in block.splitlines() if line and line[0] != ":"]
+    return [re.sub(r".*<(.*)>", r"\1", line) for line in lines]
+
+
+def code_of(page):
+    """The lines of a page's blocks of code."""
+    blocks = re.findall(r"^```(.*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    return [line for kind, block in blocks if "eval-rst" not in kind for line in block.splitlines()]
 
 
 def code_with(text, page="add_a_sampler.md"):
@@ -48,6 +69,60 @@ def check_on(backend, names, monkeypatch, **options):
     on_backend = partial(sg.testing.check_sampler, backends=[backend], **options)
     monkeypatch.setattr(sg.testing, "check_sampler", on_backend)
     exec(code_with("check_sampler("), names)
+
+
+@needs_docs
+def test_bar_has_five_entries():
+    assert listed(DOCS / "index.md") == ["get_started", "examples", "guide", "api", "about"]
+
+
+@needs_docs
+def test_each_entry_lists_what_is_inside():
+    for entry in listed(DOCS / "index.md"):
+        pages = listed(DOCS / f"{entry}.md")
+        text = (DOCS / f"{entry}.md").read_text("utf-8")
+        # A card, a link or a notebook's name in a gallery, beside its line of the list
+        found = [page for page in pages if len(re.findall(rf"\b{Path(page).name}\b", text)) < 2]
+        assert pages
+        assert found == [], entry
+
+
+@needs_docs
+def test_each_page_is_in_one_list():
+    pages = [page for page in DOCS.glob("*.md") if not page.stem.endswith("_table")]
+    pages += DOCS.glob("api/*.md")
+    names = [page.relative_to(DOCS).with_suffix("").as_posix() for page in pages]
+    notebooks = DOCS.parent / "notebooks"
+    scripts = [*notebooks.glob("*.py"), *notebooks.glob("reproductions/*.py")]
+    scripts = [path for path in scripts if path.stem not in NO_PAGES]
+    names += [f"_notebooks/{s.relative_to(notebooks).with_suffix('').as_posix()}" for s in scripts]
+    assert sorted(name for page in pages for name in listed(page)) == sorted({*names} - {"index"})
+
+
+@needs_docs
+def test_each_reproduction_shows_its_verdicts_after_its_text(monkeypatch):
+    pytest.importorskip("sphinx")
+    jupytext = pytest.importorskip("jupytext")
+    monkeypatch.syspath_prepend(DOCS / "_ext")
+    verdicts = importlib.import_module("verdicts")
+    folder = DOCS.parent / "notebooks" / "reproductions"
+    scripts = [path for path in folder.glob("*.py") if path.stem not in NO_PAGES]
+    assert {s.stem for s in scripts} == {path.stem for path in folder.glob("verdicts/*.json")}
+    for script in scripts:
+        written = script.read_text("utf-8")
+        source = [written]
+        verdicts.insert_verdicts(None, f"{verdicts.FOLDER}/{script.stem}", source)
+        before, after = (jupytext.reads(x, "py:percent").cells for x in (written, source[0]))
+        assert after[1].source == f"```{{verdicts}} {script.stem}\n```"
+        assert [after[0].source, *(cell.source for cell in after[2:])] == [c.source for c in before]
+
+
+@needs_docs
+@pytest.mark.parametrize(
+    "page", [*DOCS.glob("*.md"), *DOCS.glob("api/*.md")], ids=lambda page: page.stem
+)
+def test_code_of_pages_is_as_wide_as_a_page(page):
+    assert [line for line in code_of(page) if len(line) > 88] == []
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ __all__ = ["ItoSGLD"]
 
 
 class ItoSGLD(SGMCMCStep):
-    r"""Langevin dynamics of θ, written in φ by Itô's formula, a baseline of [1]_.
+    r"""Langevin dynamics of θ, written in φ by Itô's formula, a baseline [1]_.
 
     With :math:`\theta = f(\varphi)` and :math:`g = f^{-1}`, the diffusion of θ is that of
 

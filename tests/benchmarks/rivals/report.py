@@ -57,6 +57,8 @@ def write(cells: Cells, folder: Path) -> None:
     (folder / "rivals_losses_table.md").write_text("\n".join(losses(cells)) + "\n")
     plot_sizes(cells, folder / "rivals_sizes.svg")
     plot_errors(cells, folder / "rivals_errors.svg")
+    plot_start(cells, folder / "start_light.svg", "#14304f", "#459db9", "#8a5300")
+    plot_start(cells, folder / "start_dark.svg", "#dfe3e8", "#5fc1de", "#f0b35c")
 
 
 def _shown(row: dict[str, Any]) -> list[str]:
@@ -193,9 +195,42 @@ def plot_errors(cells: Cells, path: Path) -> None:
     _save(figure, path)
 
 
+def plot_start(cells: Cells, path: Path, text: str, ours: str, nuts: str) -> None:
+    """Draw the start page's picture: NUTS and one of ours alone, on no background."""
+    import matplotlib.pyplot as plt
+
+    figure, ax = plt.subplots(figsize=(5.2, 3.9), layout="constrained")
+    for method, label, color in (("CoRVSGLD", "this package", ours), ("nutpie", "NUTS", nuts)):
+        until = sizes(cells, method, 10)
+        found = {n: t for n, t in until.items() if t < np.inf}
+        ax.loglog(list(found), list(found.values()), "o-", color=color, linewidth=2.5)
+        last = list(found)[-1]
+        ax.annotate(
+            label, (last, found[last]), (0, 10), textcoords="offset points", color=color,
+            fontsize=12, ha="center", weight="bold",
+        )  # fmt: skip
+        for n in until.keys() - found.keys():
+            spent = cells[f"logistic {n} 10", method]["seconds"]
+            ax.plot(n, spent, "^", color=color, fillstyle="none", markersize=9)
+            ax.annotate(
+                f"stopped at {spent:.0f} s", (n, spent), (0, 9), textcoords="offset points",
+                color=color, ha="center",
+            )  # fmt: skip
+    ax.set_xlabel("rows", color=text)
+    ax.set_title("seconds until right", color=text, loc="left", fontsize=11)
+    ax.set_ylim(1, 1200)
+    ax.set_xlim(6e3, 4e7)
+    ax.xaxis.set_major_formatter("{x:,.0f}")
+    ax.yaxis.set_major_formatter("{x:,.0f}")
+    ax.tick_params(which="both", colors=text)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines[["left", "bottom"]].set_color(text)
+    _save(figure, path)
+
+
 def _save(figure: Any, path: Path) -> None:
     """Write an SVG whose bytes depend on nothing but what is drawn."""
     import matplotlib as mpl
 
     mpl.rcParams["svg.hashsalt"] = path.stem
-    figure.savefig(path, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None}, transparent=path.stem.startswith("start"))
