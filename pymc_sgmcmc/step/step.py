@@ -27,7 +27,11 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_sgmcmc.backends import jax_backend
-from pymc_sgmcmc.backends.workarounds import initvals_checked, left_out_of_traces
+from pymc_sgmcmc.backends.workarounds import (
+    before_log_likelihood,
+    initvals_checked,
+    left_out_of_traces,
+)
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.monitor import final_warning, watched
 from pymc_sgmcmc.chain.orphans import end_with_parent
@@ -54,11 +58,13 @@ from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
 from pymc_sgmcmc.step.convergence import prepare_checks
+from pymc_sgmcmc.step.log_likelihood import tell_log_likelihood
 from pymc_sgmcmc.step.memory import left_out, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.approach import common_start, stands_still
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
+from pymc_sgmcmc.tuning.report import SAID
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
@@ -190,6 +196,7 @@ class SGMCMCStep(BlockedStep):
         self.model = modelcontext(model)
         initvals_checked(self.model)
         left_out_of_traces()
+        before_log_likelihood(tell_log_likelihood)
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # What is read, and compiled: the same where the model is not of pymc.dims
@@ -425,12 +432,12 @@ class SGMCMCStep(BlockedStep):
     def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
         # CompoundStep merges columns by their header: these must be ours alone
         columns = [
-            TextColumn("{task.fields[sg_step]:0.2e}", table_column=Column("SG step", ratio=1)),
-            TextColumn("{task.fields[sg_grad]:0.2e}", table_column=Column("|∇U|", ratio=1)),
+            TextColumn("{task.fields[sg_updates]}", table_column=Column("Updates", ratio=1)),
+            TextColumn("{task.fields[sg_noise]:.1%}", table_column=Column("Noise", ratio=1)),
             TextColumn("{task.fields[sg_rejected]}", table_column=Column("Rejected", ratio=1)),
         ]
         fields: dict[str, list[Any]] = {
-            name: [0] * n_chains for name in ("sg_step", "sg_grad", "sg_rejected")
+            name: [0] * n_chains for name in ("sg_updates", "sg_noise", "sg_rejected")
         }
         return columns, fields
 
@@ -438,8 +445,8 @@ class SGMCMCStep(BlockedStep):
     def _make_progressbar_update_functions() -> tuple[Callable[[dict[str, Any]], Any], ...]:
         def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
             return {
-                "sg_step": stats["step_size"],
-                "sg_grad": stats["grad_norm"],
+                "sg_updates": stats["thin"],
+                "sg_noise": max(stats["noise_ratio"], 0.0),
                 "sg_rejected": stats["rejected_updates"],
                 "failing": stats["diverging"],
             }
@@ -501,11 +508,6 @@ class SGMCMCStep(BlockedStep):
         minibatches = check_minibatches(batched)
         if options.batch_dim is None:
             check_independent_rows(self._read_model)
-        if minibatches and self.model.observed_RVs and options.batch_dim is None:
-            _log.info(
-                "PyMC's log_likelihood of a model with pm.Minibatch is that of one batch. For all "
-                "rows, pass model=sg.full_data(model) to pm.compute_log_likelihood."
-            )
         arguments.check_batches(options.batches, minibatches, options.batch)
         self.left_out = left_out(self._read_model, options.batch_dim)
         self._row_order = self._row_memory = None
@@ -515,7 +517,8 @@ class SGMCMCStep(BlockedStep):
                 self._row_memory = RowMemory(minibatches)
 
     def check_kept(self, names: Collection[str]) -> None:
-        """Refuse draws of these variables that PyMC could not put together."""
+        """Begin a run, and refuse draws of these variables that PyMC could not put together."""
+        SAID.clear()
         check_coords(in_tensors(self.model), names)
 
     # ------------------------------------------------------------------ one draw

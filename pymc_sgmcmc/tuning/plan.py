@@ -140,7 +140,7 @@ def make_plan(
     turned = TurnedNoise.none(d)
     step_size = policy.step_size
     if surface.batch_size:
-        report("gradient noise")
+        report("noise of batches")
         root, noise, both = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         if many and policy.noise_of_many and not (permutable or coupled or scale is None):
             coupled = noise_in_common(
