@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +13,7 @@ import numpy as np
 from pymc_sgmcmc.kernel.estimators import SVRG, GradientChoice, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, shared_bound
 from pymc_sgmcmc.tuning.choice_of_estimator import Terms, chosen_estimator, variance_ratios
@@ -55,6 +58,7 @@ class Plan:
     # No thinning suffices for all coordinates, as with exchangeable units: the cost of a draw is
     # bounded, and trials judge the step alone
     endless: bool = False
+    bound: float = math.nan  # on the variance
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
     turned: TurnedNoise | None = None  # the turn's effect on variances of gradients
@@ -72,6 +76,14 @@ class Plan:
     def matrix(self) -> np.ndarray:
         """Return L, shape (d, d)."""
         return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
+
+    def noise_of_each(self, sizes: Sequence[int]) -> list[float]:
+        """Return the largest variance of each variable's elements over the bound."""
+        relative = self.variance * self.unit**2 / self.bound
+        if self.root is not None and self.root.ndim == 2:
+            relative = parts_of_variances(self.root) @ relative
+        parts = np.split(relative, np.cumsum(sizes)[:-1])
+        return [float(part.max(initial=0.0)) for part in parts]
 
     def takes_all_rows(self, n_blocks: int) -> bool:
         """Return whether an update's batches are all rows, each once."""
@@ -167,6 +179,7 @@ def make_plan(
         )
         gradient, batches, variance, ratio = chosen_estimator(options, noise.at_least(met), terms)
         turned = both[not isinstance(gradient, Plain)]
+        bound = terms.bound if isinstance(gradient, Plain) else terms.anchored_bound
         if many and scale is not None and not policy.per_coordinate:
             # Noise that the whole step allows costs a coordinate nothing
             free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
@@ -191,6 +204,7 @@ def make_plan(
         unit=unit,
         many=many,
         endless=many and permutable,
+        bound=bound,
         ratio=ratio,
         turn=turn,
         turned=turned,

@@ -221,6 +221,7 @@ class Tuning:
         self._state.updates = self._state.next_refresh = 0
         if runner.settings.warnings and (told := improper(self._engine.model)):
             runner.settings.warnings.append(told)
+        runner.settings.noise = plan.noise_of_each([x.size for x in runner.settings.centre])
         self._gradients += runner.gradients
         gradients = self._density.views[0].evaluations - evaluated + self._gradients
         self._log(plan, runner.settings, gradients, thorough=thorough)
