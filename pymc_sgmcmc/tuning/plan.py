@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -58,7 +56,7 @@ class Plan:
     # No thinning suffices for all coordinates, as with exchangeable units: the cost of a draw is
     # bounded, and trials judge the step alone
     endless: bool = False
-    bound: float = math.nan  # on the variance
+    bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
     turned: TurnedNoise | None = None  # the turn's effect on variances of gradients
@@ -78,7 +76,9 @@ class Plan:
         return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
 
     def noise_of_each(self, sizes: Sequence[int]) -> list[float]:
-        """Return the largest variance of each variable's elements over the bound."""
+        """Return each variable's largest variance over the bound, if that is known."""
+        if self.bound is None:
+            return []
         relative = self.variance * self.unit**2 / self.bound
         if self.root is not None and self.root.ndim == 2:
             relative = parts_of_variances(self.root) @ relative
