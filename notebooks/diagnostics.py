@@ -161,7 +161,7 @@ columns = ["estimate", "half", "bias", "se", "z", "flagged"]
 report[columns].sel(statistic="sd").to_dataframe()[columns].round(4)
 
 # %%
-figure = sg.diagnostics.plot_bias_report(report)
+figure = sg.diagnostics.plot_bias(report)
 
 # %% [markdown]
 # Every sd is flagged. (The estimate of the bias is the first term of a series, and here

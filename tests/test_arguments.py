@@ -12,7 +12,7 @@ import pymc_sgmcmc as sg
 
 from helpers.results import result_of
 from pymc_sgmcmc import testing, transforms
-from pymc_sgmcmc.diagnostics import bias_report, gradient_noise, ksd, plot_bias_report
+from pymc_sgmcmc.diagnostics import bias_report, gradient_noise, ksd, plot_bias
 
 TWO_SIDED = transforms.Sigmoid, transforms.Arctan, transforms.Softsign
 ONE_SIDED = transforms.Exp, transforms.Softplus, transforms.ICLL
@@ -118,7 +118,7 @@ def diagnostics():
     for value in ("word", None, [0.0, None]):
         wrong = partial(with_model, gradient_noise, None, {"x": value})
         yield wrong, "^point must hold numbers, and has .* for 'x'"
-    yield partial(plot_bias_report, xr.Dataset({"flagged": 3})), "^report must be the Dataset"
+    yield partial(plot_bias, xr.Dataset({"flagged": 3})), "^report must be the Dataset"
 
 
 def targets_and_checks():

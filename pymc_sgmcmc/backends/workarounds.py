@@ -20,8 +20,9 @@ import numpy as np
 import pytensor
 
 from pymc import initial_point
-from pymc.model import Model
+from pymc.model import Model, modelcontext
 from pymc.sampling import mcmc
+from pymc.stats import log_density
 from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
@@ -33,6 +34,7 @@ from pymc_sgmcmc.backends.jax_spline import evaluated
 __all__ = [
     "HAD_BEFORE",
     "NOT_INTERPRETED",
+    "before_log_likelihood",
     "bessel_known",
     "compilations_kept",
     "constants_copied",
@@ -364,6 +366,25 @@ def _traces(
     for part in parts:
         getattr(part, "check_kept", lambda _: None)(kept)
     return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)
+
+
+_compute_log_density = log_density.compute_log_density
+
+
+def before_log_likelihood(tell: Callable[[Model], None]) -> None:
+    """Have PyMC call ``tell`` with the model before it computes a log likelihood.
+
+    A step method has no hook for ``idata_kwargs``, nor for :func:`pymc.compute_log_likelihood`.
+    """
+
+    def told(
+        *args: Any, model: Model | None = None, kind: str = "likelihood", **others: Any
+    ) -> Any:
+        if kind == "likelihood":
+            tell(modelcontext(model))
+        return _compute_log_density(*args, model=model, kind=kind, **others)
+
+    log_density.compute_log_density = told
 
 
 # ----------------------------------------------------------------------------- numba

@@ -16,7 +16,7 @@ from scipy.special import stdtrit
 from pymc_sgmcmc.backends.placing import every
 from pymc_sgmcmc.kernel.comparable import Comparable
 
-__all__ = ["Monitor", "final_warning", "watched"]
+__all__ = ["LARGEST_ERROR", "Monitor", "final_warning", "watched"]
 
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
@@ -26,7 +26,7 @@ _MOST_WATCHED = 1024
 # Share of updates whose gradient was scaled down
 _MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
-_LARGEST_ERROR = 0.1
+LARGEST_ERROR = 0.1
 
 
 @dataclass(eq=False)
@@ -69,9 +69,8 @@ class Monitor(Comparable):
         """How many parts have all their draws."""
         return self.seen // self.length
 
-    def add(self, psi: Sequence[Any], gradient: Sequence[Any], noise_ratio: float) -> None:
-        """Count a draw."""
-        x, g = watched(psi), watched(gradient)
+    def add(self, x: np.ndarray, g: np.ndarray, noise_ratio: float) -> None:
+        """Count a draw, by what is watched of ψ and ĝ."""
         if self.sums is None:
             self.sums = np.zeros((0, 3, len(x)))
         if self.parts == self.most_parts:
@@ -112,8 +111,8 @@ class Monitor(Comparable):
             # Nothing but circles: their coordinates have no temperature
             mean, error = np.ones(1), np.zeros(1)
         allowed = stdtrit(self.parts - 1, 1 - 0.005 / len(mean))
-        off = np.abs(mean - 1) > _LARGEST_ERROR + allowed * error
-        all_of_them = abs(mean.mean() - 1) > _LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
+        off = np.abs(mean - 1) > LARGEST_ERROR + allowed * error
+        all_of_them = abs(mean.mean() - 1) > LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
         noise = self.noise / self.counts.sum()
         if np.any(off) or all_of_them:
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
@@ -123,7 +122,7 @@ class Monitor(Comparable):
                 f"{mean.mean():.2f}): spreads are wrong by about as much as its root. R-hat does "
                 "not see it. " + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
             )
-        elif noise > _LARGEST_ERROR and not absorbed:
+        elif noise > LARGEST_ERROR and not absorbed:
             found.append(
                 f"Gradient noise widens the variances by about {noise:.0%}. R-hat does not see "
                 "it. " + _LESS_NOISE

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor
 
+from pymc_sgmcmc.chain.by_variable import ByVariable
 from pymc_sgmcmc.chain.feed import Feed
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
@@ -162,6 +164,11 @@ class Runner:
              *settings.whitening().arrays, *(known or settings.anchor), *settings.anchor_gradient,
              *([] if known else settings.anchor_others), *self.state.scales]
         )  # fmt: skip
+
+    @cached_property
+    def by_variable(self) -> ByVariable:
+        """What draws record of each variable."""
+        return ByVariable(self.engine, self.state)
 
     def phi(self) -> list[np.ndarray]:
         """Return the position in the coordinates φ."""

@@ -2,8 +2,16 @@
 
 from pymc_sgmcmc.diagnostics.discrepancy import ksd
 from pymc_sgmcmc.diagnostics.halving import bias_report
-from pymc_sgmcmc.diagnostics.halving_plot import plot_bias_report
 from pymc_sgmcmc.diagnostics.noise_report import gradient_noise
+from pymc_sgmcmc.diagnostics.plots import plot_bias, plot_temperature, plot_tuning
 from pymc_sgmcmc.diagnostics.thinning import stein_thinning
 
-__all__ = ["bias_report", "gradient_noise", "ksd", "plot_bias_report", "stein_thinning"]
+__all__ = [
+    "bias_report",
+    "gradient_noise",
+    "ksd",
+    "plot_bias",
+    "plot_temperature",
+    "plot_tuning",
+    "stein_thinning",
+]

@@ -52,6 +52,8 @@ class Settings(Comparable):
     # Values of other step methods' variables at the anchor; both gradients there use them, so that
     # an estimate stays unbiased when those variables move
     anchor_others: list[np.ndarray] = field(default_factory=list)
+    # Of each variable's gradients, over what tuning allows; empty if unknown
+    noise: list[float] = field(default_factory=list)
     row_order: int = 0  # seed of the order of the rows in these blocks
     batches: int = 1  # K
     thin: int = 20  # updates for each draw

@@ -10,7 +10,10 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Dense", "Diagonal", "Shear", "Sheared", "Turned", "Unwhitened", "Whitening"]
+__all__ = [
+    "Dense", "Diagonal", "Shear", "Sheared", "Turned", "Unwhitened", "Whitening",
+    "parts_of_variances",
+]  # fmt: skip
 
 
 class Whitening(Protocol):
@@ -322,6 +325,13 @@ class Dense:
     def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
         """Return the diagonal of L, one vector."""
         return [pt.diagonal(symbols[1])]
+
+
+def parts_of_variances(root: np.ndarray) -> np.ndarray:
+    """Return the shares of each element's variance that lie along each ψ, shape (d, d)."""
+    squares = root.astype(float) ** 2
+    found: np.ndarray = squares / squares.sum(axis=1, keepdims=True)
+    return found
 
 
 def _flat(parts: Sequence[Any]) -> list[Any]:

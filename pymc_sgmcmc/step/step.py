@@ -27,7 +27,11 @@ from rich.progress import TextColumn
 from rich.table import Column
 
 from pymc_sgmcmc.backends import jax_backend
-from pymc_sgmcmc.backends.workarounds import initvals_checked, left_out_of_traces
+from pymc_sgmcmc.backends.workarounds import (
+    before_log_likelihood,
+    initvals_checked,
+    left_out_of_traces,
+)
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.monitor import final_warning, watched
 from pymc_sgmcmc.chain.orphans import end_with_parent
@@ -54,11 +58,14 @@ from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
 from pymc_sgmcmc.step.convergence import prepare_checks
+from pymc_sgmcmc.step.log_likelihood import tell_log_likelihood
 from pymc_sgmcmc.step.memory import left_out, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
+from pymc_sgmcmc.step.statistics import STATISTICS, nothing_measured, of_variables
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.approach import common_start, stands_still
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
+from pymc_sgmcmc.tuning.report import SAID
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
@@ -68,24 +75,6 @@ _log = logging.getLogger("pymc.sgmcmc")
 
 # A chain whose every update is rejected for so many draws will not recover
 _LARGEST_STUCK = 10
-
-_STATISTICS: dict[str, tuple[Any, Any]] = {
-    "step_size": (np.float64, []),
-    "weight": (np.float64, []),
-    "thin": (np.int64, []),
-    "batches": (np.int64, []),
-    "batch_logp": (np.float64, []),
-    "grad_norm": (np.float64, []),
-    "config_temperature": (np.float64, []),
-    "noise_ratio": (np.float64, []),
-    "diverging": (bool, []),
-    "rejected_updates": (np.int64, []),
-    "tamed_updates": (np.int64, []),
-    "warning": (SamplerWarning, None),  # the type that NUTS declares: PyMC wants the same
-}
-
-# Statistics of a draw in which the chain stands still
-_UNKNOWN: dict[Any, Any] = {np.float64: np.nan, np.int64: 0, bool: False, SamplerWarning: None}
 
 
 @dataclass_state
@@ -120,7 +109,8 @@ class SGMCMCStep(BlockedStep):
     Notes
     -----
     Statistics of each draw: ``step_size`` (of its last update), ``thin`` (its updates),
-    ``batches`` (averaged for one gradient), ``weight`` (the sum of its step sizes),
+    ``batches`` (averaged for one gradient), ``batch_size`` (rows of one, 0 where updates take
+    all), ``weight`` (the sum of its step sizes),
     ``batch_logp`` (log density estimated from a fresh batch), ``grad_norm`` (Euclidean norm of
     the gradient estimated from it), ``config_temperature`` (mean over coordinates of ψ_i ĝ_i,
     on average 1 under the exact law), ``noise_ratio`` (relative widening of the variances by
@@ -128,10 +118,16 @@ class SGMCMCStep(BlockedStep):
     finite, for which the state was kept), ``diverging`` (whether there were any),
     ``tamed_updates`` (updates in which a bound on the gradient or on a move acted) and
     ``warning`` (which PyMC logs after sampling and keeps out of the result).
+
+    Statistics of each variable, as of one that is called x: ``config_temperature[x]`` (the mean
+    over the directions along which it varies, each by its share of the variance; after the
+    burn-in), ``noise[x]`` (the largest variance of its gradients that tuning found, over what it
+    allows; with batches) and ``centring[x]`` (the mean of :attr:`centring_weights`, for a variable
+    whose law depends on another one).
     """
 
     name = "sgmcmc"
-    stats_dtypes_shapes: ClassVar[dict[str, tuple[Any, Any]]] = dict(_STATISTICS)
+    stats_dtypes_shapes: dict[str, tuple[Any, Any]] = STATISTICS
     own_statistics: ClassVar[tuple[str, ...]] = ()
     """Names of the statistics that :meth:`statistics` returns."""
     default_tune_steps: ClassVar[int] = 100
@@ -144,6 +140,10 @@ class SGMCMCStep(BlockedStep):
     # What is compiled, and what moves the chain in this process
     _engine: Engine | None
     _runner: Runner | None
+    # Names of the statistics of single variables
+    _of_variables: list[str]
+    # Rows of the largest batch, 0 where updates take all rows
+    _batch_size: int
     # Whether rows without density were named
     _told_impossible: bool
     # Of rows in memory that are many: the order that all chains share, and where they find them
@@ -153,7 +153,7 @@ class SGMCMCStep(BlockedStep):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
-        cls.stats_dtypes_shapes = {**_STATISTICS, **own}
+        cls.stats_dtypes_shapes = {**STATISTICS, **own}
         cls.__doc__ = with_options(cls.__doc__)
         cls.__signature__ = signature_of(cls)
 
@@ -190,6 +190,7 @@ class SGMCMCStep(BlockedStep):
         self.model = modelcontext(model)
         initvals_checked(self.model)
         left_out_of_traces()
+        before_log_likelihood(tell_log_likelihood)
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # What is read, and compiled: the same where the model is not of pymc.dims
@@ -236,6 +237,16 @@ class SGMCMCStep(BlockedStep):
         unasked = isinstance(batch_size, str) and batch_size == "auto" and batch_dim is None
         self._asked = None if unasked and self.options.is_complete() else batch_size, batch_dim
         self._look_at_batches()
+        self._of_variables = of_variables(
+            model,
+            names,
+            temperature=policy.second_moments,
+            noise=self._batch_size > 0 and not self.options.is_complete(),
+            centring=self.options.centring,
+        )
+        own: dict[str, tuple[Any, Any]] = dict.fromkeys(self._of_variables, (np.float64, []))
+        self.stats_dtypes_shapes = type(self).stats_dtypes_shapes | own
+        self.stats_dtypes = [{name: x for name, (x, _) in self.stats_dtypes_shapes.items()}]
         tell_memory(model, self._values)
         prepare_checks(model, self._values)
         tell_compilation(model, self.left_out)
@@ -374,7 +385,7 @@ class SGMCMCStep(BlockedStep):
         if self._chain.psi is None and not self.options.is_complete():
             if stands_still(self._read_model, engine.posterior.others, point, self._chain):
                 self._chain.draw += 1
-                return dict(point), [self._nothing_measured()]
+                return dict(point), [nothing_measured(self.stats_dtypes_shapes)]
             point = common_start(engine, point, self._chain, self.model)
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in engine.posterior.others]
@@ -395,7 +406,7 @@ class SGMCMCStep(BlockedStep):
         self._runner = runner
         state.values = [np.array(value) for value in draw.values]
         state.draw += 1
-        self._count(runner, draw)
+        of_variables = runner.by_variable.constant | self._count(runner, draw)
         if draw.statistics["batch_logp"] == -np.inf and not self._told_impossible:
             self._told_impossible = True
             place = [*runner.phi(), *state.scales, *others]
@@ -405,12 +416,14 @@ class SGMCMCStep(BlockedStep):
             **draw.statistics,
             "thin": runner.settings.thin,
             "batches": runner.settings.batches,
+            "batch_size": self._batch_size,
             "weight": draw.weight,
             "diverging": draw.rejected > 0,
             "rejected_updates": draw.rejected,
             "tamed_updates": draw.tamed,
             "warning": self._final_warning(runner) if state.draw == state.last_draw else None,
         }
+        stats |= {name: of_variables.get(name, np.nan) for name in self._of_variables}
         names = [value.name for value in self.vars]
         return {**point, **dict(zip(names, state.values, strict=True))}, [stats]
 
@@ -425,12 +438,12 @@ class SGMCMCStep(BlockedStep):
     def _progressbar_config(n_chains: int = 1) -> tuple[list[TextColumn], dict[str, list[Any]]]:
         # CompoundStep merges columns by their header: these must be ours alone
         columns = [
-            TextColumn("{task.fields[sg_step]:0.2e}", table_column=Column("SG step", ratio=1)),
-            TextColumn("{task.fields[sg_grad]:0.2e}", table_column=Column("|∇U|", ratio=1)),
+            TextColumn("{task.fields[sg_updates]}", table_column=Column("Updates", ratio=1)),
+            TextColumn("{task.fields[sg_noise]:.1%}", table_column=Column("Noise", ratio=1)),
             TextColumn("{task.fields[sg_rejected]}", table_column=Column("Rejected", ratio=1)),
         ]
         fields: dict[str, list[Any]] = {
-            name: [0] * n_chains for name in ("sg_step", "sg_grad", "sg_rejected")
+            name: [0] * n_chains for name in ("sg_updates", "sg_noise", "sg_rejected")
         }
         return columns, fields
 
@@ -438,8 +451,8 @@ class SGMCMCStep(BlockedStep):
     def _make_progressbar_update_functions() -> tuple[Callable[[dict[str, Any]], Any], ...]:
         def update_stats(stats: dict[str, Any]) -> dict[str, Any]:
             return {
-                "sg_step": stats["step_size"],
-                "sg_grad": stats["grad_norm"],
+                "sg_updates": stats["thin"],
+                "sg_noise": max(stats["noise_ratio"], 0.0),
                 "sg_rejected": stats["rejected_updates"],
                 "failing": stats["diverging"],
             }
@@ -501,12 +514,8 @@ class SGMCMCStep(BlockedStep):
         minibatches = check_minibatches(batched)
         if options.batch_dim is None:
             check_independent_rows(self._read_model)
-        if minibatches and self.model.observed_RVs and options.batch_dim is None:
-            _log.info(
-                "PyMC's log_likelihood of a model with pm.Minibatch is that of one batch. For all "
-                "rows, pass model=sg.full_data(model) to pm.compute_log_likelihood."
-            )
         arguments.check_batches(options.batches, minibatches, options.batch)
+        self._batch_size = max((x.batch_size for x in minibatches), default=0)
         self.left_out = left_out(self._read_model, options.batch_dim)
         self._row_order = self._row_memory = None
         if is_large(minibatches):
@@ -515,7 +524,8 @@ class SGMCMCStep(BlockedStep):
                 self._row_memory = RowMemory(minibatches)
 
     def check_kept(self, names: Collection[str]) -> None:
-        """Refuse draws of these variables that PyMC could not put together."""
+        """Begin a run, and refuse draws of these variables that PyMC could not put together."""
+        SAID.clear()
         check_coords(in_tensors(self.model), names)
 
     # ------------------------------------------------------------------ one draw
@@ -555,10 +565,6 @@ class SGMCMCStep(BlockedStep):
         later = others and Companion.times(state.tuning_draws)
         return Tuning(engine, self.options, state, [place]).run(thorough=not later)
 
-    def _nothing_measured(self) -> dict[str, Any]:
-        """Return the statistics of a draw without updates."""
-        return {name: _UNKNOWN[dtype] for name, (dtype, _) in self.stats_dtypes_shapes.items()}
-
     def _companion(self, others: list[np.ndarray]) -> Companion | None:
         """Return what keeps the chain tuned to other step methods, while it is tuned at all."""
         tuning = self._chain.draw < self._chain.tuning_draws
@@ -567,8 +573,9 @@ class SGMCMCStep(BlockedStep):
         assert self._engine is not None
         return Companion(self._engine, self.options)
 
-    def _count(self, runner: Runner, draw: Draw) -> None:
-        state = self._chain
+    def _count(self, runner: Runner, draw: Draw) -> dict[str, float]:
+        """Count a draw, and return the temperature of each variable after the burn-in."""
+        state, temperatures = self._chain, {}
         known = runner.settings.root is not None or runner.settings.centre
         if state.draw == state.tuning_draws and not known:
             assert state.psi is not None
@@ -582,7 +589,9 @@ class SGMCMCStep(BlockedStep):
             on_line = runner.engine.posterior.on_line
             assert state.psi is not None
             away = watched(on_line(state.psi)) - watched(on_line(state.origin))
-            state.monitor.add([away], on_line(draw.gradient), draw.statistics["noise_ratio"])
+            gradient = watched(on_line(draw.gradient))
+            state.monitor.add(away, gradient, draw.statistics["noise_ratio"])
+            temperatures = runner.by_variable.temperatures(away, gradient)
         state.stuck = state.stuck + 1 if draw.rejected == runner.settings.thin else 0
         if state.stuck == _LARGEST_STUCK:
             h = draw.statistics["step_size"]
@@ -592,6 +601,7 @@ class SGMCMCStep(BlockedStep):
                 f"'{self._furthest(runner)}' furthest out, at step size {h:g}. Pass a smaller "
                 "step_size, or tighter priors."
             )
+        return temperatures
 
     def _furthest(self, runner: Runner) -> str:
         sizes = [float(np.max(np.abs(x), initial=0.0)) for x in runner.phi()]

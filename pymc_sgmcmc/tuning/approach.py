@@ -73,7 +73,7 @@ def common_start(engine: Engine, point: PointType, state: ChainState, model: Mod
         except _NO_BULK as error:
             _log.debug("Each step begins where it stands: no joint bulk was found (%s).", error)
             return point
-        _log.info("Found where all steps begin in %.1f s.", time.perf_counter() - began)
+        _log.debug("Found where all steps begin in %.1f s.", time.perf_counter() - began)
         noted.begin_together = True
         point = {**point, **found}
     # Steps with a common start are not jittered again

@@ -123,7 +123,7 @@ class _Search:
         """Move a rough centre and L to the bulk; L is dense afterwards."""
         if root.ndim == 1:
             root = np.diag(root)
-        self.report("whitening")
+        self.report("widths and correlations")
         if self.surface.batch_size:
             return bulk_of_minibatches(self.surface, centre, root, self.rng)
         try:
@@ -134,7 +134,7 @@ class _Search:
             # Newton steps ended in a neck or at a saddle, whose curvature gives no widths
             self.report("rough centre")
             centre, sd = self._fitted(diagonal_gaussian, start)
-            self.report("whitening")
+            self.report("widths and correlations")
             centre, root, _ = bulk_of_full_data(self.surface, centre, np.diag(sd), self.rng)
         return centre, root
 

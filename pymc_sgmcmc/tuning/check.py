@@ -119,7 +119,7 @@ def settle(
     h, least, passed, needed, updates = step_size, step_size / 16, False, thin, 0
     departure = _Departure(chain, whole=whole) if permutable else None
     widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
-    report("check")
+    report("trial of the step size")
     for _ in range(_MOST_TRIALS):
         if updates and updates + thin * draws > most_updates:
             break

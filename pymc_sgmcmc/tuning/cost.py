@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Event, Thread
 
-__all__ = ["spelled", "spoken_of", "told_cost", "too_dear"]
+__all__ = ["spelled", "spoken_of", "told_cost", "told_time", "too_dear"]
 
 # Parameters above which PyMC's checks of two thousand draws take minutes
 _MANY_TO_CHECK = 200_000
@@ -55,26 +55,34 @@ def spelled(seconds: float) -> str:
 
 def told_cost(
     draws: int, thin: int, batches: int, *,
-    anchored: bool, blocks: int, dimension: int, seconds: float = 0.0,
+    anchored: bool, blocks: int, dimension: int, all_rows: bool = False,
 ) -> str:  # fmt: skip
-    """Return a message on the cost of a chain, burn-in included; ``seconds`` are an update's."""
-    updates = draws * thin
+    """Return a message on the cost of a chain's draws, burn-in included."""
+    told = f"{thin} updates a draw"
     if blocks > 1:
-        passes = updates * batches * (1 + anchored) / blocks
+        passes = draws * thin * batches * (1 + anchored) / blocks
         several = "es" if batches > 1 else ""
-        told = (
-            f"The chain will take {updates:,} updates of {batches} batch{several}: "
-            f"{float(f'{passes:.3g}'):,.15g} passes over the data."
+        told += (
+            f", {batches} batch{several} an update; {draws:,} draws are "
+            f"{float(f'{passes:.3g}'):,.15g} passes over the data"
         )
-    else:
-        told = f"The chain will take {updates:,} updates."
-    if updates * seconds >= _LOOK:
-        told += f" That takes {spelled(updates * seconds)}."
-    if updates * seconds >= _LONG:
-        told += " A smaller thin= costs as much less, and leaves draws more alike."
+    told += "."
+    if all_rows:
+        told += (
+            " Updates take all rows: batches with as little noise would be a third of them or "
+            "more. Without batches (batch_size=None, or no pm.Minibatch) it takes less time."
+        )
     if dimension >= _MANY_TO_CHECK:
         told += (
-            f" PyMC's checks of {dimension:,} parameters then take minutes; "
+            f" PyMC's checks of {dimension:,} parameters take minutes; "
             "compute_convergence_checks=False leaves them out."
         )
+    return told
+
+
+def told_time(seconds: float) -> str:
+    """Return a message on how long a chain's draws take, if that is long."""
+    told = f" The draws take {spelled(seconds)}." if seconds >= _LOOK else ""
+    if seconds >= _LONG:
+        told += " A smaller thin= costs as much less, and leaves draws more alike."
     return told

@@ -11,6 +11,7 @@ import numpy as np
 from pymc_sgmcmc.kernel.estimators import SVRG, GradientChoice, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, shared_bound
 from pymc_sgmcmc.tuning.choice_of_estimator import Terms, chosen_estimator, variance_ratios
@@ -55,6 +56,7 @@ class Plan:
     # No thinning suffices for all coordinates, as with exchangeable units: the cost of a draw is
     # bounded, and trials judge the step alone
     endless: bool = False
+    bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
     turned: TurnedNoise | None = None  # the turn's effect on variances of gradients
@@ -72,6 +74,16 @@ class Plan:
     def matrix(self) -> np.ndarray:
         """Return L, shape (d, d)."""
         return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
+
+    def noise_of_each(self, sizes: Sequence[int]) -> list[float]:
+        """Return each variable's largest variance over the bound, if that is known."""
+        if self.bound is None:
+            return []
+        relative = self.variance * self.unit**2 / self.bound
+        if self.root is not None and self.root.ndim == 2:
+            relative = parts_of_variances(self.root) @ relative
+        parts = np.split(relative, np.cumsum(sizes)[:-1])
+        return [float(part.max(initial=0.0)) for part in parts]
 
     def takes_all_rows(self, n_blocks: int) -> bool:
         """Return whether an update's batches are all rows, each once."""
@@ -140,7 +152,7 @@ def make_plan(
     turned = TurnedNoise.none(d)
     step_size = policy.step_size
     if surface.batch_size:
-        report("gradient noise")
+        report("noise of batches")
         root, noise, both = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         if many and policy.noise_of_many and not (permutable or coupled or scale is None):
             coupled = noise_in_common(
@@ -167,6 +179,7 @@ def make_plan(
         )
         gradient, batches, variance, ratio = chosen_estimator(options, noise.at_least(met), terms)
         turned = both[not isinstance(gradient, Plain)]
+        bound = terms.bound if isinstance(gradient, Plain) else terms.anchored_bound
         if many and scale is not None and not policy.per_coordinate:
             # Noise that the whole step allows costs a coordinate nothing
             free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
@@ -191,6 +204,7 @@ def make_plan(
         unit=unit,
         many=many,
         endless=many and permutable,
+        bound=bound,
         ratio=ratio,
         turn=turn,
         turned=turned,

@@ -31,7 +31,7 @@ from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
-from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost, too_dear
+from pymc_sgmcmc.tuning.cost import spoken_of, told_cost, too_dear
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
@@ -39,6 +39,7 @@ from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
+from pymc_sgmcmc.tuning.report import Report
 from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
@@ -56,8 +57,8 @@ __all__ = ["Tuning"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Seconds after which each step of tuning is logged, and each trial too; longest silence of the log
-_LONG, _VERY_LONG, _SILENT = 5.0, 30.0, 20.0
+# Seconds of a chain from which warnings of its tuning are logged before its draws, too
+_LONG = 30.0
 
 # Factor of a gradient's usual size, noise included, that no plausible position exceeds
 _FARTHEST = 10.0
@@ -99,10 +100,8 @@ class Tuning:
         self._rng = state.tuning_rng
         self._density = Density(engine, state, places)
         self._again = again
-        self._began = time.perf_counter()
-        self._spoke = self._began
+        self._report = Report()
         self._gradients = 0
-        self._step = "start"
         self._seconds = 0.0
 
     def run(self, *, thorough: bool = True) -> Runner:
@@ -110,7 +109,7 @@ class Tuning:
         try:
             # The matrices are small: beside another program several threads of BLAS wait for each
             # other, and tuning takes several times as long
-            with threadpool_limits(limits=1, user_api="blas"), spoken_of(self._still):
+            with threadpool_limits(limits=1, user_api="blas"), spoken_of(self._report.still):
                 return self._run(thorough)
         except TuningError as error:
             told = improper(self._engine.model)
@@ -118,7 +117,7 @@ class Tuning:
                 f"Tuning failed: {error}.{told and f' Besides, {told}.'}"
             ) from error
         except np.linalg.LinAlgError as error:
-            why = f"the step '{self._step}' broke down ({str(error).rstrip('.')}). {NEARER}"
+            why = f"the step '{self._report.step}' broke down ({str(error).rstrip('.')}). {NEARER}"
             raise SamplingError(f"Tuning failed: {why}.") from error
         except KeyboardInterrupt:
             if not self._again:
@@ -205,8 +204,8 @@ class Tuning:
             found.warnings.append(
                 too_dear(found.thin, found.needed, draws, chain.seconds, bounds.passes)
             )
-        lasts = time.perf_counter() - self._began + draws * found.thin * chain.seconds
-        for warning in found.warnings if lasts > _VERY_LONG else []:
+        lasts = self._report.seconds + draws * found.thin * chain.seconds
+        for warning in found.warnings if lasts > _LONG else []:
             # Logged before the draws, and again at the end of the chain
             _log.warning("Tuning: %s.", warning)
         if chain.noise is not None and (variance := chain.noise.variance()) is not None:
@@ -222,6 +221,7 @@ class Tuning:
         self._state.updates = self._state.next_refresh = 0
         if runner.settings.warnings and (told := improper(self._engine.model)):
             runner.settings.warnings.append(told)
+        runner.settings.noise = plan.noise_of_each([x.size for x in runner.settings.centre])
         self._gradients += runner.gradients
         gradients = self._density.views[0].evaluations - evaluated + self._gradients
         self._log(plan, runner.settings, gradients, thorough=thorough)
@@ -272,7 +272,7 @@ class Tuning:
                 self._density.others,
                 many=plan.many,
                 shared=None if turn is None else turn.coordinates,
-                report=self._trial,
+                report=self._report.trial,
             )
             if schedule is not None and not fixed:
                 # Trials at one place of a schedule cannot check a step size that changes
@@ -489,67 +489,25 @@ class Tuning:
 
     # ------------------------------------------------------------------ logging
 
-    def _report(self, step: str) -> None:
-        self._step = step
-        self._say(_LONG, step)
-
-    def _trial(self, draws: int, thin: int, seconds: float) -> None:
-        """Log the size and duration of a run of the chain."""
-        took = f", {spelled(draws * thin * seconds)}" if seconds else ""
-        self._say(_VERY_LONG, f"{draws} draws of {thin} updates{took}")
-
-    def _still(self) -> None:
-        """Log the present step if the log has been silent for long."""
-        if time.perf_counter() - self._spoke > _SILENT:
-            self._say(_LONG, f"still {self._step}")
-
-    def _say(self, after: float, what: str) -> None:
-        """Log a message if tuning has lasted ``after`` seconds."""
-        now = time.perf_counter()
-        if now - self._began > after:
-            self._spoke = now
-            _log.info("Tuning: %s (%.0f s).", what, now - self._began)
-
     def _log(self, plan: Plan, settings: Settings, gradients: int, *, thorough: bool) -> None:
-        noise = float(plan.variance.max())
-        # A tuning that will be repeated is of no interest to the user
-        _log.log(
-            logging.INFO if thorough else logging.DEBUG,
-            "Tuned in %.1f s by %d gradients: step size %.3g, %d updates a draw, %s, %d batch%s "
-            "averaged, gradient noise up to %.2g%s.",
-            time.perf_counter() - self._began,
+        _log.debug(
+            "Tuned in %.1f s by %d gradients: step size %.3g, %s, gradient noise up to %.2g.",
+            self._report.seconds,
             gradients,
             settings.step_size or float("nan"),
-            settings.thin,
             type(plan.gradient).__name__,
-            settings.batches,
-            "es" if settings.batches > 1 else "",
-            noise,
-            self._centred_elements(),
+            float(plan.variance.max()),
         )
-        if thorough:
-            _log.info(
-                told_cost(
-                    self._state.last_draw - self._state.draw,
-                    settings.thin,
-                    settings.batches,
-                    anchored=bool(settings.anchor) and not settings.anchor_blocks,
-                    blocks=self._density.views[0].n_blocks,
-                    dimension=len(plan.centre),
-                    seconds=self._seconds,
-                )
-            )
-
-        if thorough and plan.takes_all_rows(self._density.views[0].n_blocks):
-            _log.info(
-                "Its updates are of all rows: batches with as little noise would be a third of "
-                "them or more. Without batches (batch_size=None, or no pm.Minibatch) it takes less "
-                "time."
-            )
-
-    def _centred_elements(self) -> str:
-        """Return a message on the elements informed more by data than by the hierarchy."""
-        weights = self._engine.weights(self._density.scales)
-        counts = [f"{np.sum(w > 0.5)} of {w.size} of {name}" for name, w in weights.items()]
-        told = "; told by the data more than by the hierarchy: "
-        return told + ", ".join(counts) if counts else ""
+        if not thorough:
+            return  # a tuning that will be repeated is of no interest to the user
+        draws, blocks = self._state.last_draw - self._state.draw, self._density.views[0].n_blocks
+        told = told_cost(
+            draws,
+            settings.thin,
+            settings.batches,
+            anchored=bool(settings.anchor) and not settings.anchor_blocks,
+            blocks=blocks,
+            all_rows=plan.takes_all_rows(blocks),
+            dimension=len(plan.centre),
+        )
+        self._report.end(told, draws * settings.thin * self._seconds)

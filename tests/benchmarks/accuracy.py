@@ -73,6 +73,8 @@ def measure(
     handler = logging.Handler()
     handler.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("pymc").addHandler(handler)
+    # Gradients and seconds of tuning
+    logging.getLogger("pymc.sgmcmc").setLevel(logging.DEBUG)
     mixed = gallery.MIXED.get(name)
     cls = getattr(pm if method == "NUTS" else sg, method)
     if mixed is not None and method == "NUTS":

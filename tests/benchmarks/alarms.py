@@ -88,7 +88,7 @@ def power(parts: int, chains: int = 300) -> float:
         monitor = Monitor(most_parts=parts)
         x = np.repeat(rng.normal(size=(-(-DRAWS // repeats), DIMENSION)) * sd, repeats, axis=0)
         for draw in x[:DRAWS]:
-            monitor.add([draw], [draw], 0.0)
+            monitor.add(draw, draw, 0.0)
         count += bool(monitor.warnings())
     return count / chains
 

@@ -23,9 +23,9 @@ import numpy as np
 from table import Table
 
 MODELS = (
-    "a9a", "poisson_unit", "hierarchical_logistic", "multivariate_normal_rows",
-    "mixture_of_many_rows", "three_levels", "slopes_of_many_rows_noncentred",
-    "groups_of_mixed_size_centred", "crossed_thousands", "prophet", "ridge_logistic",
+    "a9a", "poisson_unit", "hierarchical_logistic", "mixture_of_many_rows", "three_levels",
+    "slopes_of_many_rows_noncentred", "groups_of_mixed_size_centred", "crossed_thousands",
+    "prophet", "ridge_logistic",
 )  # fmt: skip
 SIZES = 100, 500, 2000, None, "auto"
 COLUMNS = ("model", "method", *("all rows" if b is None else str(b) for b in SIZES), "ratio")

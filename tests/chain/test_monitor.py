@@ -18,7 +18,7 @@ def watch(draws, dimension, *, variance=1.0, noise_ratio=0.0, seed=0, offset=0.0
     monitor = Monitor()
     for _ in range(draws):
         e = np.sqrt(variance) * rng.normal(size=dimension)
-        monitor.add([offset + e], [slope * e], noise_ratio)
+        monitor.add(offset + e, slope * e, noise_ratio)
     return monitor
 
 
@@ -44,7 +44,7 @@ def test_monitor_flags_a_wrong_spread_of_one_coordinate(variance):
     monitor = Monitor()
     for _ in range(2000):
         e = rng.normal(size=5) * [1, 1, np.sqrt(variance), 1, 1]
-        monitor.add([e], [e], 0.0)
+        monitor.add(e, e, 0.0)
     [text] = monitor.warnings()
     shown = float(text.split("temperature is ")[1].split()[0])
     assert shown == pytest.approx(variance, abs=4 * variance * np.sqrt(2 / 2000))
@@ -87,7 +87,7 @@ def test_monitor_does_not_hang_on_how_many_draws_are_to_come():
     draws = rng.normal(size=(3217, 2))
     monitor = Monitor()
     for e in draws:
-        monitor.add([e], [e], 0.0)
+        monitor.add(e, e, 0.0)
     assert (monitor.length, monitor.parts, monitor.seen) == (80, 40, 3217)
     assert monitor.counts.sum() == 3217
     assert len(monitor.counts) == len(monitor.sums) == 41
@@ -101,7 +101,7 @@ def test_monitor_leaves_out_draws_that_are_not_finite():
     for k in range(1000):
         e = rng.normal(size=2)
         bad = k % 4 == 0
-        monitor.add([e], [np.full(2, np.nan) if bad else e], np.nan if bad else 0.0)
+        monitor.add(e, np.full(2, np.nan) if bad else e, np.nan if bad else 0.0)
     assert monitor.seen == 1000
     mean, _ = monitor.temperatures()
     np.testing.assert_allclose(mean, 1.0, atol=4 * np.sqrt(2 / 750))
@@ -143,7 +143,7 @@ def test_monitor_sees_one_wrong_temperature_among_many_right_ones():
     for seed in range(chains):
         monitor = Monitor()
         for e in np.random.default_rng(seed).normal(size=(310, 13)) * sd:
-            monitor.add([e], [e], 0.0)
+            monitor.add(e, e, 0.0)
         assert monitor.temperatures()[1][0] == pytest.approx(0.14, abs=0.08)
         seen += bool(monitor.warnings())
     # Of four chains in five, and three standard errors of as many chains

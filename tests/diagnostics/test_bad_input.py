@@ -11,7 +11,7 @@ from pymc_sgmcmc.diagnostics import (
     bias_report,
     gradient_noise,
     ksd,
-    plot_bias_report,
+    plot_bias,
     stein_thinning,
 )
 
@@ -63,7 +63,7 @@ GOOD = result_of(x=np.zeros((1, 10, 2)))
         (lambda m: bias_report(sg.SGLD, m, step_size=sg.polynomial(1.0)), ValueError, "no half"),
         (lambda m: bias_report(sg.SGLD(model=m), m, thin=3), TypeError, "made already"),
         (lambda m: bias_report(sg.SGLD(model=m), pm.Model()), ValueError, "another model"),
-        (lambda m: plot_bias_report(GOOD), TypeError, "^report must be the Dataset"),
+        (lambda m: plot_bias(GOOD), TypeError, "^report must be the Dataset"),
     ],
 )
 def test_bad_input_is_an_error_that_names_the_cure(plain_model, call, error, message):

@@ -12,7 +12,7 @@ import pymc_sgmcmc as sg
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.diagnostics import (
     bias_report,
-    plot_bias_report,
+    plot_bias,
 )
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -63,7 +63,7 @@ def test_bias_report_flags_naive_sgld(scale_regression, caplog):
     assert (report["relative"].sel(statistic="sd") > 0.2).all()
     assert report.attrs["step_size"] == pytest.approx(0.02 / 5000)
 
-    figure = plot_bias_report(report, largest=2).viz["figure"].item()
+    figure = plot_bias(report, largest=2).viz["figure"].item()
     sd_axis = figure.axes[1]
     assert len(sd_axis.get_yticks()) == 2
     assert "sd" in sd_axis.get_title()

@@ -158,16 +158,3 @@ def test_sums_over_rows_are_taken(build, floatX):
             with pm.Model() as model:
                 build()
         check_independent_rows(model)
-
-
-def test_the_log_likelihood_of_a_batch_is_told(caplog):
-    """Of pm.Minibatch alone: a model with batches of a dim is that of all rows."""
-    caplog.set_level("INFO", "pymc.sgmcmc")
-    with pm.Model(coords={"obs": range(N)}) as model:
-        pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs")
-    sg.SGLD(model=model, step_size=1e-3, batch_size=B, batch_dim="obs", **UNTUNED)
-    assert not caplog.records
-    with pm.Model() as model:
-        pm.Normal("y", pm.Normal("a"), observed=batch(Y), total_size=N)
-    sg.SGLD(model=model, step_size=1e-3, **UNTUNED)
-    assert "log_likelihood of a model with pm.Minibatch is that of one batch" in caplog.text

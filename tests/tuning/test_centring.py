@@ -192,8 +192,8 @@ def mixed_over_scales(group, y, count):
 SIZES = np.array([1] * 10 + [2000] * 5)
 
 
-def test_minibatched_groups_of_mixed_size(caplog):
-    """The location of normal groups with known scales has an exact posterior; the log is told."""
+def test_minibatched_groups_of_mixed_size():
+    """The location of normal groups with known scales has an exact posterior."""
     group, y = two_way(SIZES)
     with pm.Model():
         rows, seen = pm.Minibatch(group, y, batch_size=200)
@@ -202,9 +202,7 @@ def test_minibatched_groups_of_mixed_size(caplog):
         pm.Normal("y", theta[rows], NOISE, observed=seen, total_size=len(y))
         step = sg.CoRVSGLD()
         assert step.centring_weights == {}
-        with caplog.at_level("DEBUG", logger="pymc.sgmcmc"):
-            posterior = run(step).posterior
-    assert "; told by the data more than by the hierarchy: 5 of 15 of theta." in caplog.text
+        posterior = run(step).posterior
     assert_shares(step.centring_weights["theta"], SIZES)
     laws = exact(group, y, SIZES, np.ones(1))[:2]
     (mean, variance), (effects, spread) = laws

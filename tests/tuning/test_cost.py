@@ -16,7 +16,7 @@ import pymc_sgmcmc as sg
 from helpers.sampling import run
 from pymc_sgmcmc.kernel.estimators import ControlVariates, Plain
 from pymc_sgmcmc.model.graphs import numbers_computed
-from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost
+from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost, told_time
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 
 
@@ -29,12 +29,16 @@ def test_passes_are_those_of_the_updates(caplog):
         pm.Normal("y", mu, 1, observed=seen, total_size=len(y))
         with caplog.at_level("INFO", logger="pymc.sgmcmc"):
             stats = run(sg.CoRVSGLD(), chains=1, draws=30, tune=10).sample_stats
-    told = re.search(r"will take ([\d,]+) updates of (\d+) batch(?:es)?: ([\d,.]+)", caplog.text)
+    told = re.search(
+        r"Tuned in [\d.]+ s: (\d+) updates a draw, (\d+) batch(?:es)? an update; "
+        r"40 draws are ([\d,.]+) passes over the data\.",
+        caplog.text,
+    )
     updates, batches, passes = (float(x.replace(",", "")) for x in told.groups())
-    assert updates == 40 * stats["thin"].values[0, -1]
+    assert updates == stats["thin"].values[0, -1]
     assert batches == stats["batches"].values[0, -1]
     # Gradients at the anchor of all blocks are kept
-    assert passes == float(f"{updates * batches / 40:.3g}")
+    assert passes == float(f"{40 * updates * batches / 40:.3g}")
 
 
 def test_all_rows_in_place_of_batches_are_told(caplog):
@@ -45,18 +49,16 @@ def test_all_rows_in_place_of_batches_are_told(caplog):
             mu = pm.Normal("mu", 0, 10)
             pm.Normal("y", mu, 1, observed=pm.Minibatch(y, batch_size=100), total_size=len(y))
             run(sg.CoRVSGLD(batches=batches), chains=1, draws=5, tune=5)
-        assert ("updates are of all rows" in caplog.text) == told
+        assert ("Updates take all rows" in caplog.text) == told
 
 
 def test_what_is_told():
-    assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3) == (
-        "The chain will take 200 updates."
-    )
+    assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3) == ("20 updates a draw.")
     twice = told_cost(1100, 20, 2, anchored=True, blocks=1000, dimension=500_000)
-    assert twice.startswith("The chain will take 22,000 updates of 2 batches: 88 passes")
+    assert twice.startswith("20 updates a draw, 2 batches an update; 1,100 draws are 88 passes")
     assert "compute_convergence_checks=False" in twice
     many = told_cost(10_000, 20, 3, anchored=True, blocks=118, dimension=3)
-    assert many.endswith("updates of 3 batches: 10,200 passes over the data.")
+    assert many.endswith("3 batches an update; 10,000 draws are 10,200 passes over the data.")
 
 
 PLAIN = Plain()
@@ -153,7 +155,7 @@ def test_what_takes_long_is_spoken_of_meanwhile(monkeypatch):
 def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypatch):
     monkeypatch.setattr("pymc_sgmcmc.tuning.cost_bounds._DRAW", 1)
     monkeypatch.setattr("pymc_sgmcmc.tuning.check._enough", lambda draws, dimension: 4.0 * draws)
-    monkeypatch.setattr("pymc_sgmcmc.tuning.run._VERY_LONG", 0.0)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run._LONG", 0.0)
     with pm.Model():
         pm.Normal("mu", 0, 1, shape=2)
         with caplog.at_level("INFO", logger="pymc.sgmcmc"):
@@ -164,16 +166,12 @@ def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypa
         caplog.text,
     )
     assert int(told[1]) > 5
-    assert told.start() < caplog.text.index("The chain will take 200 updates")
-    assert "500 draws of 5 updates, about" in caplog.text
+    assert told.start() < caplog.text.index("5 updates a draw.")
 
 
 def test_times_arespelled_in_words():
     assert [spelled(x) for x in (0.123, 99, 200, 7300)] == [
         "about 0.12 s", "about 1.6 minutes", "about 3.3 minutes", "about 2 hours"
     ]  # fmt: skip
-    assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=0.5) == (
-        "The chain will take 200 updates. That takes about 1.7 minutes."
-    )
-    long = told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3, seconds=2.0)
-    assert "about 6.7 minutes. A smaller thin= costs" in long
+    assert [told_time(x) for x in (4, 100)] == ["", " The draws take about 1.7 minutes."]
+    assert "about 6.7 minutes. A smaller thin= costs" in told_time(400)

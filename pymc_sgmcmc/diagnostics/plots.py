@@ -1,0 +1,225 @@
+"""Figures of a bias report, of what tuning found, and of temperatures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from pymc_sgmcmc.chain.by_variable import CENTRING, NOISE, TEMPERATURE
+from pymc_sgmcmc.chain.monitor import LARGEST_ERROR
+from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.convergence.standard_errors import error_of_mean
+from pymc_sgmcmc.diagnostics.panels import Panel, plotted
+
+__all__ = ["plot_bias", "plot_temperature", "plot_tuning"]
+
+# Standard errors to both sides
+_REACH = 2.0
+
+
+def plot_bias(
+    report: xr.Dataset,
+    *,
+    largest: int = 40,
+    backend: str | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Plot the biases of a report with their errors, in units of posterior sds.
+
+    A band shows the tolerance, bars reach ``critical_z`` standard errors to both sides, and
+    what is flagged has another colour.
+
+    Parameters
+    ----------
+    report : xarray.Dataset
+        Of :func:`bias_report`.
+    largest : int, default 40
+        How many parameters are shown, those with the largest bias.
+    backend : {"matplotlib", "bokeh", "plotly", "none"}, optional
+        By default "matplotlib".
+    visuals : dict, optional
+        Arguments of "point", "bar", "band", "reference" and "title", or False to leave one out.
+    **pc_kwargs
+        For :meth:`arviz_plots.PlotCollection.wrap`, such as ``figure_kwargs``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        One plot for each statistic, "mean" and "sd"; the figure is ``viz["figure"].item()``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``report`` is no report, or an argument is outside its range.
+    """
+    if not {"flagged", "relative"} <= set(getattr(report, "data_vars", ())):
+        raise TypeError("report must be the Dataset that bias_report returns.")
+    positive_int("largest", largest, usual=40)
+    sizes = np.abs(np.nan_to_num(report["relative"].transpose("statistic", "parameter").values))
+    order = np.argsort(-sizes.max(axis=0))
+    shown = report.isel(parameter=np.sort(order[:largest]))
+    reach = shown.attrs["critical_z"] * shown["se"] / shown["half"].sel(statistic="sd", drop=True)
+    tolerance = report.attrs["tolerance"]
+    panels = {
+        str(statistic): Panel(
+            f"bias of the {statistic}, in posterior sds",
+            list(one["parameter"].values),
+            one["relative"].values[:, None],
+            reach=reach.sel(statistic=statistic).values,
+            flagged=one["flagged"].values,
+            band=(-tolerance, tolerance),
+            reference=0.0,
+        )
+        for statistic, one in ((s, shown.sel(statistic=s)) for s in shown["statistic"].values)
+    }
+    return plotted(panels, visuals, backend, pc_kwargs)
+
+
+def plot_tuning(
+    dt: xr.DataTree,
+    *,
+    backend: str | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Plot what the tuning of each chain found, from the statistics of its last draw.
+
+    A point is a chain. Gradient noise costs nothing left of the line: from there on tuning would
+    rather average more batches. A centring weight is the share of the data in what is known of a
+    variable, on average over its elements.
+
+    Parameters
+    ----------
+    dt : xarray.DataTree
+        What ``pm.sample`` returned, or what was read from a file of it.
+    backend, visuals, **pc_kwargs
+        As of :func:`plot_bias`.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        Plots "step_size", "thin", "batches" and, where there are such statistics, "noise" and
+        "centring".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``dt`` has no draws of this package's step methods, or an argument is outside its range.
+
+    Examples
+    --------
+    >>> import pymc as pm
+    >>> import pymc_sgmcmc as sg
+    >>> with pm.Model():
+    ...     x = pm.Normal("x", shape=3)
+    ...     dt = pm.sample(step=sg.CoRVSGLD(), chains=2, draws=200, progressbar=False)
+    >>> figure = plot_tuning(dt).viz["figure"].item()
+    """
+    stats = _statistics(dt)
+    last = stats.isel(draw=-1)
+    rows = int(last["batch_size"].max())
+    titles = {
+        "step_size": "step size",
+        "thin": "updates a draw",
+        "batches": f"batches of {rows:,} rows an update" if rows else "batches (all rows)",
+    }
+    panels = {}
+    for name, title in titles.items():
+        values = last[name].transpose("chain", ...).values.reshape(last.sizes["chain"], -1)
+        chains = [f"chain {x}" for x in last["chain"].values]
+        panels[name] = Panel(title, chains, values, most=np.nanmax(values))
+    of_each = {
+        NOISE: ("gradient noise / bound", 1.0),
+        CENTRING: ("centring weight", None),
+    }
+    for kind, (title, reference) in of_each.items():
+        found = {name: x.values for name, x in _of_kind(dt, last, kind).items()}
+        if found:
+            values = np.stack(list(found.values()))
+            most = max(1.0, np.nanmax(values))
+            panels[kind] = Panel(title, list(found), values, reference=reference, most=most)
+    return plotted(panels, visuals, backend, pc_kwargs)
+
+
+def plot_temperature(
+    dt: xr.DataTree,
+    *,
+    backend: str | None = None,
+    visuals: Mapping[str, Any] | None = None,
+    **pc_kwargs: Any,
+) -> Any:
+    """Plot the temperature of each variable, which is 1 on average for exact draws.
+
+    Its excess is that of the variable's variance. Bars reach two standard errors to both sides, a
+    band shows what a warning tolerates beyond them, and what would be warned of has another
+    colour. The first line is that of all coordinates; the next one, for ``SGHMC``, that of its
+    momentum.
+
+    Parameters
+    ----------
+    dt : xarray.DataTree
+        What ``pm.sample`` returned, or what was read from a file of it.
+    backend, visuals, **pc_kwargs
+        As of :func:`plot_bias`.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+        A plot "temperature".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``dt`` has no draws of this package's step methods, or only of :class:`~pymc_sgmcmc.FLA`,
+        whose law has no temperature; or if an argument is outside its range.
+    """
+    stats = _statistics(dt)
+    each = _of_kind(dt, stats, TEMPERATURE)
+    if not each:
+        raise ValueError("dt has no temperatures of variables: the law of FLA's draws has none.")
+    shared = {"all coordinates": TEMPERATURE, "momentum": "kinetic_temperature"}
+    found = {label: stats[name] for label, name in shared.items() if name in stats} | each
+    means, errors = [], []
+    for draws in found.values():
+        array = draws.transpose("chain", "draw", ...).values
+        # Several steps are chains of their own; next to a rejected update there is no number
+        array = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 1).reshape(-1, array.shape[1])
+        means.append(np.nanmean(array))
+        errors.append(error_of_mean(np.nan_to_num(array, nan=means[-1])[None])[0])
+    mean, reach = np.array(means), _REACH * np.array(errors)
+    panel = Panel(
+        "temperature",
+        list(found),
+        mean[:, None],
+        reach=reach,
+        flagged=np.abs(mean - 1) > LARGEST_ERROR + reach,
+        band=(1 - LARGEST_ERROR, 1 + LARGEST_ERROR),
+        reference=1.0,
+    )
+    return plotted({"temperature": panel}, visuals, backend, pc_kwargs)
+
+
+def _statistics(dt: Any) -> xr.Dataset:
+    """Return the statistics of a result."""
+    if not isinstance(dt, xr.DataTree) or "sample_stats" not in dt.children:
+        raise TypeError("dt must be the DataTree that pm.sample returns, with its sample_stats.")
+    stats = dt["sample_stats"].to_dataset()
+    if "batch_size" not in stats:
+        raise ValueError("dt has no draws of a step method of pymc_sgmcmc.")
+    return stats
+
+
+def _of_kind(dt: xr.DataTree, stats: xr.Dataset, kind: str) -> dict[str, xr.DataArray]:
+    """Return the statistics of variables by their names, in the order of the posterior."""
+    known: Sequence[Any] = list(dt["posterior"].data_vars) if "posterior" in dt.children else []
+    found = {
+        str(name)[len(kind) + 1 : -1]: stats[name]
+        for name in stats
+        if str(name).startswith(f"{kind}[") and not stats[name].isnull().all()
+    }
+    order = {name: place for place, name in enumerate(known)}
+    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
