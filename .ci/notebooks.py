@@ -81,10 +81,20 @@ def notebook_of(script: Path) -> object:
     return notebook
 
 
-def make(script: Path, folder: Path) -> None:
-    """Execute the script's notebook and write it."""
+def write(notebook: object, path: Path) -> None:
+    """Write the notebook without what differs between machines and executions."""
     import nbformat
 
+    notebook.metadata = METADATA
+    for output in (output for cell in code_cells(notebook) for output in cell.outputs):
+        if "image/png" in output.get("data", {}):
+            # Sizes, or the address of an object
+            output.data.pop("text/plain", None)
+    nbformat.write(notebook, path)
+
+
+def make(script: Path, folder: Path) -> None:
+    """Execute the script's notebook and write it."""
     from nbclient import NotebookClient
 
     start, notebook = time.perf_counter(), notebook_of(script)
@@ -96,10 +106,8 @@ def make(script: Path, folder: Path) -> None:
         coalesce_streams=True,
         resources={"metadata": {"path": str(script.parent)}},
     ).execute()
-    # The kernel adds its version, which says nothing
-    notebook.metadata = METADATA
     path = folder / f"{script.stem}.ipynb"
-    nbformat.write(notebook, path)
+    write(notebook, path)
     seconds, size = time.perf_counter() - start, path.stat().st_size
     print(f"{seconds:6.0f} s {size / 1e3:6.0f} kB  {path.name}", flush=True)
 
@@ -116,7 +124,7 @@ def words(script: Path, folder: Path) -> None:
         sys.exit(f"The code of {script.name} has changed: make notebooks NOTEBOOKS={script.stem}")
     for new, old in pairs:
         new.outputs, new.execution_count = old.outputs, old.execution_count
-    nbformat.write(notebook, path)
+    write(notebook, path)
 
 
 def code_cells(notebook: object) -> list:

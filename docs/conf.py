@@ -87,7 +87,9 @@ html_theme_options = {
 html_context = {
     "edit_page_provider_name": "GitHub",
     "edit_page_url_template": REPOSITORY
-    + "/edit/main/{{ ('docs/' ~ file_name).replace('docs/_notebooks', 'notebooks') }}",
+    + "/edit/main/{{ ('docs/' ~ file_name).replace('docs/_notebooks', 'notebooks')"
+    # What is edited of an example is its script
+    + ".replace('.ipynb', '.py') }}",
 }
 html_show_sourcelink = True
 

@@ -181,7 +181,7 @@ names_axis.set_xlim(-0.1, 0.005)
 names_axis.set_axis_off()
 axis.axvline(0, color="0.6", linewidth=1, zorder=0)
 axis.set_xlabel("effect on the log-odds, compared with the average person")
-figure.suptitle("What goes with an income above 50,000 dollars?", fontsize=15, y=0.91)
+figure.suptitle("What goes with an income above 50,000 dollars?", fontsize=15, y=0.94)
 forest.add_legend(
     "model",
     title="",

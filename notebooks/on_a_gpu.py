@@ -93,7 +93,7 @@ with pm.Model() as model:
     # In single precision PyMC wants labels of 16 bits
     image, digit = pm.Minibatch(X, y.astype("int16"), batch_size=BATCH)
     W = pm.Normal("W", 0, 0.1, shape=(784, HIDDEN))
-    V = pm.Normal("V", 0, 0.1, shape=(HIDDEN, 10))
+    V = pm.Normal("V", 0, 3 / HIDDEN**0.5, shape=(HIDDEN, 10))
     logits = pm.math.tanh(image @ W) @ V
     pm.Categorical("digit", logit_p=logits, observed=digit, total_size=len(y))
     start = time.perf_counter()
@@ -174,7 +174,7 @@ table.round(3)
 # The net knows where it errs: the more probable it calls its answer, the more often the
 # answer is right.
 
-# %%
+# %% tags=["thumbnail"]
 sure, hit = mean.max(axis=1), mean.argmax(axis=1) == y_test
 parts = np.array_split(np.argsort(sure), 10)
 figure, axis = plt.subplots(figsize=(4.5, 4), layout="constrained")

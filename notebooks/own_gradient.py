@@ -25,6 +25,7 @@ import inspect
 import logging
 import re
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -84,6 +85,14 @@ precision = 1 / 10**2 + len(data) / 2
 draws = dt.posterior["theta"].values
 print(f"mean {draws.mean():.3f}, exact {data.sum() / 2 / precision:.3f}")
 print(f"sd   {draws.std():.3f}, exact {precision**-0.5:.3f}")
+
+exact = scipy.stats.norm(data.sum() / 2 / precision, precision**-0.5)
+grid = np.linspace(*exact.ppf([0.0005, 0.9995]), 200)
+figure, axis = plt.subplots(figsize=(5, 3), layout="constrained")
+axis.hist(draws.ravel(), 40, density=True, alpha=0.4, label="draws")
+axis.plot(grid, exact.pdf(grid), label="exact")
+axis.set(xlabel="θ", yticks=[])
+legend = axis.legend()
 
 # %% [markdown]
 # Neither the density of $y_i$ nor its derivative was written down.
@@ -205,7 +214,16 @@ pd.DataFrame({name: vocabulary[row] for name, row in zip(names, top, strict=True
 
 # %%
 likelier = np.log(mean).T[np.maximum(texts, 0)] * (texts >= 0)[..., None]
-pd.crosstab(origin, np.array(names)[likelier.sum(axis=1).argmax(axis=-1)])
+table = pd.crosstab(origin, np.array(names)[likelier.sum(axis=1).argmax(axis=-1)])
+table
+
+# %%
+share = table.div(table.sum(axis=1), axis=0)
+figure, axis = plt.subplots(figsize=(6, 3), layout="constrained")
+axis.set_xticks(range(len(share.columns)), share.columns)
+axis.set_yticks(range(len(share)), share.index)
+image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+bar = figure.colorbar(image, label="share of the texts")
 
 # %% [markdown]
 # Topics have no order, so that another chain finds them under other numbers. Compare

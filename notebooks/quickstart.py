@@ -82,16 +82,12 @@ forest = az.plot_forest(dt, var_names=["intercept", "beta"], combined=True)
 
 # %%
 design = np.column_stack([np.ones(len(X)), X])
-precision = design.T @ design
-exact = np.linalg.solve(precision, design.T @ y)
-sd = np.sqrt(np.diag(np.linalg.inv(precision))) * np.std(y - design @ exact)
+exact = np.linalg.lstsq(design, y)[0]
+# Of noise with an sd of 1
+sd = np.sqrt(np.diag(np.linalg.inv(design.T @ design)))
 
-draws = np.column_stack(
-    [
-        dt.posterior["intercept"].values.ravel(),
-        dt.posterior["beta"].values.reshape(-1, 3),
-    ]
-)
+beta = dt.posterior["beta"].values.reshape(-1, 3)
+draws = np.column_stack([dt.posterior["intercept"].values.ravel(), beta])
 print("errors of the means, in sds:", np.round((draws.mean(axis=0) - exact) / sd, 2))
 print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 
@@ -102,6 +98,6 @@ print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 #
 # ## Where to go next
 #
-# - [Incomes of a census](census): real data, four samplers, predictions.
+# - [Incomes of a census](census): real data, all checks, predictions.
 # - [Choose a sampler](../choose_a_sampler).
 # - [Gotchas](../gotchas): what R-hat does not see, and other surprises.

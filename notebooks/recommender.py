@@ -200,11 +200,9 @@ axis.set_xscale("log")
 axis.set(
     xlabel="ratings known of a person (and a half)", ylabel="sd of expected ratings"
 )
-few, many = (
-    int(width.index[pick(known[width.index])]) for pick in (np.argmin, np.argmax)
-)
-print(f"user {few}: {known[few]} ratings known, sd {width[few]:.2f}")
-print(f"user {many}: {known[many]} ratings known, sd {width[many]:.2f}")
+few, many = width[known[width.index] <= 5], width[known[width.index] >= 100]
+print(f"at most 5 ratings known: {len(few)} people, median sd {few.median():.2f}")
+print(f"at least 100: {len(many)} people, median sd {many.median():.2f}")
 
 # %% [markdown]
 # ## What to recommend

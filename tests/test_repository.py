@@ -56,7 +56,9 @@ def test_top_level_is_kept(tracked):
 
 def test_owner_stands_in_one_place(tracked, pyproject):
     owner = pyproject["project"]["urls"]["Repository"].split("/")[-2].encode()
-    files = [ROOT / name for name in tracked if (ROOT / name).is_file()]
+    # Notebooks are made with links from there, and compared with that in their tests
+    written = [name for name in tracked if not name.endswith(".ipynb")]
+    files = [ROOT / name for name in written if (ROOT / name).is_file()]
     places = [path.name for path in files for _ in re.findall(owner, path.read_bytes())]
     assert places == ["pyproject.toml"]
 
