@@ -1,8 +1,8 @@
 """Photograph the built pages in headless Chromium, wide, narrow and dark, and check them there.
 
 ``make screenshots`` writes docs/_build/screenshots and fails where a page scrolls sideways, where
-code is cut off on a wide screen, or where markup is left in the text. Without internet formulas stay
-TeX, unless ``--packages`` names the ``node_modules`` of an npm that has installed MathJax.
+code is cut off on a wide screen, or where markup is left in the text. Without internet formulas
+stay TeX, unless ``--packages`` names the ``node_modules`` of an npm that has installed MathJax.
 """
 
 from __future__ import annotations

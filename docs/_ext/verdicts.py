@@ -47,8 +47,6 @@ class _Found(SphinxDirective):
         uri = f"/{FOLDER}/verdicts/{name}.png"
         if not Path(self.env.srcdir, uri[1:]).exists():
             return []
-        # As Sphinx's own directive: relative to the sources
-        uri, _ = self.env.relfn2path(uri)
         return [nodes.image("", uri=uri, alt=found["experiment"])]
 
 
