@@ -44,4 +44,6 @@ class ByVariable:
 
     def temperatures(self, away: np.ndarray, gradient: np.ndarray) -> dict[str, float]:
         """Return those of a draw, from what is watched of its ψ and of the gradient there."""
-        return dict(zip(self._names, (self._shares @ (away * gradient)).tolist(), strict=True))
+        with np.errstate(over="ignore", invalid="ignore"):  # of a chain that runs away
+            found = (self._shares @ (away * gradient)).tolist()
+        return dict(zip(self._names, found, strict=True))

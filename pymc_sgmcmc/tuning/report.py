@@ -27,11 +27,18 @@ class Said:
     """What the chains of a run have logged, in memory that forked processes share."""
 
     def __init__(self) -> None:
-        self._codes = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), np.uint32)
+        memory = mmap.mmap(-1, mmap.PAGESIZE)
+        self._last = np.frombuffer(memory, np.float64, count=1)
+        self._codes = np.frombuffer(memory, np.uint32, offset=self._last.nbytes)
+
+    @property
+    def last(self) -> float:
+        """When something was said, on the clock of :func:`time.perf_counter`."""
+        return float(self._last[0])
 
     def clear(self) -> None:
         """Begin a run."""
-        self._codes[:] = 0
+        self._codes[:] = self._last[:] = 0
 
     def is_new(self, text: str) -> bool:
         """Return whether no chain has said this, and remember that one does."""
@@ -39,6 +46,7 @@ class Said:
         if code in self._codes:
             return False
         self._codes[np.argmin(self._codes)] = code
+        self._last[0] = time.perf_counter()
         return True
 
 
@@ -50,7 +58,7 @@ class Report:
 
     def __init__(self) -> None:
         self.step = "start"
-        self._began = self._spoke = time.perf_counter()
+        self._began = time.perf_counter()
 
     @property
     def seconds(self) -> float:
@@ -76,12 +84,11 @@ class Report:
 
     def still(self) -> None:
         """Name the present step if the log has been silent for long."""
-        if time.perf_counter() - self._spoke > _SILENT:
+        if time.perf_counter() - max(self._began, SAID.last) > _SILENT:
             what = f"still {self.step}"
             self._say(f"{what} {self.seconds // _SILENT}", what)
 
     def _say(self, key: str, what: str) -> None:
-        self._spoke = time.perf_counter()
         if SAID.is_new(key):
             _log.info("Tuning: %s (%.0f s).", what, self.seconds)
 
