@@ -20,7 +20,7 @@ __all__ = ["SAID", "Report", "Said"]
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Seconds of tuning from which its steps are logged, and longest silence of the log from then on
-_LONG, _SILENT = 15.0, 60.0
+_LONG, _SILENT = 15.0, 20.0
 
 
 class Said:
