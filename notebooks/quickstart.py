@@ -98,6 +98,7 @@ print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 #
 # ## Where to go next
 #
-# - [Incomes of a census](census): real data, all checks, predictions.
+# - [NUTS, ADVI or SG-MCMC?](choosing): the three on one data set of four sizes.
+# - [Examples](../examples), such as [incomes of a census](census).
 # - [Choose a sampler](../choose_a_sampler).
 # - [Gotchas](../gotchas): what R-hat does not see, and other surprises.
