@@ -20,7 +20,7 @@
 # ratings for each of its many steps; `MSGNHT` looks at a batch of them.
 #
 # For users of PyMC with many users, items or other indices. The page shows how to
-# predict for other pairs, and how to rank with uncertainty. It takes two minutes.
+# predict for other pairs, and how to rank with uncertainty. It takes three minutes.
 
 # %%
 import sys
