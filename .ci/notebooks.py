@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import time
@@ -87,9 +88,13 @@ def write(notebook: object, path: Path) -> None:
 
     notebook.metadata = METADATA
     for output in (output for cell in code_cells(notebook) for output in cell.outputs):
-        if "image/png" in output.get("data", {}):
-            # Sizes, or the address of an object
-            output.data.pop("text/plain", None)
+        data = output.get("data", {})
+        # A figure's size, or the address of an object
+        if "image/png" in data or " at 0x" in data.get("text/plain", ""):
+            data.pop("text/plain", None)
+        if output.output_type == "stream":
+            # The temporary file of a cell that warns
+            output.text = re.sub(r"\S*ipykernel_\d+/\d+\.py:\d+: ", "", output.text)
     nbformat.write(notebook, path)
 
 

@@ -19,7 +19,7 @@
 # for each of its steps; `MSGNHT` looks at a hundred of them.
 #
 # For users of PyMC who know what a net is. The page shows predictions for new data,
-# calibration, and what the net says of images of another kind. It takes two minutes.
+# calibration, and what the net says of images of another kind. It takes four minutes.
 
 # %%
 import sys

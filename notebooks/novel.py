@@ -17,7 +17,7 @@
 # which words go together, and how much of each chapter belongs to which topic. Its
 # unknowns are probabilities that sum to one, tens of thousands of them, and `SMLD` was
 # made for those: mirrored Langevin dynamics for simplexes, with gradients of a thousand
-# words at a time. You need to know PyMC and nothing else. It takes four minutes.
+# words at a time. You need to know PyMC and nothing else. It takes 15 minutes.
 
 # %%
 import logging
