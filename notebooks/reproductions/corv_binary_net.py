@@ -223,7 +223,7 @@ for where, parts in data.items():
 # shades one standard deviation.
 
 # %%
-_, axes = plt.subplots(
+figure, axes = plt.subplots(
     2, len(data), figsize=(5 * len(data), 7), layout="constrained", sharex=True, squeeze=False
 )
 epochs = np.arange(1, EPOCHS + 1)
@@ -239,6 +239,7 @@ for axis in axes[0]:
     axis.set(yscale="log")
 axes[0, 0].legend()
 plt.show()
+reproduction.picture(figure)
 
 
 # %%

@@ -187,6 +187,7 @@ axis.legend()
 plt.show()
 for label, curve in found.items():
     print(f"{label:15} final RMSE of each chain {np.round(curve[:, -1], 4)}")
+reproduction.picture(figure)
 
 # %% [markdown]
 # ## Untuned

@@ -274,6 +274,7 @@ for row, target in zip(axes, targets, strict=True):
 axes[0, 0].legend()
 figure.suptitle("Figure 1: draws with noisy gradients, step sizes by search")
 plt.show()
+reproduction.picture(figure)
 
 # %% [markdown]
 # Mirroring is judged on the two targets that are unbounded at a bound. «Works» means for CoRV that

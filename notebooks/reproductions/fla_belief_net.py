@@ -314,6 +314,7 @@ axes[0].invert_yaxis()
 axes[0].set(ylabel="− test log likelihood (better is up)")
 axes[0].legend()
 plt.show()
+reproduction.picture(figure)
 
 # %% [markdown]
 # ## How accurate the likelihoods are

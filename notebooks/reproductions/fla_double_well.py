@@ -186,6 +186,7 @@ reproduction.verdict(
     shown(by_delta, f"δ = {DELTAS}"),
     falls(by_delta, 0, 1) and falls(by_delta, -1, 1),
 )
+reproduction.picture(figure)
 
 # %% [markdown]
 # ## Figure 4: FLA against α

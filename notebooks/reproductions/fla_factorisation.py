@@ -162,6 +162,7 @@ plt.show()
 for alpha, curves in found.items():
     print(f"α = {alpha:g}: final test RMSE of each chain {np.round(curves[:, -1], 4)}")
 print(f"The mean rating alone: {constant:.4f}")
+reproduction.picture(figure)
 
 # %% [markdown]
 # ## Without taming

@@ -98,6 +98,7 @@ for name, values in found.items():
 axis.set(xscale="log", xlabel="step size h", ylabel="test accuracy, %", ylim=(75, 86))
 axis.legend()
 plt.show()
+reproduction.picture(figure)
 
 # %%
 for name, (_, _, printed) in METHODS.items():

@@ -219,6 +219,7 @@ for column, h in enumerate(shown):
     axes[2, column].axhline(1, color="black", linewidth=1)
     axes[2, column].set(ylim=(0.8, 1.2), xlabel="update", ylabel="mean thermostat so far")
     axes[2, column].legend()
+reproduction.picture(figure)
 
 # %% [markdown]
 # The standard error of a mean thermostat is that of 20 stretches of time. The share of chains that

@@ -397,6 +397,7 @@ if shallow is not None:
 axis.set(xlabel="documents seen", ylabel="perplexity of held-out words", yscale="log")
 axis.legend()
 plt.show()
+reproduction.picture(figure)
 
 
 # %% [markdown]

@@ -189,6 +189,7 @@ for axis, h in zip(axes[0], STEPS[::-1], strict=True):
 axes[0, 0].set_ylabel("test perplexity")
 axes[0, 0].legend()
 plt.show()
+reproduction.picture(figure)
 
 # %% [markdown]
 # Table 1: the best step size of each method on the validation documents.

@@ -199,7 +199,7 @@ found = {
 
 # %%
 def drawn(found, columns, steps, epochs):
-    _, axes = plt.subplots(
+    figure, axes = plt.subplots(
         2, len(columns), figsize=(1 + 3 * len(columns), 6), layout="constrained", squeeze=False,
         sharex=True, sharey="row",
     )  # fmt: skip
@@ -220,9 +220,11 @@ def drawn(found, columns, steps, epochs):
     axes[1, 0].set_ylabel("training −log likelihood")
     axes[0, 0].legend(fontsize="small")
     plt.show()
+    return figure
 
 
-drawn(found, {depth: f"depth {depth}" for depth in DEPTHS}, STEPS, EPOCHS)
+figure = drawn(found, {depth: f"depth {depth}" for depth in DEPTHS}, STEPS, EPOCHS)
+reproduction.picture(figure)
 
 
 def told(found, keys, steps):

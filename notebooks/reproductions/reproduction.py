@@ -15,8 +15,11 @@ import time
 
 from pathlib import Path
 
+from matplotlib.figure import Figure
+
 SMALL = os.environ.get("SMALL") == "1"
 VERDICTS = Path(__file__).parent / "verdicts"
+WORDS = {True: "holds", False: "does not hold", None: "cannot be told here"}
 HEADER = ("paper", "experiment", "the paper says", "we see", "holds", "seconds", "updates")
 
 
@@ -41,10 +44,20 @@ class Reproduction:
         self.updates = 0
         self._began = time.perf_counter()
 
-    def verdict(self, says: str, seen: str, holds: bool) -> None:
-        """Print and keep what the paper says, what we see, and whether they agree."""
-        print(f"The paper says {says}; we see {seen}: {'holds' if holds else 'DOES NOT HOLD'}.")
-        self.verdicts.append({"says": says, "seen": seen, "holds": bool(holds)})
+    def verdict(self, says: str, seen: str, holds: bool | None) -> None:
+        """Print and keep what the paper says, what we see, and whether they agree.
+
+        ``holds`` is None where the run cannot tell.
+        """
+        holds = None if holds is None else bool(holds)
+        print(f"The paper says {says}; we see {seen}: {WORDS[holds]}.")
+        self.verdicts.append({"says": says, "seen": seen, "holds": holds})
+
+    def picture(self, figure: Figure) -> None:
+        """Keep a small picture of a whole run."""
+        if not SMALL:
+            VERDICTS.mkdir(exist_ok=True)
+            figure.savefig(VERDICTS / f"{self.name}.png", dpi=70)
 
     def count(self, updates: int) -> None:
         """Add to the number of updates, over all chains."""
@@ -74,7 +87,7 @@ def table() -> list[tuple[str, ...]]:
         for verdict in found["verdicts"]:
             rows.append((
                 found["paper"], found["experiment"], verdict["says"], verdict["seen"],
-                "yes" if verdict["holds"] else "**no**", f"{found['seconds']:,.0f}",
+                WORDS[verdict["holds"]], f"{found['seconds']:,.0f}",
                 f"{found['updates']:,}",
             ))  # fmt: skip
     return rows

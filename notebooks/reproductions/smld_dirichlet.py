@@ -184,6 +184,7 @@ figure.supxlabel("iteration")
 figure.supylabel("total variation from the truth")
 axes.flat[11].set_axis_off()
 axes.flat[11].legend(*axes.flat[0].get_legend_handles_labels(), loc="center")
+reproduction.picture(figure)
 
 # %%
 print("\nTotal variation at the end, for each dimension, and share below 1e-8 of the empty ones")

@@ -196,6 +196,7 @@ for (upper, lower), name in zip(axes.T, texts, strict=True):
 figure.supxlabel("documents seen")
 figure.supylabel("perplexity")
 plt.show()
+reproduction.picture(figure)
 
 # %%
 for (name, method), h in best.items():
