@@ -192,8 +192,8 @@ with pm.Model(coords=coords) as counts:
     pm.Binomial("rich", n=size, logit_p=effect, observed=number)
     start = time.perf_counter()
     nuts = pm.sample(
-        draws=300 if SMALL else 1000,
-        tune=300 if SMALL else 1000,
+        draws=300 if SMALL else 400,
+        tune=300 if SMALL else 400,
         nuts_sampler="pymc",
         compute_convergence_checks=False,
         **options,
