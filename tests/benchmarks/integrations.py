@@ -7,11 +7,11 @@ CoRVSGLD``. A step has no argument, but that the method ``CoRVSGLD, batch_size``
 - ``marketing``: PyMC-Marketing's BG/NBD of 50,000 customers.
 
 Each run is a fresh process with one core, two chains of 1,000 draws after 1,000 that are discarded,
-compilation included. Columns: seconds by the clock and of the processor, of which the second do not
-depend on what else runs; the least bulk ESS of all entries, and this in a second of the processor;
-the farthest that a mean is from nutpie's, in its sds, and beside it nutpie's greatest standard
-error, in the same; the largest ratio of two sds. ``--write FILE`` also writes a Markdown table, in
-which rows of other runs stay.
+compilation included; nutpie's draws are as many as ``--draws`` says. Columns: seconds by the clock
+and of the processor, of which the second do not depend on what else runs; the least bulk ESS of all
+entries, and this in a second of the processor; the farthest that a mean is from nutpie's, in its
+sds, and beside it nutpie's greatest standard error, in the same; the largest ratio of two sds.
+``--write FILE`` also writes a Markdown table, in which rows of other runs stay.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def marketing() -> tuple[Any, Any]:
     return model, model.model
 
 
-def run(name: str, method: str, draws: Path) -> None:
+def run(name: str, method: str, file: Path, draws: int) -> None:
     """Sample, keep the draws of all entries in a file and print seconds."""
     import pymc_sgmcmc as sg
 
@@ -91,7 +91,7 @@ def run(name: str, method: str, draws: Path) -> None:
     start = time.perf_counter(), time.process_time()
     if method == REFERENCE:
         which = "inference_method" if name == "bambi" else "nuts_sampler"
-        result = built.fit(**OPTIONS, **{which: REFERENCE})
+        result = built.fit(**{**OPTIONS, "draws": draws, which: REFERENCE})
     else:
         sampler, _, batches = method.partition(", ")
         with model:
@@ -99,15 +99,18 @@ def run(name: str, method: str, draws: Path) -> None:
         result = built.fit(step=step, **OPTIONS)
     seconds = time.perf_counter() - start[0], time.process_time() - start[1]
     found = result.posterior
-    flat = [found[x].values.reshape(OPTIONS["chains"], OPTIONS["draws"], -1) for x in sorted(found)]
-    np.save(draws, np.concatenate(flat, axis=2))
+    shape = found.sizes["chain"], found.sizes["draw"], -1
+    flat = [found[x].values.reshape(shape) for x in sorted(found)]
+    np.save(file, np.concatenate(flat, axis=2))
     print("seconds", json.dumps(seconds))
 
 
-def in_a_process(name: str, method: str, folder: Path) -> tuple[np.ndarray, list[float]]:
+def in_a_process(
+    name: str, method: str, folder: Path, draws: int
+) -> tuple[np.ndarray, list[float]]:
     """Return draws, chains first, and seconds by the clock and of the processor."""
     file = folder / f"{name} {method}.npy"
-    command = [sys.executable, __file__, "--run", name, method, str(file)]
+    command = [sys.executable, __file__, "--run", name, method, str(file), str(draws)]
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     [line] = [line for line in output.splitlines() if line.startswith("seconds")]
     return np.load(file), json.loads(line.removeprefix("seconds"))
@@ -124,17 +127,19 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=MODELS, choices=MODELS)
     parser.add_argument("--methods", nargs="*", default=METHODS, choices=METHODS)
     parser.add_argument("--write", type=Path)
-    parser.add_argument("--run", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--draws", type=int, default=OPTIONS["draws"], help="of nutpie's chains")
+    parser.add_argument("--run", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        run(*options.run[:2], Path(options.run[2]))
+        name, method, file, draws = options.run
+        run(name, method, Path(file), int(draws))
         return
     table = Table(COLUMNS, MODELS, options.write)
     with tempfile.TemporaryDirectory() as temporary:
         for name in options.models:
             reference: Any = None
             for method in [REFERENCE, *(m for m in options.methods if m != REFERENCE)]:
-                draws, seconds = in_a_process(name, method, Path(temporary))
+                draws, seconds = in_a_process(name, method, Path(temporary), options.draws)
                 if method == REFERENCE:
                     reference = draws
                 ess = over_entries(az.ess, draws, method="bulk").min()
