@@ -13,6 +13,7 @@ from helpers.z_scores import assert_right
 from pymc_sgmcmc.backends import compiling, jax_loop, once
 from pymc_sgmcmc.kernel import noise, transition
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.testing import UNTUNED
 
 
 @pytest.fixture(autouse=True)
@@ -49,3 +50,24 @@ def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_
                 step._runner.settle()
             draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
     np.testing.assert_array_equal(draws[:30], draws[30:])
+
+
+@pytest.mark.parametrize("method", [sg.SGLD, sg.CoRVSGLD, sg.MSGNHT, sg.SGHMC, sg.FLA])
+def test_blocks_joined_in_one_vector_give_the_same_draws(method, monkeypatch):
+    for module in (compiling, jax_loop, noise, once):
+        monkeypatch.setattr(module, "on_processor", lambda backend: True)
+    model, _ = regression()
+    draws = []
+    for joined in (False, True):
+        monkeypatch.setattr(transition, "on_processor", lambda backend, joined=joined: not joined)
+        step = method(model=model, backend="jax", **{**UNTUNED, "step_size": 1e-3, "thin": 6})
+        step.setup_chain(np.random.default_rng(1), 0, 100)
+        point = model.initial_point()
+        for _ in range(4):
+            point, _ = step.step(point)
+            draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
+        assert len(point) > 1
+        assert (len(step._runner._transition.noise._shapes) == 1) == joined
+    # Sums are taken in another order
+    np.testing.assert_allclose(draws[4:], draws[:4], rtol=1e-9)
+    assert np.ptp(draws[:4], axis=0).min() > 0
