@@ -16,8 +16,8 @@
 # A Bayesian neural net with 1,000 hidden units, sampled on a graphics card. Nothing in
 # the model or the call says so: where JAX finds a GPU, the package samples on it. For
 # users of nets, factorisations and other models whose update is much work. The outputs
-# below took two minutes on the device that is printed. Without a GPU the same page runs
-# a smaller net on the processor, in about as long.
+# below are those of the device that is printed. On a processor, as there, the page runs
+# a smaller net. That takes a minute.
 #
 # Install JAX for the GPU with `pip install "jax[cuda13]"`.
 
