@@ -65,7 +65,7 @@ from pymc_sgmcmc.step.statistics import STATISTICS, nothing_measured, of_variabl
 from pymc_sgmcmc.tuning.again import Companion
 from pymc_sgmcmc.tuning.approach import common_start, stands_still
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
-from pymc_sgmcmc.tuning.report import SAID
+from pymc_sgmcmc.tuning.report import LOGGED
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
@@ -525,7 +525,7 @@ class SGMCMCStep(BlockedStep):
 
     def check_kept(self, names: Collection[str]) -> None:
         """Begin a run, and refuse draws of these variables that PyMC could not put together."""
-        SAID.clear()
+        LOGGED.clear()
         check_coords(in_tensors(self.model), names)
 
     # ------------------------------------------------------------------ one draw

@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.cost import spelled, told_time
 
-__all__ = ["SAID", "Report", "Said"]
+__all__ = ["LOGGED", "LoggedLines", "Report"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("pymc.sgmcmc")
 _LONG, _SILENT = 15.0, 20.0
 
 
-class Said:
+class LoggedLines:
     """What the chains of a run have logged, in memory that forked processes share."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Said:
         return True
 
 
-SAID = Said()
+LOGGED = LoggedLines()
 
 
 class Report:
@@ -84,16 +84,16 @@ class Report:
 
     def still(self) -> None:
         """Name the present step if the log has been silent for long."""
-        if time.perf_counter() - max(self._began, SAID.last) > _SILENT:
+        if time.perf_counter() - max(self._began, LOGGED.last) > _SILENT:
             what = f"still {self.step}"
             self._say(f"{what} {self.seconds // _SILENT}", what)
 
     def _say(self, key: str, what: str) -> None:
-        if SAID.is_new(key):
+        if LOGGED.is_new(key):
             _log.info("Tuning: %s (%.0f s).", what, self.seconds)
 
     def end(self, told: str, lasts: float) -> None:
         """Log what was found, and the seconds that the draws will take."""
         # Of long tunings each is told: chains may follow each other
-        if SAID.is_new(told) or self.is_long:
+        if LOGGED.is_new(told) or self.is_long:
             _log.info("Tuned in %.1f s: %s%s", self.seconds, told, told_time(lasts))

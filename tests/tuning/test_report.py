@@ -14,7 +14,7 @@ import pymc_sgmcmc as sg
 
 from helpers.sampling import run
 from pymc_sgmcmc.tuning import report
-from pymc_sgmcmc.tuning.report import Report, Said
+from pymc_sgmcmc.tuning.report import LoggedLines, Report
 
 
 def told(caplog):
@@ -32,7 +32,7 @@ def clock(monkeypatch):
     """A clock that is set by hand, and nothing said before."""
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(report.time, "perf_counter", lambda: now.seconds)
-    report.SAID.clear()
+    report.LOGGED.clear()
     return now
 
 
@@ -75,23 +75,23 @@ def test_steps_are_told_once_after_a_while(clock, caplog):
         chain.still()
         clock.seconds += 100
         chain.still()
-        chain.end("Said by each.", 7.0)
+        chain.end("LoggedLines by each.", 7.0)
     assert chain.step == "third"
     assert told(caplog) == [
         "Tuning: third (20 s).",
         "Tuning: 500 draws of 640 updates, about 5.3 minutes (30 s).",
         "Tuning: still third (130 s).",
-        "Tuned in 130.0 s: Said by each. The draws take about 7 s.",
+        "Tuned in 130.0 s: LoggedLines by each. The draws take about 7 s.",
         # Of the second chain, which has nothing new to say for half a minute
         "Tuning: still third (30 s).",
-        "Tuned in 130.0 s: Said by each. The draws take about 7 s.",
+        "Tuned in 130.0 s: LoggedLines by each. The draws take about 7 s.",
     ]
 
 
 @pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no forks")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning", "ignore:.*fork:RuntimeWarning")
 def test_forked_processes_share_what_was_said():
-    said = Said()
+    said = LoggedLines()
     child = multiprocessing.get_context("fork").Process(target=said.is_new, args=("a",))
     child.start()
     child.join()
