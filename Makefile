@@ -93,6 +93,7 @@ notebooks: $(DOCS) datasets
 
 run-notebooks: $(DOCS)
 	SMALL=1 $(BIN)/python .ci/notebooks.py run notebooks notebooks/reproductions --jobs $(JOBS)
+	$(BIN)/python notebooks/reproductions/reproduction.py --changed
 
 # What cannot be had is left out: the notebooks take stand-ins, and say so.
 datasets: $(DOCS)

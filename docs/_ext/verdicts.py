@@ -60,6 +60,8 @@ class Verdicts(_Found):
         [name] = self.arguments
         found = self.read(name)
         cost = f"{found['seconds']:,.0f} seconds, {found['updates']:,} updates, {found['machine']}"
+        if "date" in found:
+            cost += f"; {found['date']}, commit {found['commit']}"
         box = nodes.container(classes=["verdicts"])
         box += nodes.paragraph("", "", nodes.strong("", "The full run"), nodes.Text(f": {cost}"))
         claims = nodes.bullet_list()

@@ -48,7 +48,6 @@
 
 # %%
 import logging
-import signal
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -57,14 +56,9 @@ import pytensor
 import pytensor.tensor as pt
 
 from datasets import digits, fashion
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction, StepSize, search
 
 import pymc_sgmcmc as sg
-
-try:
-    import optuna
-except ImportError:
-    optuna = None
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
 reproduction = Reproduction(
@@ -119,15 +113,6 @@ def learning_curves(posterior, rows):
     return np.array(curve)
 
 
-class Changeable:
-    """A constant step size h that can be changed between runs: one compilation serves them all."""
-
-    h = 1e-3
-
-    def __call__(self, t):
-        return np.full(len(t), self.h)
-
-
 def corv(transform):
     return sg.CoRVSGLD, {"integrator": "euler", "transforms": {"b0": transform, "b1": transform}}
 
@@ -148,7 +133,7 @@ class Sampler:
 
     def __init__(self, name, parts):
         method, own = METHODS[name]
-        self.parts, self.schedule = parts, Changeable()
+        self.parts, self.schedule = parts, StepSize()
         with model(parts[0]) as self.model:
             self.step = method(
                 step_size=self.schedule, thin=UPDATES, scale=None, gradient="plain", batches=1,
@@ -161,9 +146,8 @@ class Sampler:
         with self.model:
             try:
                 dt = pm.sample(
-                    step=self.step, draws=epochs, tune=0, chains=1, cores=1, random_seed=seed,
-                    progressbar=False, compute_convergence_checks=False,
-                )  # fmt: skip
+                    step=self.step, draws=epochs, tune=0, chains=1, random_seed=seed, **QUIET
+                )
             except pm.exceptions.SamplingError:
                 return None
         reproduction.count(epochs * UPDATES)
@@ -187,15 +171,7 @@ def searched(sampler):
         tried[h] = None if curve is None else curve[-1, 0]
         return WORST if curve is None else curve[-1, 0]
 
-    if optuna is None:
-        for h in np.geomspace(1e-6, 0.1, TRIALS):
-            objective(h)
-    else:
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        tpe = optuna.samplers.TPESampler(seed=0, n_startup_trials=5)
-        optuna.create_study(sampler=tpe).optimize(
-            lambda trial: objective(trial.suggest_float("h", 1e-6, 0.1, log=True)), TRIALS
-        )
+    search(objective, 1e-6, 0.1, TRIALS)
     losses = {h: loss for h, loss in tried.items() if loss is not None} or {min(tried): WORST}
     best = min(losses, key=losses.get)
     return best, losses[best], sum(loss is not None for loss in tried.values())
@@ -334,29 +310,20 @@ if not SMALL:
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults: batches of 500, nothing set. Tuning of so many parameters takes long, so
-# that it is given two minutes. The small version leaves this out.
+# The package's defaults: batches of 500, nothing set. The small version leaves this out.
 
 # %%
 if not SMALL:
-    parts, limit = data["MNIST"], 120
-
-    def too_late(*_):
-        raise TimeoutError(f"it is still tuning after {limit} s")
-
-    signal.signal(signal.SIGALRM, too_late)
-    signal.alarm(limit)
+    parts = data["MNIST"]
     with model(parts[0], batch_size=500):
         try:
             dt = pm.sample(
-                step=sg.CoRVSGLD(backend="jax"), draws=5, tune=5, chains=1, cores=1,
-                random_seed=1, progressbar=False, compute_convergence_checks=False,
-            )  # fmt: skip
+                step=sg.CoRVSGLD(backend="jax"), draws=20, tune=5, chains=1, random_seed=1, **QUIET
+            )
             loss, accuracy = learning_curves(dt.posterior, parts[2])[-1]
-            print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} % after 5 draws")
-        except (pm.exceptions.SamplingError, ValueError, TimeoutError) as error:
+            print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} % after 20 draws")
+        except (pm.exceptions.SamplingError, ValueError) as error:
             print(f"sg.CoRVSGLD() ends with: {str(error).split('. ')[0]}.")
-    signal.alarm(0)
 
 # %%
 reproduction.end()

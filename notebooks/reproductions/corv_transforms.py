@@ -58,8 +58,6 @@
 import itertools
 import warnings
 
-from dataclasses import dataclass
-
 import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
@@ -67,16 +65,11 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction, StepSize, search
 from scipy.optimize import curve_fit
 from scipy.stats import beta, gamma, halfnorm
 
 import pymc_sgmcmc as sg
-
-try:
-    import optuna
-except ImportError:
-    optuna = None
 
 reproduction = Reproduction(
     "corv_transforms",
@@ -134,17 +127,6 @@ def noisy_model(target, chains, sd):
 
 
 # %%
-@dataclass
-class StepSize:
-    """A constant step size that can be set anew for each run."""
-
-    h: float = 0.1
-
-    def __call__(self, t):
-        """Return the step sizes of the updates number t."""
-        return np.full(len(t), self.h)
-
-
 class Sampler:
     """One of the three ways, on one target."""
 
@@ -214,17 +196,6 @@ def misplaced(x, target):
     return np.abs(found / max(x.size, 1) - exact).sum() / 2
 
 
-def search(objective):
-    """Return the step size of the smallest objective."""
-    if optuna is None:
-        grid = np.geomspace(1e-4, 1.0, trials)
-        return float(grid[np.argmin([objective(h) for h in grid])])
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0))
-    study.optimize(lambda trial: objective(trial.suggest_float("h", 1e-4, 1.0, log=True)), trials)
-    return study.best_params["h"]
-
-
 chosen, found, ended = {}, {}, {}
 for target in targets:
     for way in ways:
@@ -238,10 +209,10 @@ for target in targets:
         def objective(h, sampler=sampler, target=target, size=size):
             return misplaced(sampler.run(h, **size, seed=1)[0], target)
 
-        h = chosen[target, way] = search(objective)
+        h = chosen[target, way] = next(iter(search(objective, 1e-4, 1.0, trials)))
         found[target, way], ended[target, way] = sampler.run(h, **size, seed=2)
 
-print(f"Step sizes by {'a grid' if optuna is None else 'TPE'}, mass misplaced:")
+print("Step sizes by search, mass misplaced:")
 mass = {key: misplaced(x, key[0]) for key, x in found.items()}
 perfect = {
     target: misplaced(law.rvs(chains * updates, random_state=0), target)
@@ -608,8 +579,8 @@ for target, (build, _, _) in list(targets.items())[: 1 if SMALL else 3]:
         batch = pm.Minibatch(z, batch_size=batch_size)
         pm.CustomDist("noise", x, logp=lambda value, x: value * x, observed=batch, total_size=rows)
         dt = pm.sample(
-            draws=250 if SMALL else 2_500, chains=2 if SMALL else 4, cores=1, step=sg.CoRVSGLD(),
-            random_seed=0, progressbar=False,
+            draws=250 if SMALL else 2_500, chains=2 if SMALL else 4, step=sg.CoRVSGLD(),
+            random_seed=0, **QUIET,
         )  # fmt: skip
     for name in functions:
         deviations = values(dt.posterior["x"], target, name)

@@ -56,7 +56,7 @@ import pytensor.tensor as pt
 
 from datasets import digits
 from pymc.exceptions import SamplingError
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 from scipy.special import expit, log_expit, logit, logsumexp
 
 import pymc_sgmcmc as sg
@@ -262,8 +262,8 @@ def sample(alpha, h, chains=CHAINS, sweeps=SWEEPS, **options):
         )  # fmt: skip
         try:
             dt = pm.sample(
-                step=step, draws=1, tune=0, chains=chains, cores=1, random_seed=1,
-                progressbar=False, compute_convergence_checks=False,
+                step=step, draws=1, tune=0, chains=chains, random_seed=1,
+                **QUIET,
             )  # fmt: skip
         except SamplingError as error:
             print(f"alpha = {alpha}, h = {h:g}: {str(error)[:80]}…")

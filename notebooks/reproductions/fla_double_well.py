@@ -32,7 +32,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 
 import pymc_sgmcmc as sg
 
@@ -74,8 +74,8 @@ def sample(method=sg.FLA, *, h=H, thin=THIN, tuned=False, draws=None, **options)
         pm.Potential("U", -potential(x))
         step = method(gradient="plain", batches=1, backend="jax", **by_hand, **options)
         found = pm.sample(
-            step=step, draws=draws, tune=100, chains=CHAINS, cores=1, random_seed=1,
-            progressbar=False, compute_convergence_checks=False,
+            step=step, draws=draws, tune=100, chains=CHAINS, random_seed=1,
+            **QUIET,
         )  # fmt: skip
     reproduction.count(CHAINS * (draws + 100) * int(found.sample_stats["thin"].values[0, 0]))
     return found.posterior["x"].values

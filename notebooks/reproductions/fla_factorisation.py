@@ -47,7 +47,7 @@ import numpy as np
 import pymc as pm
 
 from datasets import ratings
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 
 import pymc_sgmcmc as sg
 
@@ -96,8 +96,8 @@ def sample(alpha, a, seed, **options):
         )  # fmt: skip
         try:
             dt = pm.sample(
-                step=step, draws=ITERATIONS // THIN, tune=0, chains=1, cores=1, random_seed=seed,
-                progressbar=False, compute_convergence_checks=False,
+                step=step, draws=ITERATIONS // THIN, tune=0, chains=1, random_seed=seed,
+                **QUIET,
             )  # fmt: skip
         except pm.exceptions.SamplingError:
             return None, np.nan
@@ -191,8 +191,7 @@ for method in (sg.CoRVSGLD,) if SMALL else (sg.CoRVSGLD, sg.FLA):
         try:
             dt = pm.sample(
                 step=method(backend="jax"), draws=20 if SMALL else 100, tune=10 if SMALL else 100,
-                chains=1, cores=1, random_seed=1, progressbar=False,
-                compute_convergence_checks=False,
+                chains=1, random_seed=1, **QUIET,
             )  # fmt: skip
         except (pm.exceptions.SamplingError, ValueError) as error:
             print(f"sg.{method.__name__}(): {str(error)[:80]}…")

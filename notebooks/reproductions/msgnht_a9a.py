@@ -28,7 +28,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 from scipy.special import expit
 
 import pymc_sgmcmc as sg
@@ -68,8 +68,8 @@ def measure(method, integrator, h):
         )  # fmt: skip
         try:
             dt = pm.sample(
-                step=step, draws=54, tune=6, chains=CHAINS, cores=1, random_seed=1,
-                progressbar=False, compute_convergence_checks=False,
+                step=step, draws=54, tune=6, chains=CHAINS, random_seed=1,
+                **QUIET,
             )  # fmt: skip
         except pm.exceptions.SamplingError:
             return np.nan, np.nan
@@ -132,8 +132,8 @@ for name, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
     with model(500):
         dt = pm.sample(
             step=method(backend="jax"), draws=20 if SMALL else 500, tune=10 if SMALL else 100,
-            chains=1 if SMALL else 2, cores=1,
-            random_seed=1, progressbar=False, compute_convergence_checks=False,
+            chains=1 if SMALL else 2,
+            random_seed=1, **QUIET,
         )  # fmt: skip
     print(f"{name}: accuracy of each chain {np.round(100 * accuracy(dt.posterior), 2)} %")
 

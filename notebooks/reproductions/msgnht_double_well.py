@@ -42,7 +42,7 @@ import numpy as np
 import pymc as pm
 
 from pymc.exceptions import SamplingError
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 
 import pymc_sgmcmc as sg
 
@@ -119,8 +119,8 @@ def run(integrator, h, seed):
         try:
             pm.sample(
                 draws=draws, tune=0, chains=1, step=step, random_seed=seed, quiet=True,
-                progressbar=False, compute_convergence_checks=False,
                 callback=lambda trace, draw: kept.append((draw.point["theta"], draw.stats[0])),
+                **QUIET,
             )  # fmt: skip
             exploded = False
         except SamplingError:
@@ -250,8 +250,8 @@ with pm.Model():
     x = pm.Flat("theta", initval=0.0)
     pm.Potential("minus_U", -potential(x))
     dt = pm.sample(
-        draws=500 if SMALL else 5000, chains=4, cores=1, step=sg.MSGNHT(), random_seed=1,
-        progressbar=False, compute_convergence_checks=False,
+        draws=500 if SMALL else 5000, chains=4, step=sg.MSGNHT(), random_seed=1,
+        **QUIET,
     )  # fmt: skip
 taken = int(dt.sample_stats["thin"].sum())
 reproduction.count(taken)

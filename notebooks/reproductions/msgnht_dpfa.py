@@ -59,7 +59,7 @@ import pytensor.tensor as pt
 
 from datasets import reuters
 from pymc.exceptions import SamplingError
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 from scipy.special import expit
 
 import pymc_sgmcmc as sg
@@ -342,8 +342,8 @@ def sample(deep, integrator, h, diffusion):
         )  # fmt: skip
         try:
             dt = pm.sample(
-                step=step, draws=DRAWS, tune=0, chains=CHAINS, cores=1, random_seed=1,
-                progressbar=False, compute_convergence_checks=False,
+                step=step, draws=DRAWS, tune=0, chains=CHAINS, random_seed=1,
+                **QUIET,
             )  # fmt: skip
         except SamplingError as error:
             print(f"{integrator}, h = {h:.2g}: {str(error)[:80]}…")

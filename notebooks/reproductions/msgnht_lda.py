@@ -55,7 +55,7 @@ import topics
 
 from datasets import reuters
 from pymc.exceptions import SamplingError
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction, StepSize
 from scipy.special import softmax
 
 import pymc_sgmcmc as sg
@@ -100,15 +100,6 @@ def model(reparametrised):
     return built
 
 
-class Steps:
-    """A constant step size that can be set anew, so that one compilation serves all of them."""
-
-    h = 1.0
-
-    def __call__(self, t):
-        return np.full(len(t), self.h)
-
-
 papers = {"thin": THIN, "gradient": "plain", "batches": 1, "backend": "jax"}
 thermostat = {"diffusion": 0.75, "thermostat_mass": 1.0, "scale": None, **papers}
 hmc = {"friction": 0.75, "scale": None, **papers}
@@ -135,9 +126,8 @@ def curves(step, seed):
     start = rng.dirichlet(np.ones(shape[1]), TOPICS) if simplex else rng.normal(0.1, 1, shape)
     try:
         dt = pm.sample(
-            step=step, draws=UPDATES // THIN, tune=0, chains=1, cores=1, random_seed=seed,
-            initvals={variable.name: start}, model=step.model, progressbar=False,
-            compute_convergence_checks=False,
+            step=step, draws=UPDATES // THIN, tune=0, chains=1, random_seed=seed,
+            initvals={variable.name: start}, model=step.model, **QUIET,
         )  # fmt: skip
     except SamplingError:
         return np.full((2, len(ends)), np.nan)
@@ -152,7 +142,7 @@ def curves(step, seed):
 # Of each method and step size: seeds, validation and test, along the chain
 found = {}
 for method, make in METHODS.items():
-    steps = Steps()
+    steps = StepSize()
     with model(method != "SGRLD"):
         step = make(steps)
     for h in STEPS:
@@ -227,8 +217,7 @@ with model(True):
     for name, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
         try:
             pm.sample(
-                step=method(), draws=1, tune=0, chains=1, cores=1, progressbar=False,
-                compute_convergence_checks=False,
+                step=method(), draws=1, tune=0, chains=1, **QUIET,
             )  # fmt: skip
         except ValueError as error:
             print(f"{name}: {type(error).__name__}: {error}")

@@ -59,7 +59,7 @@ import pytensor
 import pytensor.tensor as pt
 
 from datasets import digits, fashion
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction, StepSize
 
 import pymc_sgmcmc as sg
 
@@ -126,18 +126,6 @@ def learning_curves(posterior, data, depth, activation):
     return np.array(accuracy), np.array(loss)
 
 
-class Halved:
-    """A step size h that is halved after some updates; h can be changed between runs."""
-
-    h = 1e-3
-
-    def __init__(self, after):
-        self.after = after
-
-    def __call__(self, t):
-        return np.where(t < self.after, self.h, self.h / 2)
-
-
 @dataclass
 class Run:
     """Curves over the draws, the number of updates that were not finite, and whether it failed."""
@@ -154,7 +142,8 @@ class Run:
 def runs(data, depth, activation, scheme, steps, seeds, epochs, thin):
     """Return a run for each step size and seed; one compilation serves them all."""
     updates = epochs * (len(data[0][1]) // BATCH)
-    schedule, found = Halved(updates // 2), {}
+    schedule = StepSize(factor=lambda t: np.where(t < updates // 2, 1.0, 0.5))
+    found = {}
     with model(data, depth, activation):
         step = sg.MSGNHT(
             integrator=SCHEMES[scheme], thermostat_mass=1, diffusion=5, step_size=schedule,
@@ -164,8 +153,8 @@ def runs(data, depth, activation, scheme, steps, seeds, epochs, thin):
             schedule.h = h
             try:
                 dt = pm.sample(
-                    step=step, draws=updates // thin, tune=0, chains=1, cores=1, random_seed=seed,
-                    progressbar=False, compute_convergence_checks=False,
+                    step=step, draws=updates // thin, tune=0, chains=1, random_seed=seed,
+                    **QUIET,
                 )  # fmt: skip
             except pm.exceptions.SamplingError:
                 nothing = np.full(updates // thin, np.nan)
@@ -442,8 +431,8 @@ for name, method in ({} if SMALL else UNTUNED).items():
     with model(few, 2, "ReLU", batch_size=500):
         try:
             dt = pm.sample(
-                step=method(backend="jax"), draws=20, tune=100, chains=1, cores=1,
-                random_seed=1, progressbar=False, compute_convergence_checks=False,
+                step=method(backend="jax"), draws=20, tune=100, chains=1,
+                random_seed=1, **QUIET,
             )  # fmt: skip
         except (pm.exceptions.SamplingError, ValueError) as error:
             print(f"{name} ends with: {str(error).split('. ')[0]}.")

@@ -1,26 +1,130 @@
-"""What a paper says and what we see: verdict lines, the cost of a run, one table of all.
+"""What the experiments share: claims and verdicts, quiet runs, step sizes that change, a search.
 
 A notebook of this folder makes a :class:`Reproduction`, calls ``verdict`` once for each claim and
 ``end`` at its end. With the environment variable SMALL=1 it runs a small version, whose verdicts
 are printed and not kept; else they are written to ``verdicts/``, where the documentation finds
-them. ``python reproduction.py`` prints the table of all.
+them. ``python reproduction.py`` prints the table of all, and which experiments' samplers or maps
+have changed since their full run; with ``--changed`` only these.
 """
 
 from __future__ import annotations
 
+import ast
+import datetime
+import hashlib
 import json
 import os
 import platform
+import re
+import subprocess
+import sys
 import time
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from matplotlib.figure import Figure
 
 SMALL = os.environ.get("SMALL") == "1"
-VERDICTS = Path(__file__).parent / "verdicts"
+HERE = Path(__file__).parent
+VERDICTS = HERE / "verdicts"
+PACKAGE = HERE.parents[1] / "pymc_sgmcmc"
 WORDS = {True: "holds", False: "does not hold", None: "cannot be told here"}
-HEADER = ("paper", "experiment", "the paper says", "we see", "holds", "seconds", "updates")
+HEADER = (
+    "paper", "experiment", "the paper says", "we see", "holds", "seconds", "updates", "run",
+)  # fmt: skip
+# Arguments of pm.sample for many short runs in this process
+QUIET: dict[str, Any] = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
+
+
+class StepSize:
+    """A step size that can be set between runs and changes within one.
+
+    A step method that has one is compiled once for all its step sizes.
+
+    Parameters
+    ----------
+    h : float
+        Step size.
+    factor : callable, optional
+        Of the numbers of updates, shape (n,), what h is multiplied by.
+    """
+
+    def __init__(
+        self, h: float = 1.0, factor: Callable[[np.ndarray], np.ndarray] = np.ones_like
+    ) -> None:
+        self.h = h
+        self.factor = factor
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        """Return the step sizes of the updates number t, shape (n,)."""
+        return self.h * self.factor(np.asarray(t, float))
+
+
+def search(
+    objective: Callable[[float], float],
+    low: float,
+    high: float,
+    trials: int,
+    *,
+    first: float | None = None,
+    seed: int = 0,
+) -> dict[float, float]:
+    """Return the step sizes tried between two bounds and their values, the least value first.
+
+    TPE (Bergstra et al., 2011) on a logarithmic scale by Optuna, beginning with a step size if one
+    is given; a grid where Optuna is not installed.
+    """
+    try:
+        import optuna
+    except ModuleNotFoundError:
+        begun = [] if first is None else [first]
+        grid = np.geomspace(low, high, trials - len(begun)).tolist()
+        tried = {h: objective(h) for h in [*begun, *grid]}
+    else:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        sampler = optuna.samplers.TPESampler(
+            seed=seed, n_startup_trials=max(1, min(5, trials // 4))
+        )
+        study = optuna.create_study(sampler=sampler)
+        if first is not None:
+            study.enqueue_trial({"h": first})
+        study.optimize(lambda t: objective(t.suggest_float("h", low, high, log=True)), trials)
+        tried = {t.params["h"]: t.value for t in study.trials if t.value is not None}
+    return dict(sorted(tried.items(), key=lambda pair: pair[1]))
+
+
+def digest(code: str) -> str:
+    """Return a digest of a module's code, without its comments and docstrings."""
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            node.value = ast.Constant(None)
+    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
+
+
+def sources(name: str) -> dict[str, str]:
+    """Return digests of the modules of the samplers that a notebook names, and of the maps."""
+    import pymc_sgmcmc as sg
+
+    named = set(re.findall(r"\bsg\.([A-Z]\w+)", (HERE / f"{name}.py").read_text()))
+    modules = {
+        cls.__module__
+        for method in named
+        for cls in getattr(getattr(sg, method, None), "__mro__", ())
+        if cls.__module__.startswith("pymc_sgmcmc.samplers.")
+    }
+    files = ["transforms.py", *(f"{m.partition('.')[2].replace('.', '/')}.py" for m in modules)]
+    return {file: digest((PACKAGE / file).read_text()) for file in sorted(files)}
+
+
+def changed(name: str) -> list[str]:
+    """Return which samplers and maps have changed since a notebook's full run."""
+    before = json.loads((VERDICTS / f"{name}.json").read_text()).get("sources", {})
+    return [file for file, digest in sources(name).items() if before.get(file) != digest]
 
 
 class Reproduction:
@@ -71,28 +175,38 @@ class Reproduction:
         print(f"Cost ({size}): {seconds} s, {self.updates:,} updates, {machine}.")
         if SMALL:
             return
+        git = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], cwd=HERE, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
         VERDICTS.mkdir(exist_ok=True)
-        found = {
+        kept = {
             "paper": self.paper, "experiment": self.experiment, "verdicts": self.verdicts,
             "seconds": seconds, "updates": self.updates, "machine": machine,
+            "date": datetime.date.today().isoformat(), "commit": git.stdout.strip(),
+            "sources": sources(self.name),
         }  # fmt: skip
-        (VERDICTS / f"{self.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        (VERDICTS / f"{self.name}.json").write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def table() -> list[tuple[str, ...]]:
     """Return a row for each verdict that is kept."""
     rows = []
     for file in sorted(VERDICTS.glob("*.json")):
-        found = json.loads(file.read_text())
-        for verdict in found["verdicts"]:
+        kept = json.loads(file.read_text())
+        run = f"{kept.get('date', 'not noted')} {kept.get('commit', '')}".strip()
+        for verdict in kept["verdicts"]:
             rows.append((
-                found["paper"], found["experiment"], verdict["says"], verdict["seen"],
-                WORDS[verdict["holds"]], f"{found['seconds']:,.0f}",
-                f"{found['updates']:,}",
+                kept["paper"], kept["experiment"], verdict["says"], verdict["seen"],
+                WORDS[verdict["holds"]], f"{kept['seconds']:,.0f}", f"{kept['updates']:,}", run,
             ))  # fmt: skip
     return rows
 
 
 if __name__ == "__main__":
-    for row in (HEADER, ("---",) * len(HEADER), *table()):
-        print("| " + " | ".join(row) + " |")
+    if "--changed" not in sys.argv:
+        for row in (HEADER, ("---",) * len(HEADER), *table()):
+            print("| " + " | ".join(row) + " |")
+    for file in sorted(VERDICTS.glob("*.json")):
+        if files := changed(file.stem):
+            print(f"{file.stem}: changed since its full run: {', '.join(files)}.")

@@ -45,7 +45,7 @@ import numpy as np
 import pymc as pm
 
 from pymc.exceptions import SamplingError
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction
 from scipy import stats
 
 import pymc_sgmcmc as sg
@@ -102,7 +102,7 @@ def sample(step_of, rows, seed, order=None, start=None):
         pm.Multinomial("seen", n=counts.sum(), p=x, observed=np.tile(counts[order], (rows, 1)))
         dt = pm.sample(
             draws=iterations // thin, tune=0, chains=1, step=step_of(), random_seed=seed,
-            quiet=True, progressbar=False, compute_convergence_checks=False,
+            quiet=True, **QUIET,
         )  # fmt: skip
     reproduction.count(iterations * rows)
     draws = dt.posterior["x"].values[0]
@@ -260,8 +260,8 @@ for method in (sg.SMLD,) if SMALL else (sg.SMLD, sg.CoRVSGLD):
             pm.Multinomial("seen", n=counts.sum(), p=x, observed=counts)
             try:
                 dt = pm.sample(
-                    draws=50 if SMALL else 500, chains=1, cores=1, step=method(), random_seed=seed,
-                    progressbar=False, compute_convergence_checks=False,
+                    draws=50 if SMALL else 500, chains=1, step=method(), random_seed=seed,
+                    **QUIET,
                 )  # fmt: skip
             except SamplingError as error:
                 print(f"    chain {seed}: an error, {str(error)[:60]}…")

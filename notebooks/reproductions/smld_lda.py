@@ -57,7 +57,7 @@ import topics
 
 from datasets import novel, reuters
 from pymc.exceptions import SamplingError
-from reproduction import SMALL, Reproduction
+from reproduction import QUIET, SMALL, Reproduction, StepSize
 
 import pymc_sgmcmc as sg
 
@@ -99,15 +99,6 @@ def model(corpus):
     return built
 
 
-class Steps:
-    """A constant step size that can be set anew, so that one compilation serves all of them."""
-
-    h = 1.0
-
-    def __call__(self, t):
-        return np.full(len(t), self.h)
-
-
 papers = {"thin": THIN, "gradient": "plain", "batches": 1, "backend": "jax"}
 METHODS = {
     "SMLD-approximate": lambda steps: sg.SMLD(
@@ -124,9 +115,8 @@ def curve(step, words, updates, seed):
     start = np.random.default_rng(seed).dirichlet(np.ones(size), TOPICS)
     try:
         dt = pm.sample(
-            step=step, draws=updates // THIN, tune=0, chains=1, cores=1, random_seed=seed,
-            initvals={"pi": start}, model=step.model, progressbar=False,
-            compute_convergence_checks=False,
+            step=step, draws=updates // THIN, tune=0, chains=1, random_seed=seed,
+            initvals={"pi": start}, model=step.model, **QUIET,
         )  # fmt: skip
     except SamplingError:
         return np.full(updates // THIN, np.nan)
@@ -143,7 +133,7 @@ searched, best, tested, gibbs = {}, {}, {}, {}
 for name, corpus in texts.items():
     built = model(corpus)
     for method, make in METHODS.items():
-        steps = Steps()
+        steps = StepSize()
         with built:
             step = make(steps)
         for h in GRID:
@@ -223,8 +213,7 @@ with model(texts["Pride and Prejudice"]):
     for name, method in (("sg.SMLD()", sg.SMLD), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
         try:
             pm.sample(
-                step=method(), draws=1, tune=0, chains=1, cores=1, progressbar=False,
-                compute_convergence_checks=False,
+                step=method(), draws=1, tune=0, chains=1, **QUIET,
             )  # fmt: skip
         except ValueError as error:
             print(f"{name}: {type(error).__name__}: {error}")
