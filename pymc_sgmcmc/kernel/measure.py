@@ -14,6 +14,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.loop import looped, unchanged
+from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.update import State, Update
 from pymc_sgmcmc.kernel.whitening import Whitening
@@ -40,7 +41,7 @@ def measured(
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])
     log_density, gradient, *second = _estimates(estimator, update, psi, fresh, backend)
     away = Blocks(psi) - Blocks(state.origin)
-    own = sampler.statistics(state.extra(at))
+    own = sampler.statistics(state.extra_of(at))
     if set(own) != set(sampler.own_statistics):
         raise SamplingError(
             f"{type(sampler).__name__}.statistics() returns {sorted(own)}, and own_statistics "
@@ -81,7 +82,7 @@ def _estimates(
         [log_density, *gradient],
         dict(zip(rows, fresh, strict=True)),
         {},
-        dict(zip(inner, psi, strict=True)) | unchanged(update.fixed),
+        dict(zip(inner, psi, strict=True)) | unchanged(update.inputs.flat),
         backend,
     )
     return [log_densities[0], Blocks([g[0] for g in gradients]), Blocks([g[1] for g in gradients])]
@@ -95,36 +96,33 @@ def wrapped(
 ) -> list[TensorVariable]:
     """Return ψ with circular coordinates reduced to the period about the origin.
 
-    Whitening does not mix them with others, so that a full turn changes their own ψ alone.
+    Whitening does not mix them with others, so that a period changes their own ψ alone.
     """
-    found = []
+    reduced = []
     scales = whitening.diagonal(psi, whitening.symbols)
-    masks = _shaped(posterior.circular, psi)
+    masks = _masks(posterior, psi)
     for x, o, scale, circular in zip(psi, origin, scales, masks, strict=True):
         if not circular.any():
-            found.append(x)
+            reduced.append(x)
             continue
-        turn = 2 * np.pi / scale
-        moved = (x - turn * pt.round((x - o) / turn)).astype(x.dtype)
-        found.append(moved if circular.all() else pt.switch(circular, moved, x))
-    return found
+        period = 2 * np.pi / scale
+        moved = (x - period * pt.round((x - o) / period)).astype(x.dtype)
+        reduced.append(moved if circular.all() else pt.switch(circular, moved, x))
+    return reduced
 
 
 def _mean_of_line(posterior: Posterior, products: Blocks) -> TensorVariable:
     """Mean over coordinates, except those on a circle, which have no such law."""
     if not posterior.circular.any():
         return products.mean()
-    masks = _shaped(posterior.circular, list(products))
     on_line = [
         part.reshape((-1,))[np.flatnonzero(~circular)]
-        for part, circular in zip(products, masks, strict=True)
+        for part, circular in zip(products, _masks(posterior, list(products)), strict=True)
         if not circular.all()
     ]
     return Blocks(on_line).mean() if on_line else pt.constant(1.0)
 
 
-def _shaped(flat: np.ndarray, parts: Sequence[TensorVariable]) -> list[np.ndarray]:
-    """Reshape a flat vector of all elements into blocks."""
-    shapes = [part.type.shape for part in parts]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    return [x.reshape(shape) for x, shape in zip(np.split(flat, ends), shapes, strict=True)]
+def _masks(posterior: Posterior, parts: Sequence[TensorVariable]) -> list[np.ndarray]:
+    """Return which elements of the blocks lie on a circle."""
+    return Ravel([part.type.shape for part in parts]).split(posterior.circular)

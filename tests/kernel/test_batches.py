@@ -14,6 +14,7 @@ from helpers.minibatched_models import reference, regression, two_batches, with_
 from helpers.sampling import QUIET
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -52,7 +53,7 @@ UPDATES = lcm(60, 45)
 @pytest.fixture(autouse=True)
 def no_draws_ahead(monkeypatch):
     """Chains are left after a draw; those that are made ahead and forgotten would count twice."""
-    monkeypatch.setattr("pymc_sgmcmc.kernel.engine._MOST_DRAWS", 1)
+    monkeypatch.setattr("pymc_sgmcmc.kernel.program._MOST_DRAWS", 1)
 
 
 # One batch of rows that follow one another is in test_gradients.py
@@ -73,13 +74,13 @@ def recorded(request):
     return recorder, phi, -gradient
 
 
-def draw_every_offset_equally_often(engine, rng, transition, updates, left):
+def draw_every_offset_equally_often(program, rng, transition, updates, left):
     batches = []
     for minibatch, arrays in zip(
-        engine.posterior.minibatches, engine.posterior.arrays, strict=True
+        program.posterior.minibatches, program.posterior.arrays, strict=True
     ):
         offsets = np.arange(updates + transition.fresh, dtype=np.int32)
-        if not engine.scheme.contiguous:
+        if not transition.layout.contiguous:
             offsets = offsets[:, None] + np.arange(minibatch.batch_size, dtype=np.int32)
         batches.append(offsets % len(arrays[0]))
     return batches
@@ -87,7 +88,7 @@ def draw_every_offset_equally_often(engine, rng, transition, updates, left):
 
 def test_average_over_all_batches_is_the_full_gradient(recorded, monkeypatch):
     recorder, phi, full = recorded
-    monkeypatch.setattr(Engine, "draw_batches", draw_every_offset_equally_often)
+    monkeypatch.setattr(Program, "draw_batches", draw_every_offset_equally_often)
     mean = recorder.run(1, phi).mean(axis=0)
     np.testing.assert_allclose(mean, full, rtol=0, atol=1e-12 * abs(full).max())
 
@@ -110,10 +111,10 @@ def test_batch_is_fresh_at_every_update(recorded):
 
 def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
     drawn, orders = [], []
-    original = Engine.draw_batches, Engine.tables
+    original = Program.draw_batches, Engine.tables
 
-    def draw_batches(engine, rng, transition, updates, left):
-        batches = original[0](engine, rng, transition, updates, left)
+    def draw_batches(program, rng, transition, updates, left):
+        batches = original[0](program, rng, transition, updates, left)
         if rng is step._chain.batch_rng:  # not at the start, where the density is only looked at
             drawn.append(batches)
         return batches
@@ -122,7 +123,7 @@ def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
         orders.append(row_order)
         return original[1](engine, row_order)
 
-    monkeypatch.setattr(Engine, "draw_batches", draw_batches)
+    monkeypatch.setattr(Program, "draw_batches", draw_batches)
     monkeypatch.setattr(Engine, "tables", tables)
     with pm.Model():
         y = pm.Minibatch(np.arange(100_000.0), batch_size=5)

@@ -11,8 +11,8 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.z_scores import STANDARD_ERRORS, z_score
-from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
-from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.potential import gradient_at_anchor
+from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -22,7 +22,7 @@ ROWS, BATCH, UPDATES = 60, 7, 120
 @pytest.fixture(autouse=True)
 def no_draws_ahead(monkeypatch):
     """Each chain is left after a draw: those that are made with it would be for nothing."""
-    monkeypatch.setattr("pymc_sgmcmc.kernel.engine._MOST_DRAWS", 1)
+    monkeypatch.setattr("pymc_sgmcmc.kernel.program._MOST_DRAWS", 1)
 
 
 def regression():
@@ -136,11 +136,11 @@ def test_full_gradient_is_that_of_pymc():
     np.testing.assert_allclose(full_gradient(step, HERE), expected @ ROOT, rtol=1e-10)
 
 
-def every_offset_equally_often(engine, rng, transition, updates, left):
+def every_offset_equally_often(program, rng, transition, updates, left):
     """Batches from each of the rows' offsets, each as often in each of the K places."""
     count, batches = updates + transition.fresh, transition.layout.averaged
     offsets = np.arange(count)[:, None] + 11 * np.arange(batches)
-    if not engine.scheme.contiguous:
+    if not transition.layout.contiguous:
         offsets = offsets[..., None] + np.arange(BATCH)
     drawn = (offsets % ROWS).astype(np.int32)
     return [drawn[:, 0] if batches == 1 else drawn]
@@ -149,7 +149,7 @@ def every_offset_equally_often(engine, rng, transition, updates, left):
 @pytest.mark.parametrize("anchored", [False, True], ids=["plain", "anchored"])
 def test_average_over_all_batches_is_the_full_gradient(recorders, anchored, monkeypatch):
     step = recorders[3]
-    monkeypatch.setattr(Engine, "draw_batches", every_offset_equally_often)
+    monkeypatch.setattr(Program, "draw_batches", every_offset_equally_often)
     found = step.run(1, HERE, anchored)
     expected = full_gradient(step, HERE)
     np.testing.assert_allclose(found.mean(axis=0), expected, rtol=1e-11)
@@ -194,7 +194,7 @@ def test_blocks_with_known_gradients_are_unbiased(batches, joined, monkeypatch):
     assert ROWS % BATCH  # the last block is a short one
     groups = -(-ROWS // BATCH) // joined
 
-    def every_group_equally_often(engine, rng, transition, updates, left):
+    def every_group_equally_often(program, rng, transition, updates, left):
         assert transition.layout.groups == groups
         assert transition.layout.averaged == batches // joined
         numbers = np.arange(updates + transition.fresh)[:, None] + np.arange(
@@ -204,7 +204,7 @@ def test_blocks_with_known_gradients_are_unbiased(batches, joined, monkeypatch):
         return [drawn[:, 0] if transition.layout.averaged == 1 else drawn]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "draw_batches", every_group_equally_often)
+        patch.setattr(Program, "draw_batches", every_group_equally_often)
         each = step.run(1, HERE, "blocks")[: UPDATES // groups * groups]
         np.testing.assert_allclose(each.mean(axis=0), full_gradient(step, HERE), rtol=1e-11)
         assert np.all(each.std(axis=0) > 0.01 * abs(each).max())
