@@ -13,8 +13,8 @@ from pymc.step_methods.state import equal_dataclass_values
 
 from pymc_sgmcmc.backends.placing import aligned, is_in_place
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.tables import read_batches
 from pymc_sgmcmc.kernel.transition import Transition
 
 __all__ = ["Feed"]
@@ -99,25 +99,20 @@ class Feed:
         n = len(posterior.minibatches)
         offsets, numbers = drawn[:n], []
         if self._transition.layout.groups:
-            # Blocks are known by their numbers, and are elsewhere in the tables
+            # Rows of batches are numbers of blocks, which begin elsewhere in the tables
             numbers = offsets
             offsets = [
                 (x.astype(np.int64) * batch.batch_size).astype(x.dtype)
                 for x, batch in zip(offsets, posterior.minibatches, strict=True)
             ]
-        sizes = [
-            (len(group[0]), batch.batch_size)
-            for batch, group in zip(posterior.minibatches, posterior.arrays, strict=True)
+        buffers = self._buffers
+        buffers.swap()
+        places, arrays = read_batches(posterior, self._tables, offsets, buffers.empty)
+        read = [
+            # Those in memory are as they were
+            array if array is table else buffers.placed(array, place)
+            for array, table in zip(arrays, self._tables, strict=True)
         ]
-        tables = iter(self._tables)
-        groups = [[next(tables) for _ in group] for group in posterior.arrays]
-        self._buffers.turn()
-        places, arrays = fetched(groups, offsets, sizes, self._buffers.empty)
-        rest = iter(arrays)
-        read: list[Any] = []
-        for group in groups:
-            own = [next(rest) for _ in group]
-            read += self._buffers.placed(own, place) if has_source([group]) else own
         return [*numbers, *places, *drawn[n:]], read
 
     def _stacked(
@@ -137,16 +132,16 @@ class _Buffers:
 
     def __init__(self) -> None:
         self._kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self._turn = self._used = 0
+        self._side = self._used = 0
         self._placed: dict[int, Any] = {}
 
-    def turn(self) -> None:
+    def swap(self) -> None:
         """Fill the arrays of the other call from now on."""
-        self._turn, self._used = 1 - self._turn, 0
+        self._side, self._used = 1 - self._side, 0
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """Return an array to fill."""
-        kept, k = self._kept[self._turn], self._used
+        kept, k = self._kept[self._side], self._used
         self._used += 1
         if k < len(kept) and kept[k].shape == tuple(shape) and kept[k].dtype == dtype:
             return kept[k]
@@ -156,17 +151,14 @@ class _Buffers:
         kept[k:] = [new]
         return new
 
-    def placed(self, arrays: Sequence[np.ndarray], place: Callable[[Any], list[Any]]) -> list[Any]:
-        """Return arrays that were filled as the backend reads them.
+    def placed(self, array: np.ndarray, place: Callable[[Any], list[Any]]) -> Any:
+        """Return an array that was filled as the backend reads it.
 
         Placing takes a tenth of a millisecond: where it makes no copy it is done once.
         """
-        all_placed = []
-        for array in arrays:
-            placed = self._placed.pop(id(array), None)
-            if placed is None:
-                [placed] = place([array])
-            if is_in_place(placed, array):
-                self._placed[id(array)] = placed
-            all_placed.append(placed)
-        return all_placed
+        placed = self._placed.pop(id(array), None)
+        if placed is None:
+            [placed] = place([array])
+        if is_in_place(placed, array):
+            self._placed[id(array)] = placed
+        return placed

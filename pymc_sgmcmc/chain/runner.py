@@ -62,7 +62,9 @@ class Runner:
         assert state.psi is not None and state.settings is not None
         settings = state.settings
         if settings.anchor_blocks and settings.row_order != state.row_order:
-            raise ValueError("An anchor's blocks are of another order of the rows.")
+            raise ValueError(
+                "The stored gradients of blocks at the anchor belong to another order of the rows."
+            )
         self.engine = engine
         self.state = state
         self.settings = settings

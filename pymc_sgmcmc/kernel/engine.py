@@ -27,12 +27,7 @@ from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory, Tables
 from pymc_sgmcmc.model.batch_dim import in_batches
-from pymc_sgmcmc.model.coordinates import (
-    Coordinate,
-    at_scales,
-    coordinates_for,
-    left_as_written,
-)
+from pymc_sgmcmc.model.coordinates import Coordinate, at_scales, coordinates_for, left_as_written
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
@@ -73,7 +68,8 @@ class Engine:
         self.options = options
         self.backend = "numba" if options.backend == "numba" else "jax"
         self._read = _shared_arrays(model)
-        coordinates, self._express = coordinates_for(
+        # Maps a point of PyMC to φ and the scales that belong to it
+        coordinates, self.express = coordinates_for(
             model,
             values,
             options.transforms,
@@ -93,7 +89,7 @@ class Engine:
         if options.centring and (names := left_as_written(coordinates)):
             listed = ", ".join(names)
             _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
-        self.dimension = sum(x.size for x in self._express(point)[0])
+        self.dimension = sum(x.size for x in self.express(point)[0])
         self._sampler = sampler
         self._row_memory = row_memory
         self._tables = Tables(self.posterior, row_memory)
@@ -134,10 +130,6 @@ class Engine:
         return self._joint
 
     # ------------------------------------------------------------------ coordinates
-
-    def express(self, point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return φ at a point of PyMC, and the scales that belong to it."""
-        return self._express(point)
 
     def expressed(self, point: Mapping[str, np.ndarray], scales: Arrays) -> list[np.ndarray]:
         """Return φ at a point of PyMC, in coordinates of these scales."""
@@ -255,9 +247,9 @@ class Engine:
         """Return the compiled potential, or raise where a term has a gradient alone."""
         if not self.posterior.has_value:
             raise NotImplementedError(
-                "The model has a GradientPotential, so that its log density is not known. "
-                "Diagnostics that need it, tuning and anchors of gradients are not to be had: pass "
-                "step_size=, and gradient='plain'."
+                "The model has a GradientPotential, so that its log density is not known. Tuning, "
+                "control variates and some diagnostics need it: pass step_size= and "
+                "gradient='plain'."
             )
         if self._potential is None:
             self._potential = Potential(self.posterior, self.backend, self.options.compile_kwargs)
@@ -346,5 +338,5 @@ def _shared_arrays(model: Model) -> list[np.ndarray]:
 
 
 def _at_least(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """Return what is known of each element, along optional further dimensions."""
+    """Return x of each element, along optional further dimensions."""
     return np.broadcast_to(x, (*x.shape[: max(0, x.ndim - len(shape))], *shape))

@@ -200,7 +200,7 @@ class Estimator:
         if not self._anchor:
             return gradient
         at_anchor = (
-            [known[rows[0]] for known in self._anchor]
+            [of_block[rows[0]] for of_block in self._anchor]
             if self._blocks
             else self._density.gradient(self._anchor, rows, self._anchor_others)
         )
@@ -209,31 +209,30 @@ class Estimator:
     def _mean_gradient(
         self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
     ) -> list[TensorVariable]:
-        """Mean of :meth:`_one` over K batches, with shared graphs computed once for all."""
+        """Mean of :meth:`_one` over K batches, with graphs that batches share computed once."""
         density, others = self._density, self._anchor_others
-        # Of one batch after the other the adjoints at φ, then those at the anchor or, where they
-        # are known, its gradients
+        # Each batch gives the adjoints at φ, then those at the anchor or its stored gradient there
         here = density.shared(phi)
         there = density.shared(self._anchor, others) if self._anchor and not self._blocks else []
-        known = self._anchor if self._blocks else []
+        stored = self._anchor if self._blocks else []
         smooth = [[s for s in shared if s.dtype.startswith("float")] for shared in (here, there)]
 
         def of_one(shared: Sequence[TensorVariable], one: Sequence[TensorVariable]) -> Any:
             adjoints = density.adjoints(shared[: len(here)], one)
             if there:
                 adjoints += density.adjoints(shared[len(here) :], one, others)
-            return adjoints + [of_block[one[0]] for of_block in known]
+            return adjoints + [of_block[one[0]] for of_block in stored]
 
         like = [
             *(pt.zeros_like(s, dtype=pytensor.config.floatX) for part in smooth for s in part),
-            *map(pt.zeros_like, phi[: len(known)]),
+            *map(pt.zeros_like, phi[: len(stored)]),
         ]
-        mean = self._mean(of_one, [*here, *there], rows, like, [*known, *others])
+        mean = self._mean(of_one, [*here, *there], rows, like, [*stored, *others])
         n = len(smooth[0])
         gradient = density.pull_back(mean[:n], phi)
         if not self._anchor:
             return gradient
-        at_anchor = mean[n:] if known else density.pull_back(mean[n:], self._anchor, others)
+        at_anchor = mean[n:] if stored else density.pull_back(mean[n:], self._anchor, others)
         return [g - a for g, a in zip(gradient, at_anchor, strict=True)]
 
     def _mean(

@@ -12,34 +12,26 @@ from pymc.exceptions import SamplingError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.kernel.blocks import Blocks
-from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.ravel import Ravel
-from pymc_sgmcmc.kernel.sampler import Sampler
-from pymc_sgmcmc.kernel.update import State, Update
-from pymc_sgmcmc.kernel.whitening import Whitening
+from pymc_sgmcmc.kernel.update import Update
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["measured", "wrapped"]
 
 
 def measured(
-    sampler: Sampler,
-    estimator: Estimator,
-    update: Update,
-    state: State,
-    at: list[TensorVariable],
-    fresh: list[TensorVariable],
-    backend: str,
+    update: Update, at: list[TensorVariable], fresh: list[TensorVariable]
 ) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
-    """Return graphs of PyMC's values at a state, and of a gradient and statistics there.
+    """Return graphs of PyMC's values at the state ``at``, and of a gradient and statistics there.
 
-    ``state`` has the symbols of the state, ``at`` their replacements. Half the squared difference
-    of the estimates from two ``fresh`` batches, the first dimension, is the variance of the noise.
+    Half the squared difference of the estimates from two ``fresh`` batches, the first dimension,
+    is the variance of the noise.
     """
+    sampler, estimator, state = update.sampler, update.estimator, update.blocks
     posterior, psi = estimator.posterior, at[: len(state.psi)]
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])
-    log_density, gradient, *second = _estimates(estimator, update, psi, fresh, backend)
+    log_density, gradient, *second = _estimates(update, psi, fresh)
     away = Blocks(psi) - Blocks(state.origin)
     own = sampler.statistics(state.extra_of(at))
     if set(own) != set(sampler.own_statistics):
@@ -61,18 +53,12 @@ def measured(
     return posterior.wrapped(values), gradient, statistics
 
 
-def _estimates(
-    estimator: Estimator,
-    update: Update,
-    psi: list[TensorVariable],
-    fresh: list[TensorVariable],
-    backend: str,
-) -> list[Any]:
+def _estimates(update: Update, psi: list[TensorVariable], fresh: list[TensorVariable]) -> list[Any]:
     """Return the log density and ∇U from the first batch, then ∇U from the second.
 
     A loop over the two is compiled in less time than both. Without batches there is no second.
     """
-    rows = update.row_sets[0]
+    estimator, rows = update.estimator, update.row_sets[0]
     inner = [x.type() for x in psi] if rows else psi
     [log_density] = estimator.at([estimator.log_density], inner, rows)
     gradient = estimator(inner, rows)
@@ -83,25 +69,20 @@ def _estimates(
         dict(zip(rows, fresh, strict=True)),
         {},
         dict(zip(inner, psi, strict=True)) | unchanged(update.inputs.flat),
-        backend,
+        update.backend,
     )
     return [log_densities[0], Blocks([g[0] for g in gradients]), Blocks([g[1] for g in gradients])]
 
 
-def wrapped(
-    posterior: Posterior,
-    whitening: Whitening,
-    psi: list[TensorVariable],
-    origin: list[TensorVariable],
-) -> list[TensorVariable]:
+def wrapped(update: Update, psi: list[TensorVariable]) -> list[TensorVariable]:
     """Return ψ with circular coordinates reduced to the period about the origin.
 
     Whitening does not mix them with others, so that a period changes their own ψ alone.
     """
-    reduced = []
+    reduced, whitening = [], update.estimator.whitening
     scales = whitening.diagonal(psi, whitening.symbols)
-    masks = _masks(posterior, psi)
-    for x, o, scale, circular in zip(psi, origin, scales, masks, strict=True):
+    masks = _masks(update.estimator.posterior, psi)
+    for x, o, scale, circular in zip(psi, update.blocks.origin, scales, masks, strict=True):
         if not circular.any():
             reduced.append(x)
             continue

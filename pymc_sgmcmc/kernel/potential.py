@@ -16,11 +16,12 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import aligned
-from pymc_sgmcmc.disk.fetch import fetched, has_source
+from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import Estimator, inputs_of
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.ravel import Ravel
+from pymc_sgmcmc.kernel.tables import read_batches, sizes_of
 from pymc_sgmcmc.kernel.whitening import Unwhitened, Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import canonical, gradient_of, numbers_computed, substitute
@@ -57,10 +58,7 @@ class Potential:
     join = staticmethod(Ravel.join)
 
     def __init__(
-        self,
-        posterior: Posterior,
-        backend: str,
-        compile_kwargs: Mapping[str, Any] | None = None,
+        self, posterior: Posterior, backend: str, compile_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         self.posterior = posterior
         self._backend, self._compile_kwargs = backend, compile_kwargs
@@ -68,11 +66,7 @@ class Potential:
         self._ravel = Ravel.of(posterior.phi)
         self.shapes = self._ravel.shapes  # of each variable's part of φ
         self.dimension = self._ravel.size  # d, elements of φ
-        # Rows of the data and of a batch, for each minibatch
-        self.sizes = [
-            (len(arrays[0]), batch.batch_size)
-            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
-        ]
+        self.sizes = sizes_of(posterior)  # rows of the data and of a batch, for each minibatch
         self.batch_size = sum(size for _, size in self.sizes)  # 0 without minibatches
         # Of a row in a sum over blocks
         self._weights = [size / n for n, size in self.sizes]
@@ -237,7 +231,7 @@ class Potential:
         for part, blocks in self._tiles(len(points)):
             some = points[part]
             rows = self._blocks(np.tile(blocks, len(some)))
-            u, g = self.evaluate(np.repeat(some, len(blocks), axis=0), rows, value=True)
+            u, g = self._evaluate(np.repeat(some, len(blocks), axis=0), rows, value=True)
             shape = len(some), len(blocks)
             with np.errstate(invalid="ignore", over="ignore"):
                 total[part] += u.reshape(shape).sum(axis=1)
@@ -265,7 +259,7 @@ class Potential:
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
         """Return one block's share of the full ∇U at points (P, d); ``which`` may be (P,)."""
-        return self.evaluate(points, self._blocks(np.broadcast_to(which, len(points))))[1]
+        return self._evaluate(points, self._blocks(np.broadcast_to(which, len(points))))[1]
 
     def blocks_as_batches(self, point: np.ndarray) -> np.ndarray:
         """Estimate the likelihood's part of ∇U from each block alone, shape (n_blocks, d).
@@ -274,18 +268,18 @@ class Potential:
         """
         n, rows = self.n_blocks, self._blocks(np.arange(self.n_blocks))
         alone = _Rows(np.zeros(n), rows.starts, rows.counted, [n * w for w in rows.weights])
-        return self.evaluate(np.broadcast_to(point, (n, self.dimension)), alone)[1]
+        return self._evaluate(np.broadcast_to(point, (n, self.dimension)), alone)[1]
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return unbiased estimates of U, shape (P,), and ∇U, shape (P, d), at points (P, d).
 
         ``rows`` are the offsets of one batch for each point, shape (P, minibatches).
         """
-        return self.evaluate(points, self._batches(rows), value=True)
+        return self._evaluate(points, self._batches(rows), value=True)
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Evaluate :meth:`batch` without U."""
-        return self.evaluate(points, self._batches(rows))[1]
+        return self._evaluate(points, self._batches(rows))[1]
 
     def pair_sums(
         self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
@@ -301,15 +295,15 @@ class Potential:
         self._count[0] += 2 * count * batches
         if (key := f"{count} pairs of {batches}") not in self._sums:
             self._sums[key] = self._compile_pairs(count, batches)
-        found = self._sums[key](
+        sums = self._sums[key](
             point.astype(self._dtype),
             width.astype(self._dtype),
             *(x.astype(np.int32) for x in np.moveaxis(rows, -1, 0)),
             signs.astype(np.int8),
             *self._fixed,
         )
-        number, *sums = (np.asarray(x, dtype=float) for x in found)
-        return PairSums(int(number), *sums)
+        number, *of_gradients = (np.asarray(x, dtype=float) for x in sums)
+        return PairSums(int(number), *of_gradients)
 
     def _batches(self, rows: np.ndarray) -> _Rows:
         """Return the rows of one batch for each evaluation, at offsets (P, minibatches)."""
@@ -326,7 +320,7 @@ class Potential:
         ]
         return _Rows(blocks == 0, starts, counted, self._weights)
 
-    def evaluate(
+    def _evaluate(
         self, points: np.ndarray, rows: _Rows, *, value: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return U, 0 unless its ``value`` is asked for, and ∇U at points (P, d), from rows each.
@@ -356,9 +350,8 @@ class Potential:
         starts, fixed = [x[index].astype(np.int32) for x in rows.starts], self._fixed
         if self._on_disk:
             of_call = self.inputs.like(fixed)
-            tables = iter(of_call["tables"])
-            groups = [[next(tables) for _ in group] for group in self.posterior.arrays]
-            starts, of_call["tables"] = fetched(groups, starts, self.sizes, aligned)
+            read = read_batches(self.posterior, of_call["tables"], starts, aligned)
+            starts, of_call["tables"] = read
             fixed = of_call.flat
         return fixed, [
             rows.base[index].astype(floatX),
@@ -376,12 +369,12 @@ def gradient_at_anchor(
     With ``blocks`` both are of the likelihood alone and the estimates are stacked; else
     there are no estimates.
     """
-    point, known = potential.join(phi), []
+    point, of_blocks = potential.join(phi), []
     if blocks:
         estimates = potential.blocks_as_batches(point)
-        known = potential.split(estimates)
+        of_blocks = potential.split(estimates)
         gradient = estimates.mean(axis=0)
     else:
         [gradient] = potential.full(point[None])[1]
     pulled = whitening.pull_back(potential.split(gradient), whitening.arrays)
-    return [np.asarray(g) for g in pulled], known
+    return [np.asarray(g) for g in pulled], of_blocks

@@ -11,7 +11,7 @@ from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.settings import Settings
-from pymc_sgmcmc.kernel.tables import LARGEST_JOINED
+from pymc_sgmcmc.kernel.tables import LARGEST_JOINED, sizes_of
 from pymc_sgmcmc.kernel.transition import Transition
 from pymc_sgmcmc.kernel.update import Layout
 from pymc_sgmcmc.model.minibatch import BatchScheme
@@ -138,11 +138,7 @@ class Program:
         return int(np.clip(fit, 1, _MOST_DRAWS))
 
     def draw_batches(
-        self,
-        rng: np.random.Generator,
-        transition: Transition,
-        updates: int,
-        left: list[np.ndarray],
+        self, rng: np.random.Generator, transition: Transition, updates: int, left: list[np.ndarray]
     ) -> list[np.ndarray]:
         """Draw the batches of a call: of each minibatch the rows, then the likelihood's own noise.
 
@@ -151,10 +147,7 @@ class Program:
         """
         layout, scheme, sets = transition.layout, self._scheme, transition.row_sets
         averaged, fresh = layout.averaged, transition.fresh
-        sizes = [
-            (len(arrays[0]), batch.batch_size)
-            for batch, arrays in zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
-        ]
+        sizes = sizes_of(self.posterior)
         if layout.groups:
             # As batches of one row of a table of blocks
             [(_, size)] = sizes

@@ -19,11 +19,20 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_sgmcmc.backends.placing import ALIGNMENT, aligned, place
-from pymc_sgmcmc.disk.fetch import has_source
+from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.model.minibatch import Minibatch
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["LARGEST_JOINED", "SHARED_ORDER", "RowMemory", "Tables", "arrange", "is_large"]
+__all__ = [
+    "LARGEST_JOINED",
+    "SHARED_ORDER",
+    "RowMemory",
+    "Tables",
+    "arrange",
+    "is_large",
+    "read_batches",
+    "sizes_of",
+]
 
 # Most rows of joined blocks: enough to outweigh the fixed cost of a batch, and few enough for all
 # that is computed from them to stay in a processor's cache
@@ -35,6 +44,23 @@ _LARGE = 2**26
 
 # Seed of the order that chains share: their batches differ by offsets
 SHARED_ORDER = 0
+
+
+def sizes_of(posterior: Posterior) -> list[tuple[int, int]]:
+    """Return the numbers of rows of the data and of a batch, for each minibatch."""
+    return [
+        (len(arrays[0]), batch.batch_size)
+        for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+    ]
+
+
+def read_batches(
+    posterior: Posterior, tables: Sequence[Any], offsets: Sequence[np.ndarray], new: Any
+) -> tuple[list[np.ndarray], list[Any]]:
+    """Return where batches begin, and tables in which rows on disk are replaced by those read."""
+    rest = iter(tables)
+    groups = [[next(rest) for _ in group] for group in posterior.arrays]
+    return fetched(groups, offsets, sizes_of(posterior), new)
 
 
 def is_large(minibatches: Sequence[Minibatch]) -> bool:

@@ -81,15 +81,15 @@ class Transition:
         self.fresh = _FRESH if update.row_sets[0] else 0
         self._same = Groups(origin=state.origin, **update.inputs)  # in all updates of a call
 
-        # What is compiled in, for JAX alone
-        known = layout.backend == "jax"
-        draws, updates = (layout.draws, layout.updates) if known else (None, None)
+        # JAX alone compiles the lengths of loops in
+        compiled_in = layout.backend == "jax"
+        draws, updates = (layout.draws, layout.updates) if compiled_in else (None, None)
         each = Groups(
             **{name: _along(own, updates) for name, own in update.own_inputs.items()},
             fresh=_along(update.row_sets[0], _FRESH),
         )
         given = Groups({name: _along(own, draws) for name, own in each.items()})
-        of_draw = self._draw(sampler, estimator, update, each)
+        of_draw = self._draw(update, each)
         outputs = of_draw.flat
         if layout.draws == 1:
             first = [x[0] for x in given.flat]
@@ -106,9 +106,7 @@ class Transition:
         self.inputs = Groups(**state.groups, **given, **self._same)
         self._function = compiled(self.inputs.flat, outputs, layout.backend, compile_kwargs)
 
-    def _draw(
-        self, sampler: Sampler, estimator: Estimator, update: Update, given: Groups
-    ) -> Groups:
+    def _draw(self, update: Update, given: Groups) -> Groups:
         """Return a draw: the state after its updates, then values, gradients, statistics there."""
         state, n_psi = self.state, len(self.state.psi)
         own = update.own_inputs
@@ -128,10 +126,8 @@ class Transition:
             in_a_row=1 if on_processor(self.layout.backend) else _IN_A_ROW,
         )
         end = state.part(end) if in_one else end
-        end[:n_psi] = wrapped(estimator.posterior, estimator.whitening, end[:n_psi], state.origin)
-        values, gradient, statistics = measured(
-            sampler, estimator, update, state, end, given["fresh"], self.layout.backend
-        )
+        end[:n_psi] = wrapped(update, end[:n_psi])
+        values, gradient, statistics = measured(update, end, given["fresh"])
         statistics |= {"tamed_updates": tamed, "rejected_updates": rejected}
         self.statistic_names = list(statistics)
         # In one output: fetching a scalar from JAX costs as much as a vector

@@ -124,12 +124,13 @@ class Update:
         *,
         in_one: bool = False,
     ) -> None:
-        self._blocks = state
+        self.sampler = sampler
+        self.blocks = state
         self._in_one = in_one
         # What the graph is of
         self.state = state.joined() if in_one else state
-        self._estimator = estimator
-        self._backend = layout.backend
+        self.estimator = estimator
+        self.backend = layout.backend
         self._variables = Variables(estimator.posterior, estimator.whitening)
         floatX = pytensor.config.floatX
         # What all updates have in common
@@ -145,7 +146,7 @@ class Update:
         # Symbols of the batches of each independent estimate
         self.row_sets: list[list[TensorVariable]] = []
         # The next state, whether a bound acted, whether the update was rejected
-        self.outputs = self._next(sampler)
+        self.outputs = self._next()
 
     @property
     def own_inputs(self) -> Groups:
@@ -162,10 +163,10 @@ class Update:
         h: Any = self.step_size * Blocks(relative) if relative else self.step_size
         return h, Blocks(variance) if variance else 0.0
 
-    def _next(self, sampler: Sampler) -> list[TensorVariable]:
+    def _next(self) -> list[TensorVariable]:
         state, taming = self.state, Taming()
         old = state.symbols
-        position, extra = sampler.update(
+        position, extra = self.sampler.update(
             Blocks(state.psi),
             state.extra_of(old),
             self._gradient(taming),
@@ -174,7 +175,7 @@ class Update:
         )
         new = state.flat(position, extra)
         # A part of which others are made, as a momentum that moves the position, is made for all
-        once = zip(new, computed_once(new, self._backend), strict=True)
+        once = zip(new, computed_once(new, self.backend), strict=True)
         large = {part: held for part, held in once if held is not part}
         if large:
             new = [substitute([x], {p: y for p, y in large.items() if p is not x})[0] for x in new]
@@ -190,15 +191,15 @@ class Update:
     def _as_state(self, x: Any) -> Any:
         """Return what may be blocks as blocks of the state that the graph is of."""
         joins = self._in_one and isinstance(x, Blocks)
-        return Blocks(self._blocks.join(list(x))) if joins else x
+        return Blocks(self.blocks.join(list(x))) if joins else x
 
     def _gradient(self, taming: Taming) -> Gradient:
         """Return what an update may ask of the density, from rows of its own."""
-        estimator, rows = self._estimator, self._estimator.new_rows()
+        estimator, rows = self.estimator, self.estimator.new_rows()
         self.row_sets.append(rows)
 
         def blocks(position: Blocks) -> list[Any]:
-            return self._blocks.part(list(position)) if self._in_one else list(position)
+            return self.blocks.part(list(position)) if self._in_one else list(position)
 
         def estimate(position: Blocks) -> Blocks:
             """Estimate ∇U, scaled down as a whole where an element exceeds the bound."""
@@ -212,7 +213,7 @@ class Update:
             lambda position: estimator.potential(blocks(position), rows),
             lambda: self._gradient(taming),
             self._as_state(self.steps()[1]),
-            self._as_state(Blocks(self._blocks.origin)),
+            self._as_state(Blocks(self.blocks.origin)),
             taming,
             self._variables,
         )

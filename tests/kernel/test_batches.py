@@ -1,16 +1,15 @@
 """Batches in the sampler: unbiased, and fresh at every update."""
 
-from functools import cached_property
 from math import lcm
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers.minibatched_models import reference, regression, two_batches, with_batches
+from helpers.recorders import Recorder
 from helpers.sampling import QUIET
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.kernel.engine import Engine
@@ -19,32 +18,14 @@ from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.testing import UNTUNED
 
 
-class Recorder(sg.SGMCMCStep):
-    """Stay where you are and write down the gradient of every update."""
-
-    @cached_property
-    def point(self):
-        return self.model.initial_point()
-
-    def initial_extra(self, position, rng):
-        return {"trace": [np.zeros((self.options.thin, *x.shape)) for x in position]}
-
-    def update(self, position, extra, gradient, step_size, noise):
-        estimated = gradient(position)
-        return position, {
-            "trace": extra["trace"].map(
-                lambda trace, g: pt.concatenate([trace[1:], g[None]]), estimated
-            )
-        }
+class FromStart(Recorder):
+    """A recorder without tuning."""
 
     def run(self, seed, phi):
-        """Return the gradients of ``thin`` updates of a new chain, shape (thin, dimension)."""
+        """Return the gradients of a new chain's updates, shape (thin, dimension)."""
         self.setup_chain(np.random.default_rng(seed), 0, 1)
-        self.chain.psi = phi
         self.chain.settings = Settings(thin=self.options.thin)
-        self.chain.extra = self.initial_extra(phi, None)
-        self.step(self.point)
-        return np.concatenate([t.reshape(len(t), -1) for t in self.chain.extra["trace"]], axis=1)
+        return self.record(phi)
 
 
 UPDATES = lcm(60, 45)
@@ -68,7 +49,7 @@ def recorded(request):
     phi, _, gradient = reference(build)
     model = with_batches(build)
     with model:
-        recorder = Recorder(
+        recorder = FromStart(
             step_size=1.0, batch=scheme, transforms="model", **{**UNTUNED, "thin": UPDATES}
         )
     return recorder, phi, -gradient

@@ -1,15 +1,12 @@
 """Gradient estimators: unbiased, and as noisy as they should be."""
 
-from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
-import pymc_sgmcmc as sg
-
+from helpers.recorders import Recorder
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.kernel.potential import gradient_at_anchor
 from pymc_sgmcmc.kernel.program import Program
@@ -44,23 +41,10 @@ CENTRE = [np.array([0.2, 0.1]), np.array(0.3)]
 ROOT = np.array([[0.5, 0.0, 0.1], [0.2, 0.8, 0.0], [-0.1, 0.3, 0.4]])
 
 
-class Recorder(sg.SGMCMCStep):
-    """Stay where you are and write down the gradient of every update."""
+class Anchored(Recorder):
+    """A recorder in whitened coordinates, which may have an anchor."""
 
-    @cached_property
-    def point(self):
-        return self.model.initial_point()
-
-    def initial_extra(self, position, rng):
-        return {"trace": [np.zeros((UPDATES, *x.shape)) for x in position]}
-
-    def update(self, position, extra, gradient, step_size, noise):
-        def shifted(trace, g):
-            return pt.concatenate([trace[1:], g[None]])
-
-        return position, {"trace": extra["trace"].map(shifted, gradient(position))}
-
-    def begin(self, seed, anchored, refresh=None):
+    def start(self, seed, anchored, refresh=None):
         """Start a chain whose tuning is set by hand."""
         self.setup_chain(np.random.default_rng(seed), 0, 100)
         anchor, gradient, blocks = [], [], []
@@ -79,14 +63,11 @@ class Recorder(sg.SGMCMCStep):
     def record(self, phi):
         """Return the gradients of the next updates at φ, shape (updates, dimension)."""
         whitening = self.chain.settings.whitening()
-        psi = whitening.to_psi(phi, whitening.arrays)
-        self.chain = replace(self.chain, psi=psi, extra=self.initial_extra(psi, None))
-        self.step(self.point)
-        return self.chain.extra["trace"][0]
+        return super().record(whitening.to_psi(phi, whitening.arrays))
 
     def run(self, seed, phi, anchored):
         """Return the gradients of a new chain."""
-        self.begin(seed, anchored)
+        self.start(seed, anchored)
         return self.record(phi)
 
 
@@ -110,9 +91,9 @@ def recorder(scheme, batches):
     """Return a recorder; those of one scheme share what is compiled, which has no state."""
     options = {**UNTUNED, "thin": UPDATES, "batches": batches, "transforms": "model"}
     if batches == 1:
-        return Recorder(step_size=1.0, batch=scheme, backend="jax", model=regression(), **options)
+        return Anchored(step_size=1.0, batch=scheme, backend="jax", model=regression(), **options)
     first = recorder(scheme, 1)
-    step = Recorder(step_size=1.0, batch=scheme, backend="jax", model=first.model, **options)
+    step = Anchored(step_size=1.0, batch=scheme, backend="jax", model=first.model, **options)
     step._engine = first._engine_at(first.point)
     return step
 
@@ -170,7 +151,7 @@ def test_svrg_is_unbiased_between_refreshes(recorders):
     means = []
     for seed in range(60):
         # The anchor is taken where the chain is at first, and stays for two draws
-        step.begin(seed, anchored=True, refresh=2 * UPDATES)
+        step.start(seed, anchored=True, refresh=2 * UPDATES)
         at_anchor = step.record(CENTRE)
         away = step.record(HERE)
         means.append(away.mean(axis=0))
