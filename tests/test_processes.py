@@ -20,11 +20,11 @@ import pymc as pm
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.kernel import row_memory
+from pymc_sgmcmc.kernel import tables
 from pymc_sgmcmc.testing import UNTUNED
 
 # As of many rows: all chains have one order, and forked ones find the rows in one place
-row_memory._LARGE = 0
+tables._LARGE = 0
 
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")

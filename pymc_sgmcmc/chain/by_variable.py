@@ -7,6 +7,7 @@ import numpy as np
 from pymc_sgmcmc.chain.monitor import watched
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 
 __all__ = ["CENTRING", "NOISE", "TEMPERATURE", "ByVariable", "statistic_of"]
@@ -31,9 +32,9 @@ class ByVariable:
         for name, weight in engine.weights(state.scales).items():
             self.constant[statistic_of(CENTRING, name)] = float(np.mean(weight))
         sizes, each = [x.size for x in settings.centre or state.psi], np.arange(len(names))
-        owners, ends = np.repeat(each, sizes), np.cumsum([x.size for x in state.psi])
-        parts = np.split(np.arange(len(owners)), ends[:-1])
-        kept = watched(engine.posterior.on_line(parts)).astype(int)
+        owners = np.repeat(each, sizes)
+        blocks = Ravel([(x.size,) for x in state.psi]).split(np.arange(len(owners)))
+        kept = watched(engine.posterior.on_line(blocks)).astype(int)
         # Of each variable the shares of what is watched, shape (variables, watched)
         shares = np.equal.outer(each, owners[kept]).astype(float)
         if isinstance(settings.root, np.ndarray):
@@ -45,5 +46,5 @@ class ByVariable:
     def temperatures(self, away: np.ndarray, gradient: np.ndarray) -> dict[str, float]:
         """Return those of a draw, from what is watched of its ψ and of the gradient there."""
         with np.errstate(over="ignore", invalid="ignore"):  # of a chain that runs away
-            found = (self._shares @ (away * gradient)).tolist()
-        return dict(zip(self._names, found, strict=True))
+            temperatures = (self._shares @ (away * gradient)).tolist()
+        return dict(zip(self._names, temperatures, strict=True))

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from pymc.step_methods.state import equal_dataclass_values
+
 from pymc_sgmcmc.backends.placing import aligned, is_in_place
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.tables import read_batches
 from pymc_sgmcmc.kernel.transition import Transition
 
 __all__ = ["Feed"]
@@ -36,15 +38,6 @@ class Feed:
     While a call is made, a thread reads what the next one will take if it is like this one. What
     is drawn is decided by the state of the chain's generator alone: where another call comes, what
     was read ahead is forgotten.
-
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    transition : Transition
-        The compiled updates.
-    state : ChainState
-        The chain's, of which the generator of batches and what is left of a plan are moved.
     """
 
     def __init__(self, engine: Engine, transition: Transition, state: ChainState) -> None:
@@ -58,17 +51,15 @@ class Feed:
 
     def draw(self, updates: int) -> list[np.ndarray]:
         """Draw what one draw takes for its batches."""
-        state = self._state
-        return self._draw(state.batch_rng, updates, state.batches_left)
+        return self._draw(self._state.batch_rng, updates, self._state.batches_left)
 
-    def next(self, updates: int, count: int) -> tuple[list[np.ndarray], list[Any]]:
+    def next(self, updates: int, count: int) -> _Read:
         """Return, for each of ``count`` draws of a call, its batches, and the tables."""
         state = self._state
         if not self._engine.on_disk:
             return self._stacked(state.batch_rng, updates, count, state.batches_left), self._tables
-        now = state.batch_rng.bit_generator.state
         coming, self._coming = self._coming, None
-        if coming is not None and _same(coming[0], (now, state.batches_left, updates, count)):
+        if coming is not None and equal_dataclass_values(coming[0], self._key(updates, count)):
             _, planned, reading = coming
             batches, tables = reading.result()
         else:
@@ -83,20 +74,24 @@ class Feed:
         return batches, tables
 
     def _read_ahead(self, updates: int, count: int) -> None:
-        state = self._state
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "read-ahead")
-        before = state.batch_rng.bit_generator.state, list(state.batches_left), updates, count
         # Planned here: while the thread ran as Python, the call would wait for it
-        planned = self._planned(updates, count)
-        self._coming = before, planned, self._thread.submit(self._read, planned.drawn)
+        key, planned = self._key(updates, count), self._planned(updates, count)
+        self._coming = key, planned, self._thread.submit(self._read, planned.drawn)
+
+    def _key(self, updates: int, count: int) -> list[Any]:
+        """Return what decides the batches of a call."""
+        state = self._state
+        return [state.batch_rng.bit_generator.state, list(state.batches_left), updates, count]
 
     def _planned(self, updates: int, count: int) -> _Planned:
         """Draw what a call takes, and leave the state as it is."""
         state = self._state
-        left, rng = list(state.batches_left), _copied(state.batch_rng)
-        drawn = self._stacked(rng, updates, count, left)
-        return _Planned(drawn, rng.bit_generator.state, left)
+        left, bits = list(state.batches_left), type(state.batch_rng.bit_generator)(0)
+        bits.state = state.batch_rng.bit_generator.state
+        drawn = self._stacked(np.random.Generator(bits), updates, count, left)
+        return _Planned(drawn, bits.state, left)
 
     def _read(self, drawn: list[np.ndarray]) -> _Read:
         """Read what was drawn; return it as batches of tables that hold nothing else."""
@@ -104,25 +99,20 @@ class Feed:
         n = len(posterior.minibatches)
         offsets, numbers = drawn[:n], []
         if self._transition.layout.groups:
-            # Blocks are known by their numbers, and are elsewhere in the tables
+            # Rows of batches are numbers of blocks, which begin elsewhere in the tables
             numbers = offsets
             offsets = [
                 (x.astype(np.int64) * batch.batch_size).astype(x.dtype)
                 for x, batch in zip(offsets, posterior.minibatches, strict=True)
             ]
-        sizes = [
-            (len(group[0]), batch.batch_size)
-            for batch, group in zip(posterior.minibatches, posterior.arrays, strict=True)
+        buffers = self._buffers
+        buffers.swap()
+        places, arrays = read_batches(posterior, self._tables, offsets, buffers.empty)
+        read = [
+            # Those in memory are as they were
+            array if array is table else buffers.placed(array, place)
+            for array, table in zip(arrays, self._tables, strict=True)
         ]
-        tables = iter(self._tables)
-        groups = [[next(tables) for _ in group] for group in posterior.arrays]
-        self._buffers.turn()
-        places, found = fetched(groups, offsets, sizes, self._buffers.empty)
-        placed = iter(found)
-        read: list[Any] = []
-        for group in groups:
-            arrays = [next(placed) for _ in group]
-            read += self._buffers.placed(arrays, place) if has_source([group]) else arrays
         return [*numbers, *places, *drawn[n:]], read
 
     def _stacked(
@@ -134,7 +124,7 @@ class Feed:
     def _draw(
         self, rng: np.random.Generator, updates: int, left: list[np.ndarray]
     ) -> list[np.ndarray]:
-        return self._engine.draw_batches(rng, self._transition, updates, left)
+        return self._engine.program.draw_batches(rng, self._transition, updates, left)
 
 
 class _Buffers:
@@ -142,16 +132,16 @@ class _Buffers:
 
     def __init__(self) -> None:
         self._kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-        self._turn = self._used = 0
+        self._side = self._used = 0
         self._placed: dict[int, Any] = {}
 
-    def turn(self) -> None:
+    def swap(self) -> None:
         """Fill the arrays of the other call from now on."""
-        self._turn, self._used = 1 - self._turn, 0
+        self._side, self._used = 1 - self._side, 0
 
     def empty(self, shape: Sequence[int], dtype: Any) -> np.ndarray:
         """Return an array to fill."""
-        kept, k = self._kept[self._turn], self._used
+        kept, k = self._kept[self._side], self._used
         self._used += 1
         if k < len(kept) and kept[k].shape == tuple(shape) and kept[k].dtype == dtype:
             return kept[k]
@@ -161,32 +151,14 @@ class _Buffers:
         kept[k:] = [new]
         return new
 
-    def placed(self, arrays: Sequence[np.ndarray], place: Callable[[Any], list[Any]]) -> list[Any]:
-        """Return arrays that were filled as the backend reads them.
+    def placed(self, array: np.ndarray, place: Callable[[Any], list[Any]]) -> Any:
+        """Return an array that was filled as the backend reads it.
 
         Placing takes a tenth of a millisecond: where it makes no copy it is done once.
         """
-        found = []
-        for array in arrays:
-            known = self._placed.pop(id(array), None)
-            [known] = place([array]) if known is None else [known]
-            if is_in_place(known, array):
-                self._placed[id(array)] = known
-            found.append(known)
-        return found
-
-
-def _copied(rng: np.random.Generator) -> np.random.Generator:
-    """Return a generator of the same kind in the same state."""
-    bits = type(rng.bit_generator)(0)
-    bits.state = rng.bit_generator.state
-    return np.random.Generator(bits)
-
-
-def _same(a: Any, b: Any) -> bool:
-    """Whether nested dicts, lists and arrays are equal."""
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(_same, a, b))
-    return np.array_equal(a, b) if isinstance(a, np.ndarray) else bool(a == b)
+        placed = self._placed.pop(id(array), None)
+        if placed is None:
+            [placed] = place([array])
+        if is_in_place(placed, array):
+            self._placed[id(array)] = placed
+        return placed

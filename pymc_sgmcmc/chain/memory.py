@@ -6,49 +6,30 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.comparable import Comparable
+from pymc_sgmcmc.kernel.settings import Comparable
 
 __all__ = ["Memory", "Place"]
 
+# Places that are remembered: tuning takes at most seven of the later half
 _MOST = 16
 
 
 @dataclass(eq=False)
 class Place(Comparable):
-    """A draw of all variables of the model.
+    """A draw of all variables of the model."""
 
-    Attributes
-    ----------
-    others : list of ndarray
-        PyMC's value variables that this step does not sample.
-    phi : list of ndarray
-        Position of those that it samples.
-    scales : list of ndarray
-        Of the coordinates of that position.
-    """
-
-    others: list[np.ndarray]
-    phi: list[np.ndarray]
-    scales: list[np.ndarray]
+    others: list[np.ndarray]  # PyMC's value variables that this step does not sample
+    phi: list[np.ndarray]  # position of those that it samples
+    scales: list[np.ndarray]  # of the coordinates of that position
 
 
 @dataclass(eq=False)
 class Memory(Comparable):
-    """Some places, evenly spread over the chain's draws so far.
+    """Some places, evenly spread over the chain's draws so far."""
 
-    Attributes
-    ----------
-    places : list of Place
-        At most 16, the oldest first.
-    stride : int
-        Draws from one to the next.
-    seen : int
-        Draws so far.
-    """
-
-    places: list[Place] = field(default_factory=list)
-    stride: int = 1
-    seen: int = 0
+    places: list[Place] = field(default_factory=list)  # at most 16, the oldest first
+    stride: int = 1  # draws from one to the next
+    seen: int = 0  # draws so far
 
     def add(self, place: Place) -> None:
         """Remember a place, if it is time for one."""

@@ -14,7 +14,7 @@ from pymc.stats.convergence import SamplerWarning, WarningType
 from scipy.special import stdtrit
 
 from pymc_sgmcmc.backends.placing import every
-from pymc_sgmcmc.kernel.comparable import Comparable
+from pymc_sgmcmc.kernel.settings import Comparable
 
 __all__ = ["LARGEST_ERROR", "Monitor", "final_warning", "watched"]
 
@@ -38,31 +38,19 @@ class Monitor(Comparable):
 
     It does not depend on how many draws are to come: a chain that goes on for longer than was
     asked for at first is judged as if that had been asked for.
-
-    Attributes
-    ----------
-    most_parts : int
-        Consecutive parts of which the errors are found, at most; an even number. From as many on,
-        each two of them become one.
-    length : int
-        Draws of a part.
-    seen : int
-        Draws so far.
-    counts : ndarray
-        Finite draws in each part.
-    sums : ndarray or None
-        Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (parts, 3, d), d at most 1024. The last part
-        may be incomplete.
-    noise : float
-        Sum of the noise ratios.
     """
 
+    # Consecutive parts whose spread gives the errors, at most; an even number. From as many on,
+    # each two of them become one
     most_parts: int = _MOST_PARTS
-    length: int = _LEAST_OF_PART
-    seen: int = 0
+    length: int = _LEAST_OF_PART  # draws of a part
+    seen: int = 0  # draws so far
+    # Finite draws in each part
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    # Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (parts, 3, d), d at most 1024. The last part may
+    # be incomplete
     sums: np.ndarray | None = None
-    noise: float = 0.0
+    noise: float = 0.0  # sum of the noise ratios
 
     @property
     def parts(self) -> int:
@@ -103,9 +91,8 @@ class Monitor(Comparable):
 
     def warnings(self, *, absorbed: bool = False) -> list[str]:
         """Return what is off, in sentences; noise that is ``absorbed`` widens nothing."""
-        found: list[str] = []
         if self.parts < _LEAST_PARTS or self.counts[: self.parts].min() < 5:
-            return found
+            return []
         mean, error = self.temperatures()
         if not mean.size:
             # Nothing but circles: their coordinates have no temperature
@@ -117,17 +104,17 @@ class Monitor(Comparable):
         if np.any(off) or all_of_them:
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
             shown = worst if np.any(off) else float(mean.mean())
-            found.append(
+            return [
                 f"The configurational temperature is {shown:.2f} where it must be 1 (mean "
                 f"{mean.mean():.2f}): spreads are wrong by about as much as its root. R-hat does "
                 "not see it. " + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
-            )
-        elif noise > LARGEST_ERROR and not absorbed:
-            found.append(
+            ]
+        if noise > LARGEST_ERROR and not absorbed:
+            return [
                 f"Gradient noise widens the variances by about {noise:.0%}. R-hat does not see "
                 "it. " + _LESS_NOISE
-            )
-        return found
+            ]
+        return []
 
 
 _LESS_NOISE = (

@@ -13,9 +13,10 @@ import pytensor
 from pymc_sgmcmc.chain.by_variable import ByVariable
 from pymc_sgmcmc.chain.feed import Feed
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.transition import Draws
+from pymc_sgmcmc.kernel.groups import Groups
+from pymc_sgmcmc.kernel.potential import gradient_at_anchor
+from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.schedules import Schedule, step_sizes
 
 __all__ = ["Draw", "Runner"]
@@ -23,99 +24,61 @@ __all__ = ["Draw", "Runner"]
 
 @dataclass
 class Draw:
-    """What some updates gave.
+    """The end of some updates."""
 
-    Attributes
-    ----------
-    values : list of ndarray
-        PyMC's value variables.
-    gradient : list of ndarray
-        An estimate of ∇U at the new position.
-    statistics : dict of float
-        Of the last update.
-    rejected, tamed : int
-        Updates that were not finite, and those in which a bound on moves acted.
-    weight : float
-        Sum of the step sizes.
-    """
-
-    values: list[Any]
-    gradient: list[Any]
-    statistics: dict[str, float]
-    rejected: int
-    tamed: int
-    weight: float
+    values: list[Any]  # PyMC's value variables
+    gradient: list[Any]  # an estimate of ∇U at the new position
+    statistics: dict[str, float]  # of the last update
+    rejected: int  # updates that were not finite
+    tamed: int  # updates in which a bound on moves acted
+    weight: float  # sum of the step sizes
 
 
 @dataclass
 class _Ahead:
-    """Draws of one call, of which some were handed out.
+    """Draws of one call, of which ``taken`` were handed out."""
 
-    Attributes
-    ----------
-    draws : Draws
-    step_size : float or callable
-        With which they were made.
-    updates : int
-        Of each.
-    count : int
-        How many there are.
-    weights, last_steps : list of float
-        Sum and last of the step sizes of each.
-    before : tuple
-        States of the generators of noise and batches, and batches left, before the first.
-    taken : int
-        How many were handed out.
-    """
-
-    draws: Draws
+    draws: Groups  # as the transition returns them
     step_size: float | Schedule
-    updates: int
+    updates: int  # of each
     count: int
-    weights: list[float]
-    last_steps: list[float]
+    weights: list[float]  # sum of the step sizes of each
+    last_steps: list[float]  # last step size of each
+    # States of the generators of noise and batches, and batches left, before the first
     before: tuple[Any, Any, list[np.ndarray]]
     taken: int = 0
 
 
 class Runner:
-    """Moves a chain: its state placed for the backend, and the compiled function.
+    """Moves a chain, whose state has a position and settings, in place.
 
     Where a call of the compiled function costs more than its updates, one call makes several
     draws, which :meth:`advance` hands out one after the other. On a GPU the next call runs while a
     draw is handed out. ``settle`` forgets those to come: what follows is the same, whatever was
-    made with it.
-
-    Parameters
-    ----------
-    engine : Engine
-        The compiled model.
-    state : ChainState
-        Of a chain that has a position and settings; it is moved in place.
-
-    Attributes
-    ----------
-    gradients : int
-        Gradients of a batch that the updates took.
+    made with it. ``gradients`` counts gradients of batches.
     """
 
     def __init__(self, engine: Engine, state: ChainState) -> None:
         assert state.psi is not None and state.settings is not None
         settings = state.settings
         if settings.anchor_blocks and settings.row_order != state.row_order:
-            raise ValueError("An anchor's blocks are of another order of the rows.")
+            raise ValueError(
+                "The stored gradients of blocks at the anchor belong to another order of the rows."
+            )
         self.engine = engine
         self.state = state
         self.settings = settings
         self.gradients = 0
-        self._transition = engine.transition(settings, state.psi, settings.each or settings.thin)
+        thin = settings.each or settings.thin
+        self._transition = engine.program.transition(engine.backend, settings, state.psi, thin)
         self._ahead: _Ahead | None = None
         self._coming: _Ahead | None = None
         self._constant: tuple[tuple[float, int, int], Any] | None = None
         self.restart(state.psi, state.extra)
         self._feed = Feed(engine, self._transition, state)
-        self._data = engine.data()
-        self._placed_changes = -1
+        # Inputs of all calls, and how often the settings in them had been changed
+        self._same: dict[str, list[Any]] = {}
+        self._pushed: int | None = None
         if not state.origin:
             state.origin = settings.origin(state.psi)
 
@@ -126,10 +89,10 @@ class Runner:
         self.settle()
         if extra is None:
             extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)
-        place = self._transition.place
         self.state.psi = list(psi)
         self.state.extra = {name: list(parts) for name, parts in extra.items()}
-        self._placed = place(psi), {name: place(parts) for name, parts in extra.items()}
+        place = self._transition.place
+        self._placed = Groups(psi=place(psi), extra=place(Groups(self.state.extra).flat))
 
     def settle(self) -> None:
         """Forget draws that were made ahead: the generators are those after the last draw."""
@@ -147,23 +110,36 @@ class Runner:
         assert state.psi is not None
         self.restart(state.psi, state.extra)
 
+    def push(self, settings: Settings) -> None:
+        """Let the next updates have these settings; draws that were made by others are forgotten.
+
+        :meth:`advance` does so where one of the chain's settings was changed.
+        """
+        self.settle()
+        self.settings = self.state.settings = settings
+        self._pushed, largest = settings.changes, settings.largest_gradient
+        blocks = [self._transition.of_groups(estimates) for estimates in settings.anchor_blocks]
+        arrays = {
+            "origin": self.state.origin,
+            "relative": settings.relative,
+            "variance": settings.variance,
+            "bound": [] if largest is None else [np.array(largest, pytensor.config.floatX)],
+            "whitening": settings.whitening().arrays,
+            "anchor": blocks or settings.anchor,
+            "anchor_gradient": settings.anchor_gradient,
+            "anchor_others": [] if blocks else settings.anchor_others,
+            "scales": self.state.scales,
+        }
+        self._transition.inputs.check(arrays)
+        place = self._transition.place
+        self._same = {name: place(own) for name, own in arrays.items()}
+        self._same["data"] = self.engine.data()
+
     def set_origin(self, origin: Sequence[np.ndarray]) -> None:
         """Set the centre of the configurational temperature."""
-        self.state.origin = [np.array(x) for x in origin]
-        self._placed_changes = -1
-
-    def _place_settings(self) -> None:
-        """Place what the settings are now; draws that were made by others are forgotten."""
         self.settle()
-        settings, place = self.settings, self._transition.place
-        self._placed_changes, largest = settings.changes, settings.largest_gradient
-        bound = [] if largest is None else [np.array(largest, dtype=pytensor.config.floatX)]
-        known = [self._transition.of_groups(estimates) for estimates in settings.anchor_blocks]
-        self._fixed = place(
-            [*self.state.origin, *settings.relative, *settings.variance, *bound,
-             *settings.whitening().arrays, *(known or settings.anchor), *settings.anchor_gradient,
-             *([] if known else settings.anchor_others), *self.state.scales]
-        )  # fmt: skip
+        self.state.origin = [np.array(x) for x in origin]
+        self._same["origin"] = self._transition.place(self.state.origin)
 
     @cached_property
     def by_variable(self) -> ByVariable:
@@ -202,7 +178,7 @@ class Runner:
             self._refresh_anchor(others)
         each = self._transition.layout.updates
         if self.engine.backend == "numba":
-            each = self.engine.updates_per_call(self.settings, updates)
+            each = self.engine.program.updates_per_call(self.settings, updates)
         draw = self._next(step_size, each, others)
         for _ in range(updates // each - 1):
             before, draw = draw, self._next(step_size, each, others)
@@ -215,8 +191,8 @@ class Runner:
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> Draw:
         """Return the next compiled draw, made before or now."""
-        if self._placed_changes != self.settings.changes:
-            self._place_settings()
+        if self._pushed != self.settings.changes:
+            self.push(self.settings)
         ahead = self._ahead
         if ahead is not None and (ahead.step_size, ahead.updates) != (step_size, updates):
             self.settle()
@@ -224,7 +200,7 @@ class Runner:
         if ahead is None or ahead.taken == ahead.count:
             coming, self._coming = self._coming, None
             ahead = self._ahead = coming or self._make_ahead(step_size, updates, others)
-        k, found = ahead.taken, ahead.draws
+        k, draws = ahead.taken, ahead.draws
         ahead.taken += 1
         self.state.updates += updates
         if self._transition.is_asynchronous and not (
@@ -232,14 +208,15 @@ class Runner:
         ):
             # A GPU makes the next draw while this one is read
             self._coming = self._make_ahead(step_size, updates, others)
-        self.state.psi = [x[k] for x in found.psi]
-        self.state.extra = {name: [x[k] for x in parts] for name, parts in found.extra.items()}
-        measured = np.asarray(found.statistics[k]).tolist()
+        self.state.psi = [x[k] for x in draws["psi"]]
+        extra = self._transition.state.extra.like([x[k] for x in draws["extra"]])
+        self.state.extra = dict(extra)
+        measured = np.asarray(draws["statistics"][0][k]).tolist()
         statistics = dict(zip(self._transition.statistic_names, measured, strict=True))
         statistics["step_size"] = ahead.last_steps[k]
         return Draw(
-            values=[np.asarray(x[k]) for x in found.values],
-            gradient=[x[k] for x in found.gradient],
+            values=[np.asarray(x[k]) for x in draws["values"]],
+            gradient=[x[k] for x in draws["gradient"]],
             statistics=statistics,
             rejected=int(measured[-1]),
             tamed=int(measured[-2]),
@@ -249,13 +226,12 @@ class Runner:
     def _make_ahead(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> _Ahead:
-        transition, engine, settings = self._transition, self.engine, self.settings
+        """Call the compiled function."""
+        transition, state = self._transition, self.state
         count = transition.layout.draws
-        if engine.backend == "numba" and count > 1:
-            count = engine.draws_per_call(settings, updates)
-        twice = bool(settings.anchor) and not settings.anchor_blocks
-        self.gradients += count * updates * settings.batches * (2 if twice else 1)
-        state = self.state
+        if self.engine.backend == "numba" and count > 1:
+            count = self.engine.program.draws_per_call(self.settings, updates)
+        self.gradients += count * updates * self.settings.gradients
         before = (
             state.noise_rng.bit_generator.state,
             state.batch_rng.bit_generator.state,
@@ -264,16 +240,19 @@ class Runner:
         noise = transition.noise.draw(state.noise_rng, updates, count)
         drawn, tables = self._feed.next(updates, count)
         h, weights, last_steps = self._step_sizes(step_size, count, updates)
-        sets = transition.row_sets
-        psi, extra, draws = transition(
-            *self._placed,
-            h,
-            [x[:, transition.fresh + k :: sets] for k in range(sets) for x in drawn],
-            [x[:, : transition.fresh] for x in drawn],
-            noise,
-            [*self._fixed, *others, *self._data, *tables],
+        sets, fresh = transition.row_sets, transition.fresh
+        self._placed, draws = transition(
+            {
+                **self._placed,
+                "step_size": [h],
+                "rows": [x[:, fresh + k :: sets] for k in range(sets) for x in drawn],
+                "noise": noise,
+                "fresh": [x[:, :fresh] for x in drawn],
+                **self._same,
+                "others": others,
+                "tables": tables,
+            }
         )
-        self._placed = psi, extra
         return _Ahead(draws, step_size, updates, count, weights, last_steps, before)
 
     def _step_sizes(

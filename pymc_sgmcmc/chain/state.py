@@ -8,78 +8,42 @@ import numpy as np
 
 from pymc_sgmcmc.chain.memory import Memory
 from pymc_sgmcmc.chain.monitor import Monitor
-from pymc_sgmcmc.kernel.comparable import Comparable
-from pymc_sgmcmc.kernel.settings import Settings
+from pymc_sgmcmc.kernel.settings import Comparable, Settings
 
 __all__ = ["ChainState"]
 
 
 @dataclass(eq=False)
 class ChainState(Comparable):
-    """What a chain is between two draws: it goes on from here, bit for bit.
+    """What a chain is between two draws: it goes on from here, bit for bit."""
 
-    Attributes
-    ----------
-    tuning_rng, noise_rng, batch_rng : numpy.random.Generator
-        For starts and tuning, for the noise of updates, for batches.
-    row_order : int
-        Seed of the order in which contiguous batches find the rows; of many rows in memory the same
-        in all chains.
-    tuning_draws, last_draw : int
-        Draws of burn-in, and all of them.
-    jitter : float
-        How far the start is moved at most, in each coordinate.
-    backend : str or None
-        Which backend serves the chain; None before the first draw.
-    draw, updates : int
-        How many were made.
-    psi : list of ndarray or None
-        Position, one array for each block; None before the first draw.
-    extra : dict of list of ndarray
-        The algorithm's further state.
-    scales : list of ndarray
-        Of the coordinates that have one.
-    origin : list of ndarray
-        ψ about which the configurational temperature is taken.
-    settings : Settings or None
-        What tuning found, or the user set; None before the first draw.
-    values : list of ndarray
-        PyMC's value variables of the last draw.
-    next_refresh : int
-        Number of the update at which an anchor that moves is taken anew.
-    rejected, tamed, stuck : int
-        Updates after tuning that were not finite, and draws in a row without any other.
-    monitor : Monitor
-        What is watched after tuning.
-    batches_left : list of ndarray
-        For each minibatch what the batch scheme has planned for the next updates.
-    memory : Memory
-        Values of the variables that other step methods sample.
-    """
-
-    tuning_rng: np.random.Generator
-    noise_rng: np.random.Generator
+    tuning_rng: np.random.Generator  # for starts and tuning
+    noise_rng: np.random.Generator  # for the noise of updates
     batch_rng: np.random.Generator
+    # Seed of the order in which contiguous batches find the rows; of many rows in memory the same
+    # in all chains
     row_order: int
-    tuning_draws: int
-    last_draw: int
-    monitor: Monitor
-    jitter: float = 1.0
-    backend: str | None = None
-    draw: int = 0
-    updates: int = 0
-    psi: list[np.ndarray] | None = None
-    extra: dict[str, list[np.ndarray]] = field(default_factory=dict)
-    scales: list[np.ndarray] = field(default_factory=list)
+    tuning_draws: int  # draws of burn-in
+    last_draw: int  # all draws
+    monitor: Monitor  # what is watched after tuning
+    jitter: float = 1.0  # how far the start is moved at most, in each coordinate
+    backend: str | None = None  # None before the first draw
+    draw: int = 0  # draws so far
+    updates: int = 0  # updates so far
+    psi: list[np.ndarray] | None = None  # an array for each block; None before the first draw
+    extra: dict[str, list[np.ndarray]] = field(default_factory=dict)  # the sampler's further state
+    scales: list[np.ndarray] = field(default_factory=list)  # of coordinates that have one
+    # ψ about which the configurational temperature is taken
     origin: list[np.ndarray] = field(default_factory=list)
-    settings: Settings | None = None
-    values: list[np.ndarray] = field(default_factory=list)
-    next_refresh: int = 0
-    rejected: int = 0
-    tamed: int = 0
-    stuck: int = 0
+    settings: Settings | None = None  # of tuning or of the user; None before the first draw
+    values: list[np.ndarray] = field(default_factory=list)  # PyMC's, of the last draw
+    next_refresh: int = 0  # number of the update at which an anchor that moves is taken anew
+    rejected: int = 0  # updates after tuning that were not finite
+    tamed: int = 0  # updates after tuning in which a bound on moves acted
+    stuck: int = 0  # draws in a row all of whose updates were rejected
+    # For each minibatch what the batch scheme has planned for the next updates
     batches_left: list[np.ndarray] = field(default_factory=list)
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = field(default_factory=Memory)  # of variables that other step methods sample
 
     @classmethod
     def new(

@@ -15,7 +15,7 @@ from pymc.vartypes import continuous_types
 
 from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.over_draws import unconstrained
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
@@ -111,7 +111,7 @@ class ModelDensity:
             batch_size=chosen.size,
             batch_dim=chosen.dim,
         )
-        self._compiled = CompiledModel(chosen.model, values, options, initial_point(model))
+        self._compiled = Engine(chosen.model, values, options, initial_point(model))
         self.dimension = self._compiled.dimension
         self._compiled.attempt(self._start)
         self.batch_size = self._potential.batch_size

@@ -1,191 +1,342 @@
-"""One model, one sampler, compiled: what all chains of a process share."""
+"""A model, read in coordinates and compiled: what all chains of a process share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from pymc.model import Model
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.compiling import BackendError, building, first_line
+from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.disk.fetch import has_source
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
-from pymc_sgmcmc.kernel.joined import blocks_to_join
-from pymc_sgmcmc.kernel.layout import Layout
-from pymc_sgmcmc.kernel.noise import FILL
+from pymc_sgmcmc.kernel import explain
 from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.kernel.row_memory import RowMemory
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.sampler import Sampler
-from pymc_sgmcmc.kernel.settings import Settings
-from pymc_sgmcmc.kernel.transition import Transition, updates_per_call
+from pymc_sgmcmc.kernel.tables import RowMemory, Tables
+from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.coordinates import Coordinate, at_scales, coordinates_for, left_as_written
+from pymc_sgmcmc.model.hierarchy import depends_on
+from pymc_sgmcmc.model.masses import Masses
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.model.runs import Runs
 
 __all__ = ["Engine"]
 
-# Draws in one compiled call, elements of data and position that it works through, for calls of
-# up to a twentieth of a second, and of position alone, for which it takes noise
-_MOST_DRAWS = 16
-_LARGEST_CALL = 2**24
-_LARGEST_NOISE = 2**20
+_log = logging.getLogger("pymc.sgmcmc")
 
-# Numbers read from disk for the draws of a call: few enough to stay in a processor's cache from
-# when a thread reads them until they are used
-_LARGEST_READ = 2**20
+# Largest number of values stored for an anchor: they are saved and sent with a chain's state
+_LARGEST_MEMORY = 2**21
+
+Arrays = Sequence[np.ndarray]
 
 
-class Engine(CompiledModel):
-    """A compiled model with the updates of a sampler."""
+class Engine:
+    """The posterior of a model, its data as a backend reads them, and what is compiled of both.
 
+    ``point`` is any point of the model, for shapes; forked processes share ``row_memory``. Chains
+    need a ``sampler``, whose updates are the ``program``.
+    """
+
+    @building()
     def __init__(
         self,
         model: Model,
         values: list[TensorVariable],
-        sampler: Sampler,
         options: Options,
         point: Mapping[str, np.ndarray],
+        *,
+        sampler: Sampler | None = None,
         row_memory: RowMemory | None = None,
     ) -> None:
-        super().__init__(model, values, options, point, row_memory)
         self._as_written = model
-        self.sampler = sampler
-        self._transitions: dict[Layout, Transition] = {}
-        self._of_joined: dict[int, Posterior | None] = {}
-        self._joint: CompiledModel | None = None
+        self.model = model = in_batches(model, options.batch_dim, options.batch_size)
+        self.values = values
+        self.options = options
+        self.backend = "numba" if options.backend == "numba" else "jax"
+        self._read = _shared_arrays(model)
+        # Maps a point of PyMC to φ and the scales that belong to it
+        coordinates, self.express = coordinates_for(
+            model,
+            values,
+            options.transforms,
+            point,
+            named=options.named_transforms,
+            centring=options.centring,
+            bend=options.bend(sum(np.size(point[str(v.name)]) for v in values)),
+        )
+        self.posterior = Posterior(model, coordinates, options.temperature)
+        self.on_disk = has_source(self.posterior.arrays)
+        self.scheme: BatchScheme = BATCH_SCHEMES[options.batch]
+        if self.on_disk and options.batch == "shuffled":
+            rows = [x for group in self.posterior.arrays if has_source([group]) for x in group]
+            self.scheme = Runs(
+                sum(source.row_bytes for source in rows), max(source.chunk_rows for source in rows)
+            )
+        if options.centring and (names := left_as_written(coordinates)):
+            listed = ", ".join(names)
+            _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
+        self.dimension = sum(x.size for x in self.express(point)[0])
+        self._sampler = sampler
+        self._row_memory = row_memory
+        self._tables = Tables(self.posterior, row_memory)
+        self._potential: Potential | None = None
+        # Functions by name, with the backend that each was compiled for
+        self._functions: dict[str, tuple[str, Callable[..., Any]]] = {}
+        self._joint: Engine | None = None
 
-    def joint(self, point: Mapping[str, np.ndarray]) -> CompiledModel:
+    @property
+    def sampler(self) -> Sampler:
+        """The algorithm that is sampled by."""
+        assert self._sampler is not None
+        return self._sampler
+
+    @cached_property
+    def program(self) -> Program:
+        """The sampler's compiled updates."""
+        return Program(self.posterior, self.sampler, self.scheme, self.options.compile_kwargs)
+
+    def is_stale(self) -> bool:
+        """Whether the model's data were replaced since they were read."""
+        now = _shared_arrays(self.model)
+        return len(now) != len(self._read) or any(
+            a is not b for a, b in zip(now, self._read, strict=True)
+        )
+
+    def joint(self, point: Mapping[str, np.ndarray]) -> Engine:
         """Return the model of all continuous variables, as one step would sample them."""
         if self._joint is None:
-            unasked = Options()
+            default = Options()
             options = replace(
-                self.options, transforms=unasked.transforms, scale=unasked.scale, centring=True
+                self.options, transforms=default.transforms, scale=default.scale, centring=True
             )
-            self._joint = CompiledModel(
+            self._joint = Engine(
                 self._as_written, self._as_written.continuous_value_vars, options, point,
-                self._row_memory,
+                row_memory=self._row_memory,
             )  # fmt: skip
         return self._joint
 
-    def transition(self, settings: Settings, psi: Sequence[np.ndarray], thin: int) -> Transition:
-        """Return the compiled updates for settings of this kind."""
-        updates = self.updates_per_call(settings, thin)
-        draws = self.draws_per_call(settings, updates) if updates == thin else 1
-        posterior, joined = self._joined(settings)
-        whitening = settings.whitening()
-        layout = Layout(
-            backend=self.backend,
-            whitening=whitening.kind,
-            contiguous=self.scheme.contiguous,
-            anchored=bool(settings.anchor),
-            known_blocks=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,
-            batches=settings.batches,
-            joined=joined,
-            per_coordinate=bool(settings.relative),
-            compensated=bool(settings.variance),
-            bounded=settings.largest_gradient is not None,
-            updates=updates,
-            draws=draws,
+    # ------------------------------------------------------------------ coordinates
+
+    def expressed(self, point: Mapping[str, np.ndarray], scales: Arrays) -> list[np.ndarray]:
+        """Return φ at a point of PyMC, in coordinates of these scales."""
+        phi, own = self.express(point)
+        others = [point[str(value.name)] for value in self.posterior.others]
+        return self.at_scales(phi, own, scales, others)
+
+    def values_at(self, phi: Arrays, scales: Arrays, others: Arrays) -> list[np.ndarray]:
+        """Return PyMC's value variables at φ."""
+        values = self._function("values", self.posterior.values)
+        return [np.array(x) for x in values(*phi, *scales, *others)]
+
+    def at_scales(self, phi: Arrays, old: Arrays, new: Arrays, others: Arrays) -> list[np.ndarray]:
+        """Return φ in coordinates of other scales and weights, at the same θ."""
+        return at_scales(
+            self.posterior.coordinates,
+            old,
+            new,
+            phi,
+            lambda: self._hierarchy(phi, old, others, weights=new)[2],
         )
-        key = layout.key()
-        if key not in self._transitions:
-            self._transitions[key] = Transition(
-                posterior,
-                self.sampler,
-                whitening,
-                layout,
-                position=psi,
-                extra=self.sampler.initial_extra(list(psi), np.random.default_rng(0)),
-                compile_kwargs=self.options.compile_kwargs,
-            )
-        return self._transitions[key]
 
-    def _joined(self, settings: Settings) -> tuple[Posterior, int]:
-        """Return the posterior of as many blocks in one batch as is fast, and their number."""
-        if not settings.anchor_blocks:
-            return self.posterior, 1
-        [batch] = self.posterior.minibatches
-        blocks = len(settings.anchor_blocks[0])
-        count = blocks_to_join(settings.batches, blocks, batch.batch_size)
-        if count not in self._of_joined:
-            self._of_joined[count] = self.posterior.joined(count) if count > 1 else self.posterior
-        posterior = self._of_joined[count]
-        return (self.posterior, 1) if posterior is None else (posterior, count)
+    def scale_arrays(self, scale: Mapping[str, np.ndarray], phi: Arrays) -> list[np.ndarray]:
+        """Return the user's scale for every variable, 1 for those not named."""
+        arrays = []
+        for coordinate, x in zip(self.posterior.coordinates, phi, strict=True):
+            given = scale.get(coordinate.name, np.ones(()))
+            try:
+                arrays.append(np.array(np.broadcast_to(given, x.shape), dtype=x.dtype))
+            except ValueError:
+                raise ValueError(
+                    f"scale['{coordinate.name}'] has shape {given.shape}, but the unconstrained "
+                    f"coordinates of '{coordinate.name}' have shape {x.shape}. Pass an array of "
+                    "that shape, or one number."
+                ) from None
+        return arrays
 
-    def updates_per_call(self, settings: Settings, thin: int) -> int:
-        """Return how many of a draw's updates one call makes."""
-        return updates_per_call(thin, self.dimension, settings.batches * self._read_by_batch)
+    def bounds_at(
+        self, phi: Arrays, scales: Arrays, others: Arrays
+    ) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return lower and upper bounds of θ, infinite where there are none, shaped as φ."""
+        function = self._function("bounds", [x for pair in self.posterior.bounds for x in pair])
+        bounds = iter(function(*phi, *scales, *others))
+        return [
+            (np.broadcast_to(next(bounds), x.shape), np.broadcast_to(next(bounds), x.shape))
+            for x in phi
+        ]
+
+    # ------------------------------------------------------------------ weights of hierarchies
+
+    def hierarchy(
+        self, phi: Arrays, scales: Arrays, others: Arrays
+    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """Return σ and μ of each element with a weight, shaped as φ."""
+        return self._hierarchy(phi, scales, others, weights=scales)[:2]
+
+    def weights(self, scales: Arrays) -> dict[str, np.ndarray]:
+        """Return λ of the variables that have one, shaped as their coordinates, by name."""
+        return {c.name: w[0] if c.map.numbers else w for c, w in self._weights(scales).items()}
+
+    def standardised(self, scales: Arrays) -> list[bool]:
+        """Return for each coordinate whether these weights standardise all elements."""
+        weights = self._weights(scales)
+        informed = {c for c, w in weights.items() if c.map.by_shift and w[1].any()}
+        return [c in informed for c in self.posterior.coordinates]
 
     @property
-    def _read_by_batch(self) -> int:
-        """Numbers of a batch that are read from disk."""
+    def shares_noise(self) -> bool:
+        """Whether some variable's noise is shared among its coordinates."""
+        weighted = (c.weighted and c.map.shares_noise for c in self.posterior.coordinates)
+        return any(weighted) or self.noise_grows
+
+    @property
+    def noise_grows(self) -> bool:
+        """Whether some variable with a sampled law has noise that grows along its coordinates."""
+        coordinates = self.posterior.coordinates
+        own = {c.rv for c in coordinates}
+        simplexes = (c for c in coordinates if isinstance(c.transform, Masses))
+        return any(c.weighted and c.map.noise_grows for c in coordinates) or any(
+            depends_on(c.rv.owner.inputs, own) for c in simplexes
+        )
+
+    def _weights(self, scales: Arrays) -> dict[Coordinate, np.ndarray]:
+        fitted = [c for c in self.posterior.coordinates if c.scale is not None]
+        return {c: w for c, w in zip(fitted, scales, strict=True) if c.weighted}
+
+    def _hierarchy(
+        self, phi: Arrays, scales: Arrays, others: Arrays, *, weights: Arrays
+    ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+        """Return σ, μ, and φ at other weights, of coordinates with a weight."""
         posterior = self.posterior
-        return sum(
-            batch.batch_size * (source.size // len(source))
-            for batch, group in zip(posterior.minibatches, posterior.arrays, strict=True)
-            if has_source([group])
-            for source in group
+        graphs = [*posterior.spreads, *posterior.locations, *posterior.reweighted]
+        function = self._function("hierarchy", graphs, posterior.new_weights)
+        new = list(self._weights(weights).values())
+        results = [np.asarray(x) for x in function(*phi, *scales, *others, *new)]
+        old = [x for x, c in zip(phi, posterior.coordinates, strict=True) if c.weighted]
+        n = len(old)
+        spreads, locations = (
+            [_at_least(x, at.shape) for x, at in zip(part, old, strict=True)]
+            for part in (results[:n], results[n : 2 * n])
         )
+        moved = [x.astype(at.dtype) for x, at in zip(results[2 * n :], old, strict=True)]
+        return spreads, locations, moved
 
-    def draws_per_call(self, settings: Settings, updates: int) -> int:
-        """Return the draws of a call, so that it has little overhead and does not take long.
+    # ------------------------------------------------------------------ what is compiled
 
-        It is one where draws depend on other step methods' variables or on a new anchor.
-        """
-        posterior = self.posterior
-        if posterior.others or settings.refresh is not None:
-            return 1
-        rows = sum(
-            batch.batch_size * (array.size // len(array))
-            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
-            for array in arrays
-        )
-        whole = sum(np.size(array) for array in posterior.data.values())
-        twice = settings.anchor and not settings.anchor_blocks
-        gradients = settings.batches * (2 if twice else 1)
-        elements = self.dimension + gradients * (rows + whole)
-        fit = min(
-            _LARGEST_CALL // max(updates * elements, 1),
-            _LARGEST_NOISE // (updates * self.dimension),
-            _LARGEST_READ // max(updates * settings.batches * self._read_by_batch, 1),
-        )
-        return int(np.clip(fit, 1, _MOST_DRAWS))
+    @property
+    def remembers_blocks(self) -> bool:
+        """Whether the gradients at an anchor of all blocks of the data can be stored."""
+        if not self.scheme.contiguous or len(self.posterior.minibatches) != 1:
+            return False
+        return self.potential().n_blocks * self.dimension <= _LARGEST_MEMORY
 
-    def draw_batches(
-        self,
-        rng: np.random.Generator,
-        transition: Transition,
-        updates: int,
-        left: list[np.ndarray],
-    ) -> list[np.ndarray]:
-        """Draw the batches of a call: of each minibatch the rows, then the likelihood's own noise.
+    def potential(self) -> Potential:
+        """Return the compiled potential, or raise where a term has a gradient alone."""
+        if not self.posterior.has_value:
+            raise NotImplementedError(
+                "The model has a GradientPotential, so that its log density is not known. Tuning, "
+                "control variates and some diagnostics need it: pass step_size= and "
+                "gradient='plain'."
+            )
+        if self._potential is None:
+            self._potential = Potential(self.posterior, self.backend, self.options.compile_kwargs)
+        return self._potential
 
-        The batches for measurements come first, then those of a draw's ``updates``, one set after
-        another. ``left``, what the batch scheme has planned, is updated.
-        """
-        layout, scheme, sets = transition.layout, self.scheme, transition.row_sets
-        averaged, fresh = layout.averaged, transition.fresh
-        sizes = [
-            (len(arrays[0]), batch.batch_size)
-            for batch, arrays in zip(self.posterior.minibatches, self.posterior.arrays, strict=True)
-        ]
-        if layout.groups:
-            # As batches of one row of a table of blocks
-            [(_, size)] = sizes
-            sizes, scheme = [(layout.groups, 1)], scheme.of_blocks(layout.joined * size)
-        if len(left) != len(sizes):
-            left[:] = [np.zeros(0, dtype=np.int32) for _ in sizes]
-        found = []
-        for k, (rows, size) in enumerate(sizes):
-            measured, left[k] = scheme.aside(rng, rows, size, fresh, averaged, left[k])
-            followed, left[k] = scheme.follow(rng, rows, size, updates, averaged, left[k])
-            if sets > 1:
-                others = [scheme.draw(rng, rows, size, updates, averaged) for _ in range(sets - 1)]
-                followed = np.stack([followed, *others], axis=1)
-                followed = followed.reshape(updates * sets, *followed.shape[2:])
-            found.append(np.concatenate([measured, followed]))
-        several = [averaged] * (averaged > 1)
-        for x, kind in self.posterior.noise.items():
-            shape = fresh + updates * sets, *several, *x.type.shape
-            found.append(FILL[kind](rng, np.empty(shape, dtype=x.dtype)))
-        return found
+    def potential_at(self, row_order: int, scales: Arrays, others: Arrays) -> Potential:
+        """Return the compiled potential for this order of the rows and these fixed values."""
+        return self.potential().at(self.fixed(row_order, scales, others))
+
+    def fixed(self, row_order: int, scales: Arrays, others: Arrays) -> list[Any]:
+        """Return a potential's inputs beside positions and batches, placed."""
+        arrays = {
+            "scales": place([np.asarray(x) for x in scales], self.backend),
+            "others": place([np.asarray(x) for x in others], self.backend),
+            "data": self.data(),
+            "tables": self._tables.rows(self.backend, row_order, contiguous=True),
+        }
+        return self.potential().inputs.arranged(arrays)
+
+    def data(self) -> list[Any]:
+        """Return the data lifted out of the model's graph, placed."""
+        return self._tables.data(self.backend)
+
+    def tables(self, row_order: int) -> list[Any]:
+        """Return the rows in the batch scheme's layout, placed; of rows on disk the sources."""
+        return self._tables.rows(self.backend, row_order, contiguous=self.scheme.contiguous)
+
+    def use(self, backend: str) -> None:
+        """Compile for a backend from now on."""
+        if backend != self.backend:
+            self.backend, self._potential = backend, None
+
+    @building()
+    def attempt(self, first_use: Callable[[], Any]) -> Any:
+        """Compile and call; where the user chose no backend, numba replaces a JAX that fails."""
+        try:
+            return first_use()
+        except BackendError as error:
+            if self.backend != "jax" or self.options.backend != "auto":
+                raise
+            _log.info(
+                "JAX cannot run this model (%s): compiling with numba instead, which may take "
+                "minutes.",
+                first_line(error.__cause__),
+            )
+            self.use("numba")
+            return first_use()
+
+    def _function(
+        self, name: str, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
+    ) -> Callable[..., Any]:
+        """Return a function of a point, compiled once, as :func:`explain.at_worst_rows` has it."""
+        if name not in self._functions or self._functions[name][0] != self.backend:
+            function = explain.at_worst_rows(self.posterior, self.backend, outputs, further)
+            self._functions[name] = self.backend, function
+        return self._functions[name][1]
+
+    def at_worst_rows(
+        self, phi: Arrays, scales: Arrays, others: Arrays
+    ) -> tuple[float, np.ndarray]:
+        """Return U and ∇U, flat, from B rows of each minibatch, non-finite rows first."""
+        graphs = [-self.posterior.log_density, *self.posterior.gradient]
+        potential, *gradient = self._function("density", graphs)(*phi, *scales, *others)
+        return float(potential), Potential.join(gradient)
+
+    # ------------------------------------------------------------------ errors
+
+    def why_not_finite(self, phi: Arrays, scales: Arrays, others: Arrays) -> str:
+        """Return a message that names non-finite terms at a start."""
+        point = [*phi, *scales, *others]
+        return explain.why_not_finite(self.model, self.posterior, self.backend, point)
+
+    def impossible_rows(self, names: Collection[str], point: Arrays) -> str:
+        """Name the rows of observed variables without a log density, or return an empty string."""
+        return explain.impossible_rows(self.model, self.posterior, self.backend, names, point)
+
+
+def _shared_arrays(model: Model) -> list[np.ndarray]:
+    """Return the arrays of every pm.Data and shared variable in the model."""
+    graphs = [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials]
+    return [
+        source.get_value(borrow=True)
+        for source in graph_inputs(graphs)
+        if isinstance(source, SharedVariable) and isinstance(source.type, TensorType)
+    ]
+
+
+def _at_least(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return x of each element, along optional further dimensions."""
+    return np.broadcast_to(x, (*x.shape[: max(0, x.ndim - len(shape))], *shape))

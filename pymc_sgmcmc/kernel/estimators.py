@@ -23,11 +23,12 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.groups import Groups
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 
-__all__ = ["SVRG", "ControlVariates", "Estimator", "GradientChoice", "Plain"]
+__all__ = ["SVRG", "ControlVariates", "Estimator", "GradientChoice", "Plain", "inputs_of", "named"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,17 @@ GradientChoice = Plain | ControlVariates | SVRG
 """What a user can choose."""
 
 
+def inputs_of(density: BatchDensity) -> Groups:
+    """Return the symbols of what a density reads beside position and rows."""
+    posterior = density.posterior
+    return Groups(
+        scales=posterior.scales,
+        others=posterior.others,
+        data=list(posterior.data),
+        tables=[table for group in density.tables for table in group],
+    )
+
+
 class Estimator:
     """Graphs of an estimate of ∇U with respect to ψ, the mean over ``batches`` batches.
 
@@ -111,36 +123,25 @@ class Estimator:
         batches: int = 1,
     ) -> None:
         self._density = density
-        self.posterior = density.posterior
+        self.posterior = posterior = density.posterior
         self.whitening = whitening
         self._batches = batches
         self._blocks = blocks
-        # φ̄, or the estimates of all blocks there
-        self._anchor = [
-            pt.tensor(f"anchor_{i}", dtype=x.dtype, shape=(*[blocks] * (blocks > 0), *x.type.shape))
-            for i, x in enumerate(density.posterior.phi)
-            if anchored
-        ]
-        self._anchor_gradient = [
-            pt.tensor(f"anchor_gradient_{i}", dtype=x.dtype, shape=x.type.shape)
-            for i, x in enumerate(psi)
-            if anchored
-        ]
-        # Remembered gradients know the others' values already
-        self._anchor_others = [
-            x.clone(name=f"anchor_{x.name}")
-            for x in density.posterior.others
-            if anchored and not blocks
-        ]
-        # The inputs in the order whitening, anchor φ̄, ∇U(ψ̄), other variables' values at the anchor,
-        # the density's. With blocks: their gradients for φ̄, and ∇U(ψ̄) of the likelihood alone
-        self.fixed = [
-            *whitening.symbols,
-            *self._anchor,
-            *self._anchor_gradient,
-            *self._anchor_others,
-            *density.fixed,
-        ]
+        self.inputs = inputs = Groups(
+            whitening=whitening.symbols,
+            # φ̄, or the estimates of all blocks there
+            anchor=named("anchor", posterior.phi, blocks) if anchored else [],
+            # ∇U(ψ̄), with blocks of the likelihood alone
+            anchor_gradient=named("anchor_gradient", psi) if anchored else [],
+            # Estimates of blocks know the others' values already
+            anchor_others=[
+                x.clone(name=f"anchor_{x.name}")
+                for x in posterior.others
+                if anchored and not blocks
+            ],
+            **inputs_of(density),
+        )
+        self._anchor, self._anchor_others = inputs["anchor"], inputs["anchor_others"]
 
     def new_rows(self) -> list[TensorVariable]:
         """Return new symbols for the inputs of K batches, K the first dimension unless 1."""
@@ -175,7 +176,7 @@ class Estimator:
             base = self._density.base_gradient(phi)
             mean = [g + b for g, b in zip(mean, base, strict=True)]
         gradient = Blocks(self.whitening.pull_back(mean, self.whitening.symbols))
-        return gradient + Blocks(self._anchor_gradient) if self._anchor else gradient
+        return gradient + Blocks(self.inputs["anchor_gradient"]) if self._anchor else gradient
 
     def potential(
         self, psi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
@@ -187,10 +188,10 @@ class Estimator:
             return self._density.at([-self._density.log_density], x, one)
 
         if self._batches == 1:
-            [found] = of_one(phi, rows)
+            [value] = of_one(phi, rows)
         else:
-            [found] = self._mean(of_one, phi, rows, [pt.zeros((), self._density.log_density.dtype)])
-        return found
+            [value] = self._mean(of_one, phi, rows, [pt.zeros((), self._density.log_density.dtype)])
+        return value
 
     def _one(
         self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
@@ -199,7 +200,7 @@ class Estimator:
         if not self._anchor:
             return gradient
         at_anchor = (
-            [known[rows[0]] for known in self._anchor]
+            [of_block[rows[0]] for of_block in self._anchor]
             if self._blocks
             else self._density.gradient(self._anchor, rows, self._anchor_others)
         )
@@ -208,31 +209,30 @@ class Estimator:
     def _mean_gradient(
         self, phi: Sequence[TensorVariable], rows: Sequence[TensorVariable]
     ) -> list[TensorVariable]:
-        """Mean of :meth:`_one` over K batches, with shared graphs computed once for all."""
+        """Mean of :meth:`_one` over K batches, with graphs that batches share computed once."""
         density, others = self._density, self._anchor_others
-        # Of one batch after the other the adjoints at φ, then those at the anchor or, where they
-        # are known, its gradients
+        # Each batch gives the adjoints at φ, then those at the anchor or its stored gradient there
         here = density.shared(phi)
         there = density.shared(self._anchor, others) if self._anchor and not self._blocks else []
-        known = self._anchor if self._blocks else []
+        stored = self._anchor if self._blocks else []
         smooth = [[s for s in shared if s.dtype.startswith("float")] for shared in (here, there)]
 
         def of_one(shared: Sequence[TensorVariable], one: Sequence[TensorVariable]) -> Any:
-            found = density.adjoints(shared[: len(here)], one)
+            adjoints = density.adjoints(shared[: len(here)], one)
             if there:
-                found += density.adjoints(shared[len(here) :], one, others)
-            return found + [of_block[one[0]] for of_block in known]
+                adjoints += density.adjoints(shared[len(here) :], one, others)
+            return adjoints + [of_block[one[0]] for of_block in stored]
 
         like = [
             *(pt.zeros_like(s, dtype=pytensor.config.floatX) for part in smooth for s in part),
-            *map(pt.zeros_like, phi[: len(known)]),
+            *map(pt.zeros_like, phi[: len(stored)]),
         ]
-        mean = self._mean(of_one, [*here, *there], rows, like, [*known, *others])
+        mean = self._mean(of_one, [*here, *there], rows, like, [*stored, *others])
         n = len(smooth[0])
         gradient = density.pull_back(mean[:n], phi)
         if not self._anchor:
             return gradient
-        at_anchor = mean[n:] if known else density.pull_back(mean[n:], self._anchor, others)
+        at_anchor = mean[n:] if stored else density.pull_back(mean[n:], self._anchor, others)
         return [g - a for g, a in zip(gradient, at_anchor, strict=True)]
 
     def _mean(
@@ -257,3 +257,12 @@ class Estimator:
             self._batches,
         )
         return [s / self._batches for s in sums]
+
+
+def named(name: str, like: Sequence[TensorVariable], several: int = 0) -> list[TensorVariable]:
+    """Return new symbols like others, ``several`` of each along a new first dimension."""
+    first = (several,) if several else ()
+    return [
+        pt.tensor(f"{name}_{i}", dtype=x.dtype, shape=(*first, *x.type.shape))
+        for i, x in enumerate(like)
+    ]

@@ -43,10 +43,11 @@ def looped(
     read = set(ancestors(list(graphs)))
     fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
     if backend == "jax":
-        known = length if length is not None else next(iter(steps.values())).type.shape[0]
-        return loop(graphs, steps, states, fixed, known, in_a_row)
+        if length is None:
+            length = next(iter(steps.values())).type.shape[0]
+        return loop(graphs, steps, states, fixed, length, in_a_row)
     placeholders = [*steps, *states, *fixed]
-    found: list[TensorVariable] = pytensor.scan(
+    outputs: list[TensorVariable] = pytensor.scan(
         lambda *inner: substitute(graphs, dict(zip(placeholders, inner, strict=True))),
         sequences=list(steps.values()),
         outputs_info=[*states.values(), *[None] * (len(graphs) - len(states))],
@@ -57,7 +58,7 @@ def looped(
         strict=True,
     )
     n = len(states)
-    return [*(x[-1] for x in found[:n]), *found[n:]]
+    return [*(x[-1] for x in outputs[:n]), *outputs[n:]]
 
 
 def _same_in_all(graphs: Sequence[Variable], varying: Collection[Variable]) -> list[Variable]:
@@ -65,16 +66,16 @@ def _same_in_all(graphs: Sequence[Variable], varying: Collection[Variable]) -> l
     nodes = io_toposort([], list(graphs))
     if not any(isinstance(getattr(node.op, "core_op", node.op), Eigh) for node in nodes):
         return []
-    moving, same, found = set(varying), set[Variable](), dict[Variable, None]()
+    moving, same, read = set(varying), set[Variable](), dict[Variable, None]()
     for node in nodes:
         if moving.intersection(node.inputs):
             moving.update(node.outputs)
             # An index is a number of another type
             arrays = [x for x in node.inputs if x in same and isinstance(x.type, TensorType)]
-            found.update(dict.fromkeys(arrays))
+            read.update(dict.fromkeys(arrays))
         elif not all(isinstance(x, Constant) for x in node.inputs):
             same.update(node.outputs)
-    return list(found)
+    return list(read)
 
 
 def unchanged(variables: Iterable[TensorVariable]) -> dict[TensorVariable, TensorVariable]:

@@ -12,35 +12,28 @@ from pymc.exceptions import SamplingError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.kernel.blocks import Blocks
-from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.loop import looped, unchanged
-from pymc_sgmcmc.kernel.sampler import Sampler
-from pymc_sgmcmc.kernel.update import State, Update
-from pymc_sgmcmc.kernel.whitening import Whitening
+from pymc_sgmcmc.kernel.ravel import Ravel
+from pymc_sgmcmc.kernel.update import Update
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["measured", "wrapped"]
 
 
 def measured(
-    sampler: Sampler,
-    estimator: Estimator,
-    update: Update,
-    state: State,
-    at: list[TensorVariable],
-    fresh: list[TensorVariable],
-    backend: str,
+    update: Update, at: list[TensorVariable], fresh: list[TensorVariable]
 ) -> tuple[list[TensorVariable], Blocks, dict[str, TensorVariable]]:
-    """Return graphs of PyMC's values at a state, and of a gradient and statistics there.
+    """Return graphs of PyMC's values at the state ``at``, and of a gradient and statistics there.
 
-    ``state`` has the symbols of the state, ``at`` their replacements. Half the squared difference
-    of the estimates from two ``fresh`` batches, the first dimension, is the variance of the noise.
+    Half the squared difference of the estimates from two ``fresh`` batches, the first dimension,
+    is the variance of the noise.
     """
+    sampler, estimator, state = update.sampler, update.estimator, update.blocks
     posterior, psi = estimator.posterior, at[: len(state.psi)]
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])
-    log_density, gradient, *second = _estimates(estimator, update, psi, fresh, backend)
+    log_density, gradient, *second = _estimates(update, psi, fresh)
     away = Blocks(psi) - Blocks(state.origin)
-    own = sampler.statistics(state.extra(at))
+    own = sampler.statistics(state.extra_of(at))
     if set(own) != set(sampler.own_statistics):
         raise SamplingError(
             f"{type(sampler).__name__}.statistics() returns {sorted(own)}, and own_statistics "
@@ -60,18 +53,12 @@ def measured(
     return posterior.wrapped(values), gradient, statistics
 
 
-def _estimates(
-    estimator: Estimator,
-    update: Update,
-    psi: list[TensorVariable],
-    fresh: list[TensorVariable],
-    backend: str,
-) -> list[Any]:
+def _estimates(update: Update, psi: list[TensorVariable], fresh: list[TensorVariable]) -> list[Any]:
     """Return the log density and ∇U from the first batch, then ∇U from the second.
 
     A loop over the two is compiled in less time than both. Without batches there is no second.
     """
-    rows = update.row_sets[0]
+    estimator, rows = update.estimator, update.row_sets[0]
     inner = [x.type() for x in psi] if rows else psi
     [log_density] = estimator.at([estimator.log_density], inner, rows)
     gradient = estimator(inner, rows)
@@ -81,50 +68,42 @@ def _estimates(
         [log_density, *gradient],
         dict(zip(rows, fresh, strict=True)),
         {},
-        dict(zip(inner, psi, strict=True)) | unchanged(update.fixed),
-        backend,
+        dict(zip(inner, psi, strict=True)) | unchanged(update.inputs.flat),
+        update.backend,
     )
     return [log_densities[0], Blocks([g[0] for g in gradients]), Blocks([g[1] for g in gradients])]
 
 
-def wrapped(
-    posterior: Posterior,
-    whitening: Whitening,
-    psi: list[TensorVariable],
-    origin: list[TensorVariable],
-) -> list[TensorVariable]:
+def wrapped(update: Update, psi: list[TensorVariable]) -> list[TensorVariable]:
     """Return ψ with circular coordinates reduced to the period about the origin.
 
-    Whitening does not mix them with others, so that a full turn changes their own ψ alone.
+    Whitening does not mix them with others, so that a period changes their own ψ alone.
     """
-    found = []
+    reduced, whitening = [], update.estimator.whitening
     scales = whitening.diagonal(psi, whitening.symbols)
-    masks = _shaped(posterior.circular, psi)
-    for x, o, scale, circular in zip(psi, origin, scales, masks, strict=True):
+    masks = _masks(update.estimator.posterior, psi)
+    for x, o, scale, circular in zip(psi, update.blocks.origin, scales, masks, strict=True):
         if not circular.any():
-            found.append(x)
+            reduced.append(x)
             continue
-        turn = 2 * np.pi / scale
-        moved = (x - turn * pt.round((x - o) / turn)).astype(x.dtype)
-        found.append(moved if circular.all() else pt.switch(circular, moved, x))
-    return found
+        period = 2 * np.pi / scale
+        moved = (x - period * pt.round((x - o) / period)).astype(x.dtype)
+        reduced.append(moved if circular.all() else pt.switch(circular, moved, x))
+    return reduced
 
 
 def _mean_of_line(posterior: Posterior, products: Blocks) -> TensorVariable:
     """Mean over coordinates, except those on a circle, which have no such law."""
     if not posterior.circular.any():
         return products.mean()
-    masks = _shaped(posterior.circular, list(products))
     on_line = [
         part.reshape((-1,))[np.flatnonzero(~circular)]
-        for part, circular in zip(products, masks, strict=True)
+        for part, circular in zip(products, _masks(posterior, list(products)), strict=True)
         if not circular.all()
     ]
     return Blocks(on_line).mean() if on_line else pt.constant(1.0)
 
 
-def _shaped(flat: np.ndarray, parts: Sequence[TensorVariable]) -> list[np.ndarray]:
-    """Reshape a flat vector of all elements into blocks."""
-    shapes = [part.type.shape for part in parts]
-    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])[:-1]
-    return [x.reshape(shape) for x, shape in zip(np.split(flat, ends), shapes, strict=True)]
+def _masks(posterior: Posterior, parts: Sequence[TensorVariable]) -> list[np.ndarray]:
+    """Return which elements of the blocks lie on a circle."""
+    return Ravel([part.type.shape for part in parts]).split(posterior.circular)

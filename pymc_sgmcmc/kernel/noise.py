@@ -17,6 +17,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.device_noise import drawn_on_device
 from pymc_sgmcmc.backends.placing import aligned, on_processor
 from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.ravel import Ravel
 
 __all__ = ["FILL", "Noise"]
 
@@ -47,28 +48,17 @@ class Noise:
         self, shapes: list[tuple[int, ...]], dtypes: list[str], backend: str = "numba"
     ) -> None:
         self._backend = backend
-        self._made_here: bool | None = None
-        self._shapes = shapes
-        self._dtypes = dtypes
-        self._sizes = [int(np.prod(shape)) for shape in shapes]
+        self._on_processor: bool | None = None
+        self._ravel = Ravel(shapes, dtypes)
         self._dtype = str(np.result_type(*dtypes))
-        self._filled: tuple[int, int] | None = None
-        self._kinds: list[str] = []
         self._buffers: list[np.ndarray] = []
         self.requests: dict[str, list[TensorVariable]] = {}
 
     def _request(self, kind: str) -> Blocks:
         # One flat vector for all blocks: a single call of the generator fills it
-        flat = pt.tensor(kind, dtype=self._dtype, shape=(sum(self._sizes),))
+        flat = pt.tensor(kind, dtype=self._dtype, shape=(self._ravel.size,))
         self.requests.setdefault(kind, []).append(flat)
-        self._filled = None
-        ends = np.cumsum(self._sizes)
-        return Blocks(
-            flat[end - size : end].reshape(shape).astype(dtype)
-            for end, size, shape, dtype in zip(
-                ends, self._sizes, self._shapes, self._dtypes, strict=True
-            )
-        )
+        return Blocks(self._ravel.split(flat))
 
     def normal(self) -> Blocks:
         """Return independent standard normal variables."""
@@ -119,20 +109,17 @@ class Noise:
         The arrays have the shape (draws, updates, numbers) and are overwritten by the next call. A
         draw's numbers do not depend on ``draws``. Where JAX runs on a GPU they are JAX's arrays.
         """
-        size = sum(self._sizes)
-        if self._made_here is None:
+        kinds = [kind for kind, _ in self.flat_requests()]
+        shape = draws, updates, self._ravel.size
+        if self._on_processor is None:
             # Not before: it starts JAX
-            self._made_here = on_processor(self._backend)
-        if not self._made_here:
-            kinds = [kind for kind, _ in self.flat_requests()]
-            return drawn_on_device(kinds, rng, draws, (updates, size), self._dtype)
-        if self._filled != (draws, updates):
-            self._filled = draws, updates
-            self._kinds = [kind for kind, _ in self.flat_requests()]
-            shape = (draws, updates, size)
-            self._buffers = [aligned(shape, self._dtype) for _ in self._kinds]
+            self._on_processor = on_processor(self._backend)
+        if not self._on_processor:
+            return drawn_on_device(kinds, rng, draws, shape[1:], self._dtype)
+        if [x.shape for x in self._buffers] != [shape] * len(kinds):
+            self._buffers = [aligned(shape, self._dtype) for _ in kinds]
         for k in range(draws):
-            for kind, buffer in zip(self._kinds, self._buffers, strict=True):
+            for kind, buffer in zip(kinds, self._buffers, strict=True):
                 FILL[kind](rng, buffer[k])
         return self._buffers
 

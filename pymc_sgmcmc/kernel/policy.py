@@ -77,8 +77,8 @@ class Policy:
     gradients_bounded: bool = True
 
     def __post_init__(self) -> None:
-        known = "lipschitz", "mirror", "model", "identity"
-        one_of("Policy's coordinates", self.coordinates, known)
+        choices = "lipschitz", "mirror", "model", "identity"
+        one_of("Policy's coordinates", self.coordinates, choices)
         for field in fields(self):
             name, value = f"Policy's {field.name}", getattr(self, field.name)
             if field.type == "bool" and not isinstance(value, bool):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,16 +16,18 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import aligned
-from pymc_sgmcmc.disk.fetch import fetched, has_source
-from pymc_sgmcmc.kernel.estimators import Estimator
+from pymc_sgmcmc.disk.fetch import has_source
+from pymc_sgmcmc.kernel.estimators import Estimator, inputs_of
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
-from pymc_sgmcmc.kernel.whitening import Unwhitened
+from pymc_sgmcmc.kernel.ravel import Ravel
+from pymc_sgmcmc.kernel.tables import read_batches, sizes_of
+from pymc_sgmcmc.kernel.whitening import Unwhitened, Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import canonical, gradient_of, numbers_computed, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Potential"]
+__all__ = ["Potential", "gradient_at_anchor"]
 
 # Evaluations in one call, enough to outweigh its cost
 _LENGTH = 64
@@ -35,6 +38,16 @@ _LARGEST_CALL = 2**20
 _GRADIENT, _VALUE_TOO = 1, 2
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of P evaluations; lists have an entry for each minibatch."""
+
+    base: np.ndarray  # share of the part without rows, (P,)
+    starts: list[np.ndarray]  # offsets in the tables, (P,)
+    counted: list[np.ndarray]  # rows from there that count, (P,)
+    weights: list[float]  # of a row
+
+
 class Potential:
     """U and ∇U at flat positions φ, of the full data or of single batches.
 
@@ -42,23 +55,18 @@ class Potential:
     the full data starts early enough to be full, and rows counted before have a weight of 0.
     """
 
+    join = staticmethod(Ravel.join)
+
     def __init__(
-        self,
-        posterior: Posterior,
-        backend: str,
-        compile_kwargs: Mapping[str, Any] | None = None,
+        self, posterior: Posterior, backend: str, compile_kwargs: Mapping[str, Any] | None = None
     ) -> None:
         self.posterior = posterior
-        # Shared by all that differ in what is fixed
-        self._count = [0]
-        self.shapes = [x.type.shape for x in posterior.phi]  # of each variable's part of φ
-        self._ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes]).tolist()
-        self.dimension = self._ends[-1]  # d, elements of φ
-        # Rows of the data and of a batch, for each minibatch
-        self.sizes = [
-            (len(arrays[0]), batch.batch_size)
-            for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
-        ]
+        self._backend, self._compile_kwargs = backend, compile_kwargs
+        self._count = [0]  # shared by all that differ in what is fixed, as is what is compiled
+        self._ravel = Ravel.of(posterior.phi)
+        self.shapes = self._ravel.shapes  # of each variable's part of φ
+        self.dimension = self._ravel.size  # d, elements of φ
+        self.sizes = sizes_of(posterior)  # rows of the data and of a batch, for each minibatch
         self.batch_size = sum(size for _, size in self.sizes)  # 0 without minibatches
         # Of a row in a sum over blocks
         self._weights = [size / n for n, size in self.sizes]
@@ -67,26 +75,26 @@ class Potential:
         self._length = int(np.clip(_LARGEST_CALL // self.dimension, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
         # Elements of φ of variables without bounds, shape (d,)
-        self.unbounded = np.repeat(
-            [c.unbounded for c in posterior.coordinates], np.diff(self._ends, prepend=0)
-        )
+        self.unbounded = np.repeat([c.unbounded for c in posterior.coordinates], self._ravel.sizes)
         self.circular = posterior.circular  # elements of φ on a circle, shape (d,)
         self.widest = posterior.widest  # largest sd that a fit may give to each element, shape (d,)
         self.kinked = posterior.kinked  # whether ∇U may jump
         # Relative rounding error of the model's floats
         self.precision = max(float(np.finfo(x.dtype).eps) for x in posterior.phi)
-        # Only JAX needs to know how many
+        # Only JAX needs to know how many evaluations a call makes
         self._padded = backend == "jax"
-        self._backend, self._compile_kwargs = backend, compile_kwargs
-        self._function = self._compile(backend, compile_kwargs)
-        # Compiled when first needed, and shared as the count is
-        self._sums: dict[str, Any] = {}
+        self._density = BatchDensity(posterior, contiguous=True, backend=backend)
+        self.inputs = inputs_of(self._density)  # what is fixed
+        self._sums: dict[str, Any] = {}  # compiled when first needed
         self._fixed: list[Any] = []
         self._on_disk = has_source(posterior.arrays)
+        self._function = self._compile()
 
-    def _compile(self, backend: str, compile_kwargs: Mapping[str, Any] | None) -> Any:
+    # ------------------------------------------------------------------ what is compiled
+
+    def _compile(self) -> Any:
         """Compile what evaluates a list of pairs."""
-        wanted, point, inputs, fixed, outputs = self._evaluation(backend)
+        wanted, point, inputs, outputs = self._evaluation()
         self.numbers = numbers_computed(outputs[1:])  # computed for a gradient of one batch
         zero = pt.zeros((), dtype=outputs[0].dtype)
         # The log density may cost more than its gradient, and most of tuning needs only that
@@ -95,34 +103,26 @@ class Potential:
         if self._padded:
             # Pairs that only fill up the call are skipped
             results = ifelse(wanted >= _GRADIENT, results, [zero, pt.zeros_like(point)])
-        steps = [wanted, point, *inputs]
-        sequences = _sequences(steps, self._length if self._padded else None)
-        evaluated = looped(results, sequences, {}, unchanged(fixed), backend)
-        return compiled([*sequences.values(), *fixed], evaluated, backend, compile_kwargs)
+        length = self._length if self._padded else None
+        return self._loop(results, [wanted, point, *inputs], length)
 
     def _compile_sum(self) -> Any:
         """Compile the sum over all blocks at one position, kept in memory for one."""
-        _, point, inputs, fixed, outputs = self._evaluation(self._backend)
+        _, point, inputs, outputs = self._evaluation()
         zero = pt.zeros((), dtype=outputs[0].dtype)
-        sums = [zero.type(), point.type()]
-        added = [sums[0] - outputs[0], sums[1] + self._joined(outputs[1:])]
-        sequences = _sequences(inputs, self.n_blocks)
-        starts = dict(zip(sums, [zero, pt.zeros_like(point)], strict=True))
-        same = unchanged([point, *fixed])
-        last = looped(added, sequences, starts, same, self._backend)
-        arguments = [point, *sequences.values(), *fixed]
-        return compiled(arguments, last, self._backend, self._compile_kwargs)
+        starts = {zero.type(): zero, point.type(): pt.zeros_like(point)}
+        value, gradient = starts
+        added = [value - outputs[0], gradient + self._joined(outputs[1:])]
+        return self._loop(added, inputs, self.n_blocks, starts, [point])
 
     def _compile_pairs(self, count: int, batches: int) -> Any:
         """Compile sums over pairs of positions, kept in memory for one pair."""
-        posterior = self.posterior
-        density = BatchDensity(posterior, contiguous=True, backend=self._backend)
-        estimate = Estimator(density, Unwhitened(), posterior.phi, anchored=False, batches=batches)
-        point = self._point()
+        phi, point = self.posterior.phi, self._point()
+        estimate = Estimator(self._density, Unwhitened(), phi, anchored=False, batches=batches)
         width, signs = point.type("width"), pt.vector("signs", dtype="int8", shape=point.type.shape)
-        rows, fixed = estimate.new_rows(), estimate.fixed
+        rows = estimate.new_rows()
         above, below = (
-            self._joined(list(estimate(self._parts(point + side * signs * width), rows)))
+            self._joined(list(estimate(self._ravel.split(point + side * signs * width), rows)))
             for side in (1, -1)
         )
         # A pair with a non-finite gradient is left out
@@ -139,21 +139,31 @@ class Potential:
                 for s, t in zip(sums, terms, strict=True)
             ),
         ]
-        steps = [*rows, signs]
-        sequences = _sequences(steps, count)
         starts = {number: pt.zeros((), dtype=self._dtype)}
         starts |= {s: pt.zeros_like(point) for s in sums}
-        same = unchanged([point, width, *fixed])
-        last = looped(added, sequences, starts, same, self._backend)
-        arguments = [point, width, *sequences.values(), *fixed]
-        return compiled(arguments, last, self._backend, self._compile_kwargs)
+        return self._loop(added, [*rows, signs], count, starts, [point, width])
 
-    def _evaluation(
-        self, backend: str
-    ) -> tuple[TensorVariable, TensorVariable, list[Any], list[Any], list[TensorVariable]]:
-        """Return graphs of one pair: which outputs, φ, inputs of the block, fixed ones, outputs."""
-        posterior, floatX = self.posterior, pytensor.config.floatX
-        density = BatchDensity(posterior, contiguous=True, backend=backend)
+    def _loop(
+        self,
+        graphs: Sequence[TensorVariable],
+        steps: Sequence[TensorVariable],
+        length: int | None,
+        starts: Mapping[TensorVariable, TensorVariable] | None = None,
+        same: Sequence[TensorVariable] = (),
+    ) -> Any:
+        """Compile a loop over steps; its function takes ``same``, the steps, and what is fixed."""
+        sequences = {
+            s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
+            for s in steps
+        }
+        fixed = self.inputs.flat
+        outputs = looped(graphs, sequences, starts or {}, unchanged([*same, *fixed]), self._backend)
+        inputs = [*same, *sequences.values(), *fixed]
+        return compiled(inputs, outputs, self._backend, self._compile_kwargs)
+
+    def _evaluation(self) -> tuple[TensorVariable, TensorVariable, list[Any], list[TensorVariable]]:
+        """Return graphs of one pair: which outputs, φ, inputs of the block, and −U and ∇U."""
+        posterior, density, floatX = self.posterior, self._density, pytensor.config.floatX
         log_density, base, weights = posterior.weighted()
         gradient = canonical(gradient_of(-log_density, posterior.phi))
         point = self._point()
@@ -166,23 +176,18 @@ class Potential:
                 weights, counted, of_row, self.sizes, strict=True
             )
         }
-        outputs = density.at([log_density, *gradient], self._parts(point), rows)
+        outputs = density.at([log_density, *gradient], self._ravel.split(point), rows)
         outputs = substitute(outputs, replacements)
         wanted = pt.scalar("wanted", dtype="int8")
-        return wanted, point, [base, *rows, *counted, *of_row], density.fixed, outputs
+        return wanted, point, [base, *rows, *counted, *of_row], outputs
 
     def _point(self) -> TensorVariable:
         return pt.vector("point", dtype=self._dtype, shape=(self.dimension,))
 
-    def _parts(self, point: TensorVariable) -> list[TensorVariable]:
-        """Return the variables' parts of a flat position, as :meth:`split` does of arrays."""
-        return [
-            point[end - int(np.prod(x.type.shape)) : end].reshape(x.type.shape).astype(x.dtype)
-            for end, x in zip(self._ends, self.posterior.phi, strict=True)
-        ]
-
     def _joined(self, gradient: Sequence[TensorVariable]) -> Any:
         return pt.concatenate([g.reshape((-1,)) for g in gradient]).astype(self._dtype)
+
+    # ------------------------------------------------------------------ what it is evaluated on
 
     @property
     def evaluations(self) -> int:
@@ -192,8 +197,8 @@ class Potential:
     def set_fixed(self, fixed: Sequence[Any]) -> None:
         """Set the scales, others, data and tables, placed for the backend.
 
-        The tables hold the rows in the order of batches, wrapped round, as
-        ``kernel/row_memory.py`` lays them out.
+        The tables hold the rows in the order of batches, wrapped round, as ``kernel/tables.py``
+        lays them out.
         """
         self._fixed = list(fixed)
 
@@ -205,120 +210,76 @@ class Potential:
 
     def split(self, flat: np.ndarray) -> list[np.ndarray]:
         """Return the variables' parts of a flat position, or of several, shape (..., d)."""
-        starts, several = [0, *self._ends[:-1]], flat.shape[:-1]
-        return [
-            flat[..., start:end].reshape((*several, *shape)).astype(x.dtype)
-            for start, end, shape, x in zip(
-                starts, self._ends, self.shapes, self.posterior.phi, strict=True
-            )
-        ]
-
-    @staticmethod
-    def join(parts: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the flat position of the variables' parts."""
-        return np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])
+        return self._ravel.split(flat)
 
     def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
         """Draw ``count`` batches: offsets, shape (count, minibatches)."""
         rows = [rng.integers(0, n, size=count) for n, _ in self.sizes]
         return np.stack(rows, axis=1) if rows else np.zeros((count, 0), dtype=int)
 
+    # ------------------------------------------------------------------ evaluation
+
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return U, shape (P,), and ∇U, shape (P, d), of the full data at points (P, d)."""
-        if self._on_disk:
-            return self._streamed(points)
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
-        if self.n_blocks > 1 and self.n_blocks * self.dimension > _LARGEST_OUTPUT:
+        too_large = self.n_blocks > 1 and self.n_blocks * self.dimension > _LARGEST_OUTPUT
+        if too_large and not self._on_disk:
             # The blocks' gradients would not fit into memory
             for k, point in enumerate(points):
                 total[k], gradient[k] = self._summed(point)
             return total, gradient
-        portion = max(1, _LARGEST_OUTPUT // (self.n_blocks * self.dimension))
-        for start in range(0, len(points), portion):
-            part = points[start : start + portion]
-            u, g = self._block(
-                np.repeat(part, self.n_blocks, axis=0),
-                np.tile(np.arange(self.n_blocks), len(part)),
-                potential=True,
-            )
-            blocks = len(part), self.n_blocks
+        for part, blocks in self._tiles(len(points)):
+            some = points[part]
+            rows = self._blocks(np.tile(blocks, len(some)))
+            u, g = self._evaluate(np.repeat(some, len(blocks), axis=0), rows, value=True)
+            shape = len(some), len(blocks)
             with np.errstate(invalid="ignore", over="ignore"):
-                total[start : start + portion] = u.reshape(blocks).sum(axis=1)
-                gradient[start : start + portion] = g.reshape(*blocks, -1).sum(axis=1)
+                total[part] += u.reshape(shape).sum(axis=1)
+                gradient[part] += g.reshape(*shape, -1).sum(axis=1)
         return total, gradient
 
-    def _streamed(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return U and ∇U of the full data, reading each row once for all positions."""
-        total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
-        each = max(1, self._length // max(len(points), 1))
-        for first in range(0, self.n_blocks, each):
-            blocks = np.arange(first, min(first + each, self.n_blocks))
-            u, g = self._block(
-                np.repeat(points, len(blocks), axis=0), np.tile(blocks, len(points)), potential=True
-            )
-            shape = len(points), len(blocks)
-            with np.errstate(invalid="ignore", over="ignore"):
-                total += u.reshape(shape).sum(axis=1)
-                gradient += g.reshape(*shape, -1).sum(axis=1)
-        return total, gradient
-
-    def _read(self, rows: list[np.ndarray]) -> tuple[list[np.ndarray], list[Any]]:
-        """Read rows on disk; return where batches begin in the tables, and all fixed inputs."""
-        if not self._on_disk:
-            return rows, self._fixed
-        arrays = self.posterior.arrays
-        before = len(self._fixed) - sum(map(len, arrays))
-        tables = iter(self._fixed[before:])
-        groups = [[next(tables) for _ in group] for group in arrays]
-        rows, found = fetched(groups, rows, self.sizes, aligned)
-        return rows, [*self._fixed[:before], *found]
+    def _tiles(self, count: int) -> list[tuple[slice, np.ndarray]]:
+        """Return parts of the points, and blocks that are evaluated at each of them."""
+        blocks = np.arange(self.n_blocks)
+        if self._on_disk:
+            # Each row is read once for all points
+            each = max(1, self._length // max(count, 1))
+            return [(slice(None), blocks[k : k + each]) for k in range(0, len(blocks), each)]
+        each = max(1, _LARGEST_OUTPUT // (self.n_blocks * self.dimension))
+        return [(slice(k, k + each), blocks) for k in range(0, count, each)]
 
     def _summed(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """Return U and ∇U of the full data at one position."""
         if "blocks" not in self._sums:
             self._sums["blocks"] = self._compile_sum()
         self._count[0] += self.n_blocks
-        floatX, blocks = pytensor.config.floatX, np.arange(self.n_blocks)
-        starts, counted = self._layout(blocks)
-        u, g = self._sums["blocks"](
-            point.astype(self._dtype),
-            (blocks == 0).astype(floatX),
-            *(x.astype(np.int32) for x in starts),
-            *(x.astype(np.int32) for x in counted),
-            *(np.full(self.n_blocks, w, dtype=floatX) for w in self._weights),
-            *self._fixed,
-        )
+        _, arrays = self._arrays(self._blocks(np.arange(self.n_blocks)), slice(None), self.n_blocks)
+        u, g = self._sums["blocks"](point.astype(self._dtype), *arrays, *self._fixed)
         return float(u), np.asarray(g, dtype=float)
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
         """Return one block's share of the full ∇U at points (P, d); ``which`` may be (P,)."""
-        return self._block(points, which, potential=False)[1]
+        return self._evaluate(points, self._blocks(np.broadcast_to(which, len(points))))[1]
 
     def blocks_as_batches(self, point: np.ndarray) -> np.ndarray:
         """Estimate the likelihood's part of ∇U from each block alone, shape (n_blocks, d).
 
         Unbiased for a random block: their mean is that of the full data.
         """
-        gradient = np.zeros((self.n_blocks, self.dimension))
-        weights = [self.n_blocks * w for w in self._weights]
-        for first in range(0, self.n_blocks, self._length):
-            k = np.arange(first, min(first + self._length, self.n_blocks))
-            gradient[k] = self._run(
-                np.repeat(point[None], len(k), axis=0), np.zeros(len(k)), *self._layout(k), weights,
-                potential=False,
-            )[1]  # fmt: skip
-        return gradient
+        n, rows = self.n_blocks, self._blocks(np.arange(self.n_blocks))
+        alone = _Rows(np.zeros(n), rows.starts, rows.counted, [n * w for w in rows.weights])
+        return self._evaluate(np.broadcast_to(point, (n, self.dimension)), alone)[1]
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return unbiased estimates of U, shape (P,), and ∇U, shape (P, d), at points (P, d).
 
         ``rows`` are the offsets of one batch for each point, shape (P, minibatches).
         """
-        return self._batch(points, rows, potential=True)
+        return self._evaluate(points, self._batches(rows), value=True)
 
     def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Evaluate :meth:`batch` without U."""
-        return self._batch(points, rows, potential=False)[1]
+        return self._evaluate(points, self._batches(rows))[1]
 
     def pair_sums(
         self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
@@ -334,91 +295,86 @@ class Potential:
         self._count[0] += 2 * count * batches
         if (key := f"{count} pairs of {batches}") not in self._sums:
             self._sums[key] = self._compile_pairs(count, batches)
-        found = self._sums[key](
+        sums = self._sums[key](
             point.astype(self._dtype),
             width.astype(self._dtype),
             *(x.astype(np.int32) for x in np.moveaxis(rows, -1, 0)),
             signs.astype(np.int8),
             *self._fixed,
         )
-        number, *sums = (np.asarray(x, dtype=float) for x in found)
-        return PairSums(int(number), *sums)
+        number, *of_gradients = (np.asarray(x, dtype=float) for x in sums)
+        return PairSums(int(number), *of_gradients)
 
-    def _block(
-        self, points: np.ndarray, which: int | np.ndarray, *, potential: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        which = np.broadcast_to(which, len(points))
-        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
-        for start in range(0, len(points), self._length):
-            part = slice(start, start + self._length)
-            k = which[part]
-            values[part], gradient[part] = self._run(
-                points[part], k == 0, *self._layout(k), self._weights, potential=potential
-            )
-        return values, gradient
+    def _batches(self, rows: np.ndarray) -> _Rows:
+        """Return the rows of one batch for each evaluation, at offsets (P, minibatches)."""
+        counted = [np.full(len(rows), size) for _, size in self.sizes]
+        return _Rows(np.ones(len(rows)), list(rows.T), counted, [1.0] * len(self.sizes))
 
-    def _batch(
-        self, points: np.ndarray, rows: np.ndarray, *, potential: bool
-    ) -> tuple[np.ndarray, np.ndarray]:
-        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
-        for start in range(0, len(points), self._length):
-            part = slice(start, start + self._length)
-            count = len(points[part])
-            values[part], gradient[part] = self._run(
-                points[part], np.ones(count), list(rows[part].T),
-                [np.full(count, size) for _, size in self.sizes], [1.0] * len(self.sizes),
-                potential=potential,
-            )  # fmt: skip
-        return values, gradient
-
-    def _layout(self, blocks: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return offsets of blocks, and how many of their rows are counted."""
+    def _blocks(self, blocks: np.ndarray) -> _Rows:
+        """Return the rows of one block of the full data for each evaluation."""
         # The first rows follow the last row once more, at the end of their block
         counted = [np.clip(n - blocks * size, 0, size) for n, size in self.sizes]
         starts = [
             np.where(c > 0, blocks * size, 0)
             for c, (_, size) in zip(counted, self.sizes, strict=True)
         ]
-        return starts, counted
+        return _Rows(blocks == 0, starts, counted, self._weights)
 
-    def _run(
-        self,
-        points: np.ndarray,
-        base: np.ndarray,
-        rows: Sequence[np.ndarray],
-        counted: Sequence[np.ndarray],
-        weights: Sequence[float],
-        *,
-        potential: bool,
+    def _evaluate(
+        self, points: np.ndarray, rows: _Rows, *, value: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Evaluate up to ``_length`` pairs; U is 0 where it is not requested."""
-        count = len(points)
-        self._count[0] += count
-        index = np.minimum(np.arange(self._length if self._padded else count), count - 1)
-        wanted = np.zeros(len(index), dtype=np.int8)
-        wanted[:count] = _VALUE_TOO if potential else _GRADIENT
+        """Return U, 0 unless its ``value`` is asked for, and ∇U at points (P, d), from rows each.
+
+        A call of the compiled function takes up to ``_length`` of them, for JAX exactly as many.
+        """
+        values, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
+        for first in range(0, len(points), self._length):
+            part = slice(first, min(first + self._length, len(points)))
+            count = part.stop - first
+            self._count[0] += count
+            length = self._length if self._padded else count
+            index = first + np.minimum(np.arange(length), count - 1)
+            wanted = np.zeros(length, dtype=np.int8)
+            wanted[:count] = _VALUE_TOO if value else _GRADIENT
+            fixed, arrays = self._arrays(rows, index, length)
+            u, g = self._function(wanted, points[index].astype(self._dtype), *arrays, *fixed)
+            values[part] = np.asarray(u, dtype=float)[:count]
+            gradient[part] = np.asarray(g, dtype=float)[:count]
+        return values, gradient
+
+    def _arrays(
+        self, rows: _Rows, index: slice | np.ndarray, length: int
+    ) -> tuple[list[Any], list[np.ndarray]]:
+        """Return all fixed inputs and those of a call; rows on disk are read."""
         floatX = pytensor.config.floatX
-        places, fixed = self._read([x[index].astype(np.int32) for x in rows])
-        values, gradient = self._function(
-            wanted,
-            points[index].astype(self._dtype),
-            base[index].astype(floatX),
-            *places,
-            *(x[index].astype(np.int32) for x in counted),
-            *(np.full(len(index), w, dtype=floatX) for w in weights),
-            *fixed,
-        )
-        return (
-            np.asarray(values, dtype=float)[:count],
-            np.asarray(gradient, dtype=float)[:count],
-        )
+        starts, fixed = [x[index].astype(np.int32) for x in rows.starts], self._fixed
+        if self._on_disk:
+            of_call = self.inputs.like(fixed)
+            read = read_batches(self.posterior, of_call["tables"], starts, aligned)
+            starts, of_call["tables"] = read
+            fixed = of_call.flat
+        return fixed, [
+            rows.base[index].astype(floatX),
+            *starts,
+            *(x[index].astype(np.int32) for x in rows.counted),
+            *(np.full(length, w, dtype=floatX) for w in rows.weights),
+        ]
 
 
-def _sequences(
-    steps: Sequence[TensorVariable], length: int | None
-) -> dict[TensorVariable, TensorVariable]:
-    """Return the symbol of each step's values, for its placeholder."""
-    return {
-        s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
-        for s in steps
-    }
+def gradient_at_anchor(
+    potential: Potential, whitening: Whitening, phi: Sequence[np.ndarray], *, blocks: bool
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Return ∇U(ψ̄) of the full data at an anchor φ̄, and block estimates with respect to φ.
+
+    With ``blocks`` both are of the likelihood alone and the estimates are stacked; else
+    there are no estimates.
+    """
+    point, of_blocks = potential.join(phi), []
+    if blocks:
+        estimates = potential.blocks_as_batches(point)
+        of_blocks = potential.split(estimates)
+        gradient = estimates.mean(axis=0)
+    else:
+        [gradient] = potential.full(point[None])[1]
+    pulled = whitening.pull_back(potential.split(gradient), whitening.arrays)
+    return [np.asarray(g) for g in pulled], of_blocks

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.comparable import Comparable
+from pymc.step_methods.state import equal_dataclass_values
+
+from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.whitening import (
     Dense,
     Diagonal,
@@ -19,7 +21,19 @@ from pymc_sgmcmc.kernel.whitening import (
     Whitening,
 )
 
-__all__ = ["Settings", "in_parts"]
+__all__ = ["Comparable", "Settings", "in_parts"]
+
+
+class Comparable:
+    """Equality of dataclasses with arrays, made with ``eq=False``, for PyMC's sampling states."""
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is type(self) and all(
+            equal_dataclass_values(getattr(self, f.name), getattr(other, f.name))
+            for f in fields(self)  # type: ignore[arg-type]
+        )
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(eq=False)
@@ -66,6 +80,11 @@ class Settings(Comparable):
     def __setattr__(self, name: str, value: Any) -> None:
         self.__dict__.update({name: value, "changes": self.changes + 1})
 
+    @property
+    def gradients(self) -> int:
+        """Gradients of batches that an estimate takes: with an anchor two, unless one is stored."""
+        return self.batches * (2 if self.anchor and not self.anchor_blocks else 1)
+
     def whitening(self) -> Whitening:
         """Return the map from ψ to φ."""
         if self.root is None:
@@ -88,5 +107,4 @@ class Settings(Comparable):
 
 def in_parts(parts: Sequence[np.ndarray], flat: np.ndarray) -> list[np.ndarray]:
     """Return a flat vector in the shapes and dtypes of a position's parts."""
-    split = np.split(flat, np.cumsum([x.size for x in parts])[:-1])
-    return [new.reshape(x.shape).astype(x.dtype) for new, x in zip(split, parts, strict=True)]
+    return Ravel.of(parts).split(flat)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,24 +15,17 @@ from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.jax_backend import prepare
 from pymc_sgmcmc.backends.placing import on_processor, place
 from pymc_sgmcmc.kernel.estimators import Estimator
-from pymc_sgmcmc.kernel.layout import Layout
+from pymc_sgmcmc.kernel.groups import Groups
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.measure import measured, wrapped
 from pymc_sgmcmc.kernel.sampler import Sampler
-from pymc_sgmcmc.kernel.update import State, Update
+from pymc_sgmcmc.kernel.update import Layout, State, Update
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Draws", "Transition", "updates_per_call"]
-
-# Noise of the updates of one compiled call, in numbers: models with millions of parameters take
-# several calls for a draw. What is measured at the end of each costs as much as a few updates
-_LARGEST_NOISE = 2**26
-
-# Numbers of rows on disk that a call reads: two or three copies of them are in memory
-_LARGEST_READ = 2**22
+__all__ = ["Transition"]
 
 # Updates that a GPU runs as one, so that the end of one and the begin of the next read a state once
 _IN_A_ROW = 4
@@ -41,28 +33,6 @@ _IN_A_ROW = 4
 # Batches besides those of the updates: measurements of a draw must not depend on how the chain
 # reached it
 _FRESH = 2
-
-
-def updates_per_call(thin: int, dimension: int, read: int = 0) -> int:
-    """Return the largest divisor of ``thin`` for which a call has a moderate amount of noise."""
-    most = max(1, min(_LARGEST_NOISE // max(dimension, 1), _LARGEST_READ // max(read, 1)))
-    return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
-
-
-@dataclass
-class Draws:
-    """The draws of one call; the first dimension of every array counts them.
-
-    On a GPU the arrays are JAX's, and reading one waits for the call to end.
-    """
-
-    psi: Sequence[Sequence[Any]]  # positions
-    extra: Mapping[str, Sequence[Sequence[Any]]]  # the sampler's further state
-    values: Sequence[Sequence[Any]]  # PyMC's value variables
-    # Estimates of ∇U, independent of how the positions were reached
-    gradient: Sequence[Sequence[Any]]
-    # As in ``statistic_names``; the last two count tamed and rejected updates
-    statistics: Sequence[Any]
 
 
 class Transition:
@@ -85,7 +55,7 @@ class Transition:
     ) -> None:
         self.layout = layout
         self.posterior = posterior
-        self._state = State(position, extra)
+        self.state = state = State(position, extra)
         density = BatchDensity(
             posterior,
             contiguous=layout.contiguous,
@@ -95,7 +65,7 @@ class Transition:
         estimator = Estimator(
             density,
             whitening,
-            self._state.psi,
+            state.psi,
             anchored=layout.anchored,
             blocks=layout.groups,
             batches=layout.averaged,
@@ -103,53 +73,43 @@ class Transition:
         if layout.backend == "jax":
             prepare()
         in_one = not on_processor(layout.backend) and sampler.policy().whitened
-        in_one = in_one and self._state.alike
-        update = Update(sampler, self._state, estimator, layout, in_one=in_one)
+        update = Update(sampler, state, estimator, layout, in_one=in_one and state.alike)
         self.noise = update.noise
         # Times K batches of an update: more than 1 where it asks for independent estimates
         self.row_sets = len(update.row_sets)
         # Times K batches for what is measured at the end of a draw
         self.fresh = _FRESH if update.row_sets[0] else 0
-        self._constants = [*self._state.origin, *update.fixed]
+        self._same = Groups(origin=state.origin, **update.inputs)  # in all updates of a call
 
-        # What is compiled in, for JAX alone
-        known = layout.backend == "jax"
-        draws, updates = (layout.draws, layout.updates) if known else (None, None)
-        each = [
-            *(_along(x, updates) for x in _of_one(update)),
-            *(_along(x, _FRESH) for x in update.row_sets[0]),
-        ]
-        given = [_along(x, draws) for x in each]
-        of_draw = self._draw(sampler, estimator, update, each)
-        n_state = len(self._state.symbols)
+        # JAX alone compiles the lengths of loops in
+        compiled_in = layout.backend == "jax"
+        draws, updates = (layout.draws, layout.updates) if compiled_in else (None, None)
+        each = Groups(
+            **{name: _along(own, updates) for name, own in update.own_inputs.items()},
+            fresh=_along(update.row_sets[0], _FRESH),
+        )
+        given = Groups({name: _along(own, draws) for name, own in each.items()})
+        of_draw = self._draw(update, each)
+        outputs = of_draw.flat
         if layout.draws == 1:
-            found = substitute(of_draw, dict(zip(each, [x[0] for x in given], strict=True)))
-            outputs = list(found)
+            first = [x[0] for x in given.flat]
+            outputs = substitute(outputs, dict(zip(each.flat, first, strict=True)))
         else:
             outputs = looped(
-                [*of_draw[:n_state], *of_draw],
-                dict(zip(each, given, strict=True)),
-                unchanged(self._state.symbols),
-                unchanged(self._constants),
+                [*of_draw["psi"], *of_draw["extra"], *outputs],
+                dict(zip(each.flat, given.flat, strict=True)),
+                unchanged(state.symbols),
+                unchanged(self._same.flat),
                 layout.backend,
             )
-        self._function = compiled(
-            [*self._state.symbols, *given, *self._constants],
-            outputs,
-            layout.backend,
-            compile_kwargs,
-        )
+        self._of_draw = of_draw
+        self.inputs = Groups(**state.groups, **given, **self._same)
+        self._function = compiled(self.inputs.flat, outputs, layout.backend, compile_kwargs)
 
-    def _draw(
-        self,
-        sampler: Sampler,
-        estimator: Estimator,
-        update: Update,
-        given: Sequence[TensorVariable],
-    ) -> list[TensorVariable]:
+    def _draw(self, update: Update, given: Groups) -> Groups:
         """Return a draw: the state after its updates, then values, gradients, statistics there."""
-        state, n_psi, of_one = self._state, len(self._state.psi), _of_one(update)
-        of_updates, fresh = given[: len(of_one)], list(given[len(of_one) :])
+        state, n_psi = self.state, len(self.state.psi)
+        own = update.own_inputs
         *new, tamed, rejected = update.outputs
         # Counted on the way: a GPU would write each of many flags by a kernel of its own
         counts = [pt.scalar(name, dtype="int32") for name in ("tamed", "rejected")]
@@ -158,67 +118,43 @@ class Transition:
         begin = state.join(state.symbols) if in_one else state.symbols
         *end, tamed, rejected = looped(
             [*new, *counted],
-            dict(zip(of_one, of_updates, strict=True)),
+            {x: many for name, xs in own.items() for x, many in zip(xs, given[name], strict=True)},
             dict(zip(update.state.symbols, begin, strict=True))
             | {n: pt.constant(np.int32(0)) for n in counts},
-            unchanged(self._constants),
+            unchanged(self._same.flat),
             self.layout.backend,
             in_a_row=1 if on_processor(self.layout.backend) else _IN_A_ROW,
         )
         end = state.part(end) if in_one else end
-        end[:n_psi] = wrapped(estimator.posterior, estimator.whitening, end[:n_psi], state.origin)
-        values, gradient, statistics = measured(
-            sampler, estimator, update, state, end, fresh, self.layout.backend
-        )
+        end[:n_psi] = wrapped(update, end[:n_psi])
+        values, gradient, statistics = measured(update, end, given["fresh"])
         statistics |= {"tamed_updates": tamed, "rejected_updates": rejected}
         self.statistic_names = list(statistics)
-        n_old = len(state.symbols)
-        numbers = n_old, n_psi, n_old - n_psi, len(values), len(gradient)
-        self._ends = np.cumsum(numbers).tolist()
         # In one output: fetching a scalar from JAX costs as much as a vector
         dtype = update.step_size.dtype
         scalars = pt.stack([scalar.astype(dtype) for scalar in statistics.values()])
-        measures = [*values, *gradient, scalars]
-        return [*end, *substitute(measures, {update.step_size: of_updates[0][-1]})]
+        [step_sizes] = given["step_size"]
+        measures = Groups(values=values, gradient=list(gradient), statistics=[scalars])
+        at_last = measures.like(substitute(measures.flat, {update.step_size: step_sizes[-1]}))
+        return Groups(psi=end[:n_psi], extra=end[n_psi:], **at_last)
 
-    def __call__(
-        self,
-        position: list[Any],
-        extra: dict[str, list[Any]],
-        step_sizes: np.ndarray,
-        batches: list[np.ndarray],
-        fresh: list[np.ndarray],
-        noise: list[np.ndarray],
-        fixed: list[Any],
-    ) -> tuple[list[Any], dict[str, list[Any]], Draws]:
-        """Make the draws; return the state after the last one, in the backend's arrays, and them.
+    def __call__(self, arrays: Mapping[str, Sequence[Any]]) -> tuple[Groups, Groups]:
+        """Make the draws of a call; return the state after the last one, as placed, and the draws.
 
-        Step sizes have the shape (draws, updates), ``batches`` (draws, updates, ...) for K batches,
-        set after set, and ``fresh`` (draws, fresh, ...). ``fixed`` are the origin, relative step
-        sizes, noise variances and the bound on gradients, where used, then the estimator's inputs.
+        ``arrays`` are placed, in the groups of ``inputs``. Step sizes have the shape (draws,
+        updates), rows (draws, updates, ...) for K batches, set after set, and fresh ones (draws,
+        fresh, ...). The draws are ψ, the further state, PyMC's values, an estimate of ∇U that is
+        independent of how ψ was reached, and the statistics, whose last two count tamed and
+        rejected updates; the first dimension counts draws. On a GPU reading one waits for the call.
         """
-        further = [part for parts in extra.values() for part in parts]
-        outputs = self._function(*position, *further, step_sizes, *batches, *noise, *fresh, *fixed)
-        a, b, c, d, e = self._ends
-        state, measured = outputs[:a], outputs[a:]
-        arrays: list[Any]
+        outputs = self._function(*self.inputs.arranged(arrays))
+        measures: list[Any]
         if self.layout.draws > 1:
-            arrays = [np.asarray(x) for x in measured]
+            measures = [np.asarray(x) for x in outputs[len(self.state.symbols) :]]
         else:
             # A second output of the same array would be copied
-            arrays = [[x if self.is_asynchronous else np.asarray(x)] for x in (*state, *measured)]
-        n_psi = b - a
-        return (
-            state[:n_psi],
-            {name: list(parts) for name, parts in self._state.split(state[n_psi:]).items()},
-            Draws(
-                psi=arrays[: b - a],
-                extra=self._state.split(arrays[b - a : c - a]),
-                values=arrays[c - a : d - a],
-                gradient=arrays[d - a : e - a],
-                statistics=arrays[-1],
-            ),
-        )
+            measures = [[x if self.is_asynchronous else np.asarray(x)] for x in outputs]
+        return self.state.groups.like(outputs), self._of_draw.like(measures)
 
     @cached_property
     def is_asynchronous(self) -> bool:
@@ -238,13 +174,6 @@ class Transition:
         return (self.layout.groups / self.layout.known_blocks * sums).astype(estimates.dtype)
 
 
-def _along(x: TensorVariable, length: int | None) -> TensorVariable:
-    """Return a symbol of such values along a new first dimension."""
-    found: TensorVariable = pt.tensor(x.name, dtype=x.dtype, shape=(length, *x.type.shape))
-    return found
-
-
-def _of_one(update: Update) -> list[TensorVariable]:
-    """Return the symbols of each update's own inputs."""
-    rows = [row for row_set in update.row_sets for row in row_set]
-    return [update.step_size, *rows, *(flat for _, flat in update.noise.flat_requests())]
+def _along(symbols: Iterable[TensorVariable], length: int | None) -> list[TensorVariable]:
+    """Return symbols of such values along a new first dimension."""
+    return [pt.tensor(x.name, dtype=x.dtype, shape=(length, *x.type.shape)) for x in symbols]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -16,15 +15,49 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.kernel.blocks import Blocks
-from pymc_sgmcmc.kernel.estimators import Estimator
-from pymc_sgmcmc.kernel.layout import Layout
+from pymc_sgmcmc.kernel.estimators import Estimator, named
+from pymc_sgmcmc.kernel.groups import Groups
 from pymc_sgmcmc.kernel.noise import Noise
-from pymc_sgmcmc.kernel.sampler import Extra, Gradient, Sampler
-from pymc_sgmcmc.kernel.taming import Taming
+from pymc_sgmcmc.kernel.ravel import Ravel
+from pymc_sgmcmc.kernel.sampler import Extra, Gradient, Sampler, Taming
 from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.model.graphs import substitute
 
-__all__ = ["State", "Update"]
+__all__ = ["Layout", "State", "Update"]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What decides the compiled updates beside model and sampler; chains with one layout share."""
+
+    backend: str  # "numba" or "jax"
+    whitening: Hashable  # kind of the map from ψ to φ
+    contiguous: bool  # whether a batch is an offset, not row indices
+    anchored: bool  # whether gradients have an anchor
+    known_blocks: int  # blocks with known gradients at the anchor, which are then the batches
+    batches: int  # K, batches averaged for one gradient
+    joined: int  # neighbouring blocks evaluated together, a divisor of K
+    per_coordinate: bool  # whether each coordinate has a step size
+    compensated: bool  # whether the sampler reads the variance of each coordinate's gradient
+    bounded: bool  # whether elements of a gradient estimate are bounded
+    updates: int  # of a draw; fixed for JAX, any number for numba
+    draws: int  # of a call; any number for numba unless 1
+
+    @property
+    def groups(self) -> int:
+        """Groups of joined blocks that make up the data, where blocks are known."""
+        return -(-self.known_blocks // self.joined)
+
+    @property
+    def averaged(self) -> int:
+        """How many gradients are averaged, each of joined batches."""
+        return self.batches // self.joined
+
+    def key(self) -> Layout:
+        """Return the layout under which compiled functions are cached."""
+        if self.backend == "jax":
+            return self
+        return replace(self, updates=0, draws=min(self.draws, 2))
 
 
 class State:
@@ -38,41 +71,31 @@ class State:
     ) -> None:
         self.psi = [_like(f"psi_{i}", x) for i, x in enumerate(position)]
         self.origin = [_like(f"origin_{i}", x) for i, x in enumerate(position)]
-        self._counts = {name: len(parts) for name, parts in extra.items()}
-        self.symbols = [
-            *self.psi,
-            *(_like(name, x) for name, parts in extra.items() for x in parts),
-        ]
+        self.extra = Groups({name: [_like(name, x) for x in own] for name, own in extra.items()})
+        self.groups = Groups(psi=self.psi, extra=self.extra.flat)
+        self.symbols = self.groups.flat
+        self._ravel = Ravel.of(self.psi)
 
-    def split(self, flat: Sequence[Any]) -> dict[str, Sequence[Any]]:
-        """Return the further state by name from the flat list of its parts."""
-        pieces, start = {}, 0
-        for name, count in self._counts.items():
-            pieces[name] = flat[start : start + count]
-            start += count
-        return pieces
-
-    def extra(self, symbols: Sequence[TensorVariable]) -> Extra:
+    def extra_of(self, symbols: Sequence[TensorVariable]) -> Extra:
         """Return the further state of a state's symbols."""
-        pieces = self.split(symbols[len(self.psi) :])
-        return {name: Blocks(parts) for name, parts in pieces.items()}
+        groups = self.extra.like(symbols[len(self.psi) :])
+        return {name: Blocks(parts) for name, parts in groups.items()}
 
     def flat(self, position: Blocks, extra: Extra) -> list[TensorVariable]:
         """Return a new state in the order and with the dtypes of ``symbols``."""
-        new = [*position, *(part for name in self._counts for part in extra[name])]
+        new = [*position, *(part for name in self.extra for part in extra[name])]
         return [part.astype(was.dtype) for part, was in zip(new, self.symbols, strict=True)]
 
     @property
     def alike(self) -> bool:
         """Whether each further part has the position's blocks."""
         shapes = [x.type.shape for x in self.psi]
-        return [x.type.shape for x in self.symbols] == shapes * (1 + len(self._counts))
+        return [x.type.shape for x in self.symbols] == shapes * (1 + len(self.extra))
 
     def joined(self) -> State:
         """Return the state with all blocks of the position, and of each further part, in one."""
-        dtype = np.result_type(*(x.dtype for x in self.psi))
-        one = [np.empty(sum(math.prod(x.type.shape) for x in self.psi), dtype)]
-        return State(one, dict.fromkeys(self._counts, one))
+        one = [np.empty(self._ravel.size, np.result_type(*self._ravel.dtypes))]
+        return State(one, dict.fromkeys(self.extra, one))
 
     def join(self, parts: Sequence[Any]) -> list[TensorVariable]:
         """Return parts of this state, in its order, as parts of the joined one."""
@@ -82,12 +105,7 @@ class State:
 
     def part(self, joined: Sequence[Any]) -> list[TensorVariable]:
         """Return parts of the joined state as parts of this one."""
-        sizes = [math.prod(x.type.shape) for x in self.psi]
-        return [
-            vector[end - size : end].reshape(x.type.shape).astype(x.dtype)
-            for vector in joined
-            for x, size, end in zip(self.psi, sizes, np.cumsum(sizes), strict=True)
-        ]
+        return [part for vector in joined for part in self._ravel.split(vector)]
 
 
 class Update:
@@ -106,48 +124,58 @@ class Update:
         *,
         in_one: bool = False,
     ) -> None:
-        self._blocks = state
+        self.sampler = sampler
+        self.blocks = state
         self._in_one = in_one
         # What the graph is of
         self.state = state.joined() if in_one else state
-        self._estimator = estimator
-        self._backend = layout.backend
+        self.estimator = estimator
+        self.backend = layout.backend
         self._variables = Variables(estimator.posterior, estimator.whitening)
-        self._relative = _named("relative", state.psi) if layout.per_coordinate else []
-        self._variance = _named("variance", state.psi) if layout.compensated else []
         floatX = pytensor.config.floatX
-        self._bound = [pt.scalar("largest", dtype=floatX) for _ in range(layout.bounded)]
-        # Relative step sizes, noise variances, bound on gradients, where used; then the estimator's
-        self.fixed = [*self._relative, *self._variance, *self._bound, *estimator.fixed]
-        self.step_size = pt.scalar("step_size", dtype=floatX)
-        self.noise = Noise(
-            [x.type.shape for x in self.state.psi],
-            [x.dtype for x in self.state.psi],
-            layout.backend,
+        # What all updates have in common
+        self.inputs = Groups(
+            relative=named("relative", state.psi) if layout.per_coordinate else [],
+            variance=named("variance", state.psi) if layout.compensated else [],
+            bound=[pt.scalar("largest", dtype=floatX) for _ in range(layout.bounded)],
+            **estimator.inputs,
         )
+        self.step_size = pt.scalar("step_size", dtype=floatX)
+        psi = self.state.psi
+        self.noise = Noise([x.type.shape for x in psi], [x.dtype for x in psi], layout.backend)
         # Symbols of the batches of each independent estimate
         self.row_sets: list[list[TensorVariable]] = []
         # The next state, whether a bound acted, whether the update was rejected
-        self.outputs = self._next(sampler)
+        self.outputs = self._next()
+
+    @property
+    def own_inputs(self) -> Groups:
+        """What each update has of its own."""
+        return Groups(
+            step_size=[self.step_size],
+            rows=[row for row_set in self.row_sets for row in row_set],
+            noise=[flat for _, flat in self.noise.flat_requests()],
+        )
 
     def steps(self) -> tuple[Any, Any]:
         """Return step size and known variance: one for all coordinates, or one for each."""
-        h: Any = self.step_size * Blocks(self._relative) if self._relative else self.step_size
-        return h, Blocks(self._variance) if self._variance else 0.0
+        relative, variance = self.inputs["relative"], self.inputs["variance"]
+        h: Any = self.step_size * Blocks(relative) if relative else self.step_size
+        return h, Blocks(variance) if variance else 0.0
 
-    def _next(self, sampler: Sampler) -> list[TensorVariable]:
+    def _next(self) -> list[TensorVariable]:
         state, taming = self.state, Taming()
         old = state.symbols
-        position, extra = sampler.update(
+        position, extra = self.sampler.update(
             Blocks(state.psi),
-            state.extra(old),
+            state.extra_of(old),
             self._gradient(taming),
             self._as_state(self.steps()[0]),
             self.noise,
         )
         new = state.flat(position, extra)
         # A part of which others are made, as a momentum that moves the position, is made for all
-        once = zip(new, computed_once(new, self._backend), strict=True)
+        once = zip(new, computed_once(new, self.backend), strict=True)
         large = {part: held for part, held in once if held is not part}
         if large:
             new = [substitute([x], {p: y for p, y in large.items() if p is not x})[0] for x in new]
@@ -163,29 +191,29 @@ class Update:
     def _as_state(self, x: Any) -> Any:
         """Return what may be blocks as blocks of the state that the graph is of."""
         joins = self._in_one and isinstance(x, Blocks)
-        return Blocks(self._blocks.join(list(x))) if joins else x
+        return Blocks(self.blocks.join(list(x))) if joins else x
 
     def _gradient(self, taming: Taming) -> Gradient:
         """Return what an update may ask of the density, from rows of its own."""
-        estimator, rows = self._estimator, self._estimator.new_rows()
+        estimator, rows = self.estimator, self.estimator.new_rows()
         self.row_sets.append(rows)
 
         def blocks(position: Blocks) -> list[Any]:
-            return self._blocks.part(list(position)) if self._in_one else list(position)
+            return self.blocks.part(list(position)) if self._in_one else list(position)
 
         def estimate(position: Blocks) -> Blocks:
             """Estimate ∇U, scaled down as a whole where an element exceeds the bound."""
-            found = self._as_state(estimator(blocks(position), rows))
-            for bound in self._bound:
-                found = taming.shortened(found, bound)
-            return found
+            gradient = self._as_state(estimator(blocks(position), rows))
+            for bound in self.inputs["bound"]:
+                gradient = taming.shortened(gradient, bound)
+            return gradient
 
         return Gradient(
             estimate,
             lambda position: estimator.potential(blocks(position), rows),
             lambda: self._gradient(taming),
             self._as_state(self.steps()[1]),
-            self._as_state(Blocks(self._blocks.origin)),
+            self._as_state(Blocks(self.blocks.origin)),
             taming,
             self._variables,
         )
@@ -193,7 +221,3 @@ class Update:
 
 def _like(name: str, array: np.ndarray) -> TensorVariable:
     return pt.tensor(name, dtype=str(array.dtype), shape=array.shape)
-
-
-def _named(name: str, like: Sequence[TensorVariable]) -> list[TensorVariable]:
-    return [pt.tensor(f"{name}_{i}", dtype=x.dtype, shape=x.type.shape) for i, x in enumerate(like)]

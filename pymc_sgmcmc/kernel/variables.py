@@ -81,28 +81,25 @@ class Variables:
     def _of_elements(
         self, function: Callable[[TensorVariable, TensorVariable], TensorVariable]
     ) -> list[TensorVariable]:
-        found = []
-        for c, log_slope in zip(
-            self._posterior.coordinates, self._posterior.log_slopes, strict=True
-        ):
-            if log_slope is None:
-                found.append(function(c.phi, pt.zeros_like(c.phi)))
-            elif log_slope.ndim != c.phi.ndim:
+        pairs = list(zip(self._posterior.coordinates, self._posterior.log_slopes, strict=True))
+        for c, log_slope in pairs:
+            if log_slope is not None and log_slope.ndim != c.phi.ndim:
                 raise NotImplementedError(
                     f"The map of '{c.name}' ({c.kind}) mixes its elements, so that it has no slope "
                     "of its own in each. This sampler needs one: sample that variable by another."
                 )
-            else:
-                found.append(function(c.phi, log_slope))
-        return found
+        return [
+            function(c.phi, pt.zeros_like(c.phi) if log_slope is None else log_slope)
+            for c, log_slope in pairs
+        ]
 
     def _at(self, graphs: list[TensorVariable], position: Blocks) -> Blocks:
         if not self._unwhitened:
             raise NotImplementedError(
                 "Bounds and maps of variables are for samplers whose policy has whitened=False."
             )
-        found = substitute(graphs, dict(zip(self._posterior.phi, position, strict=True)))
+        values = substitute(graphs, dict(zip(self._posterior.phi, position, strict=True)))
         return Blocks(
             pt.broadcast_to(x, phi.type.shape).astype(phi.dtype)
-            for x, phi in zip(found, position, strict=True)
+            for x, phi in zip(values, position, strict=True)
         )

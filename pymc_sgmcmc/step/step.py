@@ -44,8 +44,8 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.kernel.tables import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.improper import refuse_uninformed
@@ -533,8 +533,9 @@ class SGMCMCStep(BlockedStep):
     def _engine_at(self, point: PointType) -> Engine:
         if self._engine is None:
             self._engine = Engine(
-                self._read_model, self._values, self, self.options, point, self._row_memory
-            )
+                self._read_model, self._values, self.options, point,
+                sampler=self, row_memory=self._row_memory,
+            )  # fmt: skip
         return self._engine
 
     def _runner_at(self, point: PointType, others: list[np.ndarray]) -> Runner:

@@ -31,7 +31,6 @@ from threadpoolctl import threadpool_limits
 
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.tuning.again import Companion
@@ -85,7 +84,7 @@ def _is_kept(rv: TensorVariable) -> bool:
     return type(rv.owner.op).__module__.partition(".")[0] in _KEPT
 
 
-def _bulk_of_all(joint: CompiledModel, point: PointType, state: ChainState) -> PointType:
+def _bulk_of_all(joint: Engine, point: PointType, state: ChainState) -> PointType:
     """Return PyMC's values in the bulk, by name."""
     place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
     density = Density(joint, state, [place])

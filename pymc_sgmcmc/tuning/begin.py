@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.centre import with_weight
 from pymc_sgmcmc.tuning.density import Density
@@ -19,7 +19,7 @@ __all__ = ["beginning"]
 
 
 def beginning(
-    density: Density, model: CompiledModel, rng: np.random.Generator, *, permutes: bool = True
+    density: Density, model: Engine, rng: np.random.Generator, *, permutes: bool = True
 ) -> tuple[Sequence[np.ndarray], np.ndarray, Surface, dict[str, Any]]:
     """Return φ, a jittered start of shape (d,), the surface and options of :func:`find_bulk`.
 

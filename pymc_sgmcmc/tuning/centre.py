@@ -9,7 +9,7 @@ import numpy as np
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring import InformedCoefficients, Weighted
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.tuning.coefficients import BlockChoice
 from pymc_sgmcmc.tuning.surface import Surface
@@ -31,9 +31,7 @@ _SHIFT = 0.3
 _PAIRS = 8
 
 
-def with_weight(
-    model: CompiledModel, scales: Sequence[np.ndarray], weight: float
-) -> list[np.ndarray]:
+def with_weight(model: Engine, scales: Sequence[np.ndarray], weight: float) -> list[np.ndarray]:
     """Return the scales with every weight set to one value."""
     fitted = [c for c in model.posterior.coordinates if c.scale is not None]
     return [
@@ -49,7 +47,7 @@ class WritingChoice:
     depends on the weights below. The choice is repeated in its own, more Gaussian coordinates.
     """
 
-    def __init__(self, model: CompiledModel) -> None:
+    def __init__(self, model: Engine) -> None:
         self._model = model
         self._fitted = [c for c in model.posterior.coordinates if c.scale is not None]
         self._undecided = {c.rv: c for c in self._fitted if c.weighted}

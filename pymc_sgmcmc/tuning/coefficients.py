@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pymc_sgmcmc.centring import InformedCoefficients, told_of_block
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.tuning.surface import Surface
@@ -30,7 +30,7 @@ class BlockChoice:
 
     def __init__(
         self,
-        model: CompiledModel,
+        model: Engine,
         surface: Surface,
         scales: Sequence[np.ndarray],
         others: Sequence[np.ndarray],

@@ -11,7 +11,7 @@ from pymc.exceptions import SamplingError
 
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.tuning.modes import more_starts
@@ -34,7 +34,7 @@ class Density:
     potentials of the places, ``others`` the present values of the variables not sampled.
     """
 
-    def __init__(self, engine: CompiledModel, state: ChainState, places: Sequence[Place]) -> None:
+    def __init__(self, engine: Engine, state: ChainState, places: Sequence[Place]) -> None:
         self._engine = engine
         self._state = state
         self._rng = state.tuning_rng

@@ -19,11 +19,10 @@ from threadpoolctl import threadpool_limits
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
-from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.potential import Potential, gradient_at_anchor
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.model.improper import improper
 from pymc_sgmcmc.schedules import constant, thin_of

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.centre import WritingChoice, with_weight
@@ -23,7 +23,7 @@ class Writing:
     """Changes the coordinates of a surface to those of a :class:`WritingChoice`."""
 
     def __init__(
-        self, density: Density, surface: Surface, engine: CompiledModel, rng: np.random.Generator
+        self, density: Density, surface: Surface, engine: Engine, rng: np.random.Generator
     ) -> None:
         self._density = density
         self._surface = surface

@@ -95,7 +95,7 @@ def update(name: str) -> tuple[float, float | None]:
     runner = step._runner
     runner.settle()
     # Of several calls: on a GPU the next one runs while one is read
-    draws = CALLS * runner.engine.draws_per_call(runner.settings, THIN)
+    draws = CALLS * runner.engine.program.draws_per_call(runner.settings, THIN)
     return of_updates(lambda: bare_transition(step, draws), draws * THIN)
 
 

@@ -76,7 +76,7 @@ def package_updates(
     runner = step._runner
     # Whole calls, or the best round would only hand out what another one has made
     runner.settle()
-    call = runner.engine.draws_per_call(runner.settings, thin)
+    call = runner.engine.program.draws_per_call(runner.settings, thin)
     draws = -(-max(5, 4000 // max(batch_size, 50) * THIN // thin) // call) * call
     return lambda: bare_transition(step, draws), draws * thin
 

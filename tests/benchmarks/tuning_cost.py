@@ -52,11 +52,11 @@ def measure(name: str, backend: str) -> dict[str, float]:
     engine, thin = runner.engine, runner.settings.thin
     runner.settle()
     # Whole calls, or a round would only hand out what another one has made
-    draws = engine.draws_per_call(runner.settings, thin)
+    draws = engine.program.draws_per_call(runner.settings, thin)
 
     phi, scales = engine.express(point)
     surface = engine.potential()
-    surface.set_fixed([*scales, *engine.data(), *engine.tables(0, "shuffled")])
+    surface.set_fixed(engine.fixed(0, scales, []))
     x = np.repeat(surface.join(phi)[None], EVALUATIONS, axis=0)
     rows = surface.draw_rows(np.random.default_rng(0), EVALUATIONS)
     blocks = np.arange(EVALUATIONS) % surface.n_blocks

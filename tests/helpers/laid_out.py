@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.row_memory import arrange
+from pymc_sgmcmc.kernel.tables import arrange
 
 
 def laid_out(scheme, array, rng, batch_size):

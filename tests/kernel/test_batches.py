@@ -1,49 +1,31 @@
 """Batches in the sampler: unbiased, and fresh at every update."""
 
-from functools import cached_property
 from math import lcm
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers.minibatched_models import reference, regression, two_batches, with_batches
+from helpers.recorders import Recorder
 from helpers.sampling import QUIET
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.testing import UNTUNED
 
 
-class Recorder(sg.SGMCMCStep):
-    """Stay where you are and write down the gradient of every update."""
-
-    @cached_property
-    def point(self):
-        return self.model.initial_point()
-
-    def initial_extra(self, position, rng):
-        return {"trace": [np.zeros((self.options.thin, *x.shape)) for x in position]}
-
-    def update(self, position, extra, gradient, step_size, noise):
-        estimated = gradient(position)
-        return position, {
-            "trace": extra["trace"].map(
-                lambda trace, g: pt.concatenate([trace[1:], g[None]]), estimated
-            )
-        }
+class FromStart(Recorder):
+    """A recorder without tuning."""
 
     def run(self, seed, phi):
-        """Return the gradients of ``thin`` updates of a new chain, shape (thin, dimension)."""
+        """Return the gradients of a new chain's updates, shape (thin, dimension)."""
         self.setup_chain(np.random.default_rng(seed), 0, 1)
-        self.chain.psi = phi
         self.chain.settings = Settings(thin=self.options.thin)
-        self.chain.extra = self.initial_extra(phi, None)
-        self.step(self.point)
-        return np.concatenate([t.reshape(len(t), -1) for t in self.chain.extra["trace"]], axis=1)
+        return self.record(phi)
 
 
 UPDATES = lcm(60, 45)
@@ -52,7 +34,7 @@ UPDATES = lcm(60, 45)
 @pytest.fixture(autouse=True)
 def no_draws_ahead(monkeypatch):
     """Chains are left after a draw; those that are made ahead and forgotten would count twice."""
-    monkeypatch.setattr("pymc_sgmcmc.kernel.engine._MOST_DRAWS", 1)
+    monkeypatch.setattr("pymc_sgmcmc.kernel.program._MOST_DRAWS", 1)
 
 
 # One batch of rows that follow one another is in test_gradients.py
@@ -67,19 +49,19 @@ def recorded(request):
     phi, _, gradient = reference(build)
     model = with_batches(build)
     with model:
-        recorder = Recorder(
+        recorder = FromStart(
             step_size=1.0, batch=scheme, transforms="model", **{**UNTUNED, "thin": UPDATES}
         )
     return recorder, phi, -gradient
 
 
-def draw_every_offset_equally_often(engine, rng, transition, updates, left):
+def draw_every_offset_equally_often(program, rng, transition, updates, left):
     batches = []
     for minibatch, arrays in zip(
-        engine.posterior.minibatches, engine.posterior.arrays, strict=True
+        program.posterior.minibatches, program.posterior.arrays, strict=True
     ):
         offsets = np.arange(updates + transition.fresh, dtype=np.int32)
-        if not engine.scheme.contiguous:
+        if not transition.layout.contiguous:
             offsets = offsets[:, None] + np.arange(minibatch.batch_size, dtype=np.int32)
         batches.append(offsets % len(arrays[0]))
     return batches
@@ -87,7 +69,7 @@ def draw_every_offset_equally_often(engine, rng, transition, updates, left):
 
 def test_average_over_all_batches_is_the_full_gradient(recorded, monkeypatch):
     recorder, phi, full = recorded
-    monkeypatch.setattr(Engine, "draw_batches", draw_every_offset_equally_often)
+    monkeypatch.setattr(Program, "draw_batches", draw_every_offset_equally_often)
     mean = recorder.run(1, phi).mean(axis=0)
     np.testing.assert_allclose(mean, full, rtol=0, atol=1e-12 * abs(full).max())
 
@@ -110,10 +92,10 @@ def test_batch_is_fresh_at_every_update(recorded):
 
 def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
     drawn, orders = [], []
-    original = Engine.draw_batches, Engine.tables
+    original = Program.draw_batches, Engine.tables
 
-    def draw_batches(engine, rng, transition, updates, left):
-        batches = original[0](engine, rng, transition, updates, left)
+    def draw_batches(program, rng, transition, updates, left):
+        batches = original[0](program, rng, transition, updates, left)
         if rng is step._chain.batch_rng:  # not at the start, where the density is only looked at
             drawn.append(batches)
         return batches
@@ -122,7 +104,7 @@ def test_batches_are_new_at_every_update_and_in_every_chain(monkeypatch):
         orders.append(row_order)
         return original[1](engine, row_order)
 
-    monkeypatch.setattr(Engine, "draw_batches", draw_batches)
+    monkeypatch.setattr(Program, "draw_batches", draw_batches)
     monkeypatch.setattr(Engine, "tables", tables)
     with pm.Model():
         y = pm.Minibatch(np.arange(100_000.0), batch_size=5)

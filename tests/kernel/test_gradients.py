@@ -1,18 +1,15 @@
 """Gradient estimators: unbiased, and as noisy as they should be."""
 
-from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
-import pymc_sgmcmc as sg
-
+from helpers.recorders import Recorder
 from helpers.z_scores import STANDARD_ERRORS, z_score
-from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
-from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.potential import gradient_at_anchor
+from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -22,7 +19,7 @@ ROWS, BATCH, UPDATES = 60, 7, 120
 @pytest.fixture(autouse=True)
 def no_draws_ahead(monkeypatch):
     """Each chain is left after a draw: those that are made with it would be for nothing."""
-    monkeypatch.setattr("pymc_sgmcmc.kernel.engine._MOST_DRAWS", 1)
+    monkeypatch.setattr("pymc_sgmcmc.kernel.program._MOST_DRAWS", 1)
 
 
 def regression():
@@ -44,23 +41,10 @@ CENTRE = [np.array([0.2, 0.1]), np.array(0.3)]
 ROOT = np.array([[0.5, 0.0, 0.1], [0.2, 0.8, 0.0], [-0.1, 0.3, 0.4]])
 
 
-class Recorder(sg.SGMCMCStep):
-    """Stay where you are and write down the gradient of every update."""
+class Anchored(Recorder):
+    """A recorder in whitened coordinates, which may have an anchor."""
 
-    @cached_property
-    def point(self):
-        return self.model.initial_point()
-
-    def initial_extra(self, position, rng):
-        return {"trace": [np.zeros((UPDATES, *x.shape)) for x in position]}
-
-    def update(self, position, extra, gradient, step_size, noise):
-        def shifted(trace, g):
-            return pt.concatenate([trace[1:], g[None]])
-
-        return position, {"trace": extra["trace"].map(shifted, gradient(position))}
-
-    def begin(self, seed, anchored, refresh=None):
+    def start(self, seed, anchored, refresh=None):
         """Start a chain whose tuning is set by hand."""
         self.setup_chain(np.random.default_rng(seed), 0, 100)
         anchor, gradient, blocks = [], [], []
@@ -79,14 +63,11 @@ class Recorder(sg.SGMCMCStep):
     def record(self, phi):
         """Return the gradients of the next updates at φ, shape (updates, dimension)."""
         whitening = self.chain.settings.whitening()
-        psi = whitening.to_psi(phi, whitening.arrays)
-        self.chain = replace(self.chain, psi=psi, extra=self.initial_extra(psi, None))
-        self.step(self.point)
-        return self.chain.extra["trace"][0]
+        return super().record(whitening.to_psi(phi, whitening.arrays))
 
     def run(self, seed, phi, anchored):
         """Return the gradients of a new chain."""
-        self.begin(seed, anchored)
+        self.start(seed, anchored)
         return self.record(phi)
 
 
@@ -110,9 +91,9 @@ def recorder(scheme, batches):
     """Return a recorder; those of one scheme share what is compiled, which has no state."""
     options = {**UNTUNED, "thin": UPDATES, "batches": batches, "transforms": "model"}
     if batches == 1:
-        return Recorder(step_size=1.0, batch=scheme, backend="jax", model=regression(), **options)
+        return Anchored(step_size=1.0, batch=scheme, backend="jax", model=regression(), **options)
     first = recorder(scheme, 1)
-    step = Recorder(step_size=1.0, batch=scheme, backend="jax", model=first.model, **options)
+    step = Anchored(step_size=1.0, batch=scheme, backend="jax", model=first.model, **options)
     step._engine = first._engine_at(first.point)
     return step
 
@@ -136,11 +117,11 @@ def test_full_gradient_is_that_of_pymc():
     np.testing.assert_allclose(full_gradient(step, HERE), expected @ ROOT, rtol=1e-10)
 
 
-def every_offset_equally_often(engine, rng, transition, updates, left):
+def every_offset_equally_often(program, rng, transition, updates, left):
     """Batches from each of the rows' offsets, each as often in each of the K places."""
     count, batches = updates + transition.fresh, transition.layout.averaged
     offsets = np.arange(count)[:, None] + 11 * np.arange(batches)
-    if not engine.scheme.contiguous:
+    if not transition.layout.contiguous:
         offsets = offsets[..., None] + np.arange(BATCH)
     drawn = (offsets % ROWS).astype(np.int32)
     return [drawn[:, 0] if batches == 1 else drawn]
@@ -149,7 +130,7 @@ def every_offset_equally_often(engine, rng, transition, updates, left):
 @pytest.mark.parametrize("anchored", [False, True], ids=["plain", "anchored"])
 def test_average_over_all_batches_is_the_full_gradient(recorders, anchored, monkeypatch):
     step = recorders[3]
-    monkeypatch.setattr(Engine, "draw_batches", every_offset_equally_often)
+    monkeypatch.setattr(Program, "draw_batches", every_offset_equally_often)
     found = step.run(1, HERE, anchored)
     expected = full_gradient(step, HERE)
     np.testing.assert_allclose(found.mean(axis=0), expected, rtol=1e-11)
@@ -170,7 +151,7 @@ def test_svrg_is_unbiased_between_refreshes(recorders):
     means = []
     for seed in range(60):
         # The anchor is taken where the chain is at first, and stays for two draws
-        step.begin(seed, anchored=True, refresh=2 * UPDATES)
+        step.start(seed, anchored=True, refresh=2 * UPDATES)
         at_anchor = step.record(CENTRE)
         away = step.record(HERE)
         means.append(away.mean(axis=0))
@@ -194,7 +175,7 @@ def test_blocks_with_known_gradients_are_unbiased(batches, joined, monkeypatch):
     assert ROWS % BATCH  # the last block is a short one
     groups = -(-ROWS // BATCH) // joined
 
-    def every_group_equally_often(engine, rng, transition, updates, left):
+    def every_group_equally_often(program, rng, transition, updates, left):
         assert transition.layout.groups == groups
         assert transition.layout.averaged == batches // joined
         numbers = np.arange(updates + transition.fresh)[:, None] + np.arange(
@@ -204,7 +185,7 @@ def test_blocks_with_known_gradients_are_unbiased(batches, joined, monkeypatch):
         return [drawn[:, 0] if transition.layout.averaged == 1 else drawn]
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "draw_batches", every_group_equally_often)
+        patch.setattr(Program, "draw_batches", every_group_equally_often)
         each = step.run(1, HERE, "blocks")[: UPDATES // groups * groups]
         np.testing.assert_allclose(each.mean(axis=0), full_gradient(step, HERE), rtol=1e-11)
         assert np.all(each.std(axis=0) > 0.01 * abs(each).max())

@@ -6,7 +6,8 @@ import pytensor
 import pytest
 
 from helpers.modes import PLAIN
-from pymc_sgmcmc.kernel.joined import LARGEST_JOINED, blocks_to_join
+from pymc_sgmcmc.kernel.program import blocks_to_join
+from pymc_sgmcmc.kernel.tables import LARGEST_JOINED
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
 

@@ -18,7 +18,7 @@ from helpers.models_with_rows import COUNTS, MODELS, G, N, X, Y, regression
 from helpers.modes import PLAIN
 from helpers.sampling import run
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.testing import UNTUNED
@@ -42,7 +42,7 @@ def test_batches_make_up_the_density_of_the_model(build, batch_size, backend):
     step_of(model, batch_size=batch_size)
     options = Options(batch_size=batch_size, batch_dim="obs", transforms="model", backend=backend)
     start = initial_point(model)
-    compiled = CompiledModel(model, model.value_vars, options, start)
+    compiled = Engine(model, model.value_vars, options, start)
     rng = np.random.default_rng(1)
     point = [start[v.name] + rng.normal(0, 0.3, np.shape(start[v.name])) for v in model.value_vars]
     outputs = [model.logp(), model.dlogp()]

@@ -12,7 +12,7 @@ import pymc_sgmcmc as sg
 from helpers.gallery import small_models
 from helpers.models_with_rows import MODELS, N, X, Y
 from helpers.modes import PLAIN
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.model import choice_of_batches
 from pymc_sgmcmc.model.initial_point import initial_point
 
@@ -44,7 +44,7 @@ def batches_pay(monkeypatch):
 def assert_density(step, model):
     """Assert that the blocks of the rows that a step draws from make up PyMC's density."""
     start = initial_point(model)
-    compiled = CompiledModel(step._read_model, model.value_vars, step.options, start)
+    compiled = Engine(step._read_model, model.value_vars, step.options, start)
     rng = np.random.default_rng(1)
     near = {v.name: start[v.name] + rng.normal(0, 0.1, np.shape(start[v.name])) for v in
             model.value_vars}  # fmt: skip

@@ -12,7 +12,7 @@ from helpers.sampling import run
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.backends import compiling, jax_loop, once
 from pymc_sgmcmc.kernel import noise, transition
-from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -34,7 +34,7 @@ def test_an_untuned_run_is_right():
 def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_time, monkeypatch):
     if one_at_a_time:
         # As of many parameters: a call makes one draw while the last one is read
-        monkeypatch.setattr(Engine, "draws_per_call", lambda *_: 1)
+        monkeypatch.setattr(Program, "draws_per_call", lambda *_: 1)
     model, exact = regression()
     step = sg.MSGNHT(model=model, backend="jax")
     assert_right(run(step).posterior, exact)
@@ -67,7 +67,7 @@ def test_blocks_joined_in_one_vector_give_the_same_draws(method, monkeypatch):
             point, _ = step.step(point)
             draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
         assert len(point) > 1
-        assert (len(step._runner._transition.noise._shapes) == 1) == joined
+        assert (len(step._runner._transition.noise._ravel.shapes) == 1) == joined
     # Sums are taken in another order
     np.testing.assert_allclose(draws[4:], draws[:4], rtol=1e-9)
     assert np.ptp(draws[:4], axis=0).min() > 0

@@ -88,7 +88,7 @@ def test_every_update_has_new_noise_and_a_new_batch(jax_step):
     noise = [transition.noise.draw(jax_step.chain.noise_rng, 20, 3)[0].copy() for _ in range(2)]
     assert len(np.unique(noise)) == np.size(noise)
     rng = jax_step.chain.batch_rng
-    offsets = [engine.draw_batches(rng, transition, 198, [])[0] for _ in range(2)]
+    offsets = [engine.program.draw_batches(rng, transition, 198, [])[0] for _ in range(2)]
     # 400 offsets of 400 rows: 1 - 1/e of them are different ones
     assert 220 < len(np.unique(offsets)) < 290
 

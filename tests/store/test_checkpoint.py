@@ -19,7 +19,7 @@ import pymc_sgmcmc as sg
 
 from helpers.kept import bits, location, run, untuned
 from helpers.sampling import QUIET
-from pymc_sgmcmc.kernel import row_memory
+from pymc_sgmcmc.kernel import tables
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.encoding import packed
 from pymc_sgmcmc.store.records import Records
@@ -95,7 +95,7 @@ def test_a_run_killed_inside_writes(tmp_path, unbroken, monkeypatch):
 
 
 def test_a_run_on_rows_that_chains_share(tmp_path, monkeypatch):
-    monkeypatch.setattr(row_memory, "_LARGE", 0)
+    monkeypatch.setattr(tables, "_LARGE", 0)
     whole = bits(run(None))
     with pytest.raises(KilledError):
         run(tmp_path, callback=Killer(17))

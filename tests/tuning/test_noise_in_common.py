@@ -11,7 +11,7 @@ import pymc_sgmcmc as sg
 from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups, Noisy
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
+from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
 from pymc_sgmcmc.tuning.turn import Turn
 
@@ -159,6 +159,6 @@ def test_noise_grows_along_what_has_a_law_that_is_sampled(kind, sampled, expecte
         else:
             pm.Dirichlet("x", a * np.ones(3), shape=(300, 3))
         options = sg.MSGNHT().options
-    compiled = CompiledModel(model, model.value_vars, options, model.initial_point())
+    compiled = Engine(model, model.value_vars, options, model.initial_point())
     assert compiled.noise_grows is expected
     assert compiled.shares_noise is expected

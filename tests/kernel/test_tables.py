@@ -14,9 +14,9 @@ import pymc_sgmcmc as sg
 from helpers.backends import BOTH
 from helpers.steps import start, step_for, take
 from pymc_sgmcmc.backends.placing import ALIGNMENT, place
-from pymc_sgmcmc.kernel import row_memory
-from pymc_sgmcmc.kernel.compiled_model import CompiledModel
-from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, arrange
+from pymc_sgmcmc.kernel import tables as tables_module
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.tables import SHARED_ORDER, RowMemory, arrange
 from pymc_sgmcmc.model.minibatch import check_minibatches
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -25,7 +25,7 @@ FORKED = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not f
 
 @pytest.fixture
 def always_shared(monkeypatch):
-    monkeypatch.setattr(row_memory, "_LARGE", 0)
+    monkeypatch.setattr(tables_module, "_LARGE", 0)
 
 
 def location():
@@ -166,9 +166,9 @@ def test_the_potential_is_that_of_all_rows(always_shared):
     step = step_of(model)
     at = model.initial_point()
     for memory in (step._row_memory, None):
-        compiled = CompiledModel(model, model.value_vars, step.options, at, memory)
-        phi, scales = compiled.express(at)
-        potential = compiled.potential_at(SHARED_ORDER if memory else 12345, scales, [])
+        engine = Engine(model, model.value_vars, step.options, at, row_memory=memory)
+        phi, scales = engine.express(at)
+        potential = engine.potential_at(SHARED_ORDER if memory else 12345, scales, [])
         found.append(np.concatenate([x.ravel() for x in potential.full(potential.join(phi)[None])]))
     np.testing.assert_allclose(*found, rtol=1e-10)
 
@@ -198,7 +198,7 @@ def test_a_machine_without_so_much_memory(always_shared, monkeypatch):
     def refused(*_):
         raise OSError("Cannot allocate memory")
 
-    monkeypatch.setattr(row_memory.mmap, "mmap", refused)
+    monkeypatch.setattr(tables_module.mmap, "mmap", refused)
     step = step_of(location())
     assert step._row_memory is None
     step.step(start(step))

@@ -1,4 +1,4 @@
-"""Tables of rows in the order of batches, and memory in which all chains of a machine find them."""
+"""The data where a backend reads them: rows in the order of batches, which chains may share."""
 
 from __future__ import annotations
 
@@ -18,12 +18,25 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 
-from pymc_sgmcmc.backends.placing import ALIGNMENT
-from pymc_sgmcmc.disk.fetch import has_source
-from pymc_sgmcmc.kernel.joined import LARGEST_JOINED
+from pymc_sgmcmc.backends.placing import ALIGNMENT, aligned, place
+from pymc_sgmcmc.disk.fetch import fetched, has_source
 from pymc_sgmcmc.model.minibatch import Minibatch
+from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["SHARED_ORDER", "RowMemory", "arrange", "is_large", "shape_of_table"]
+__all__ = [
+    "LARGEST_JOINED",
+    "SHARED_ORDER",
+    "RowMemory",
+    "Tables",
+    "arrange",
+    "is_large",
+    "read_batches",
+    "sizes_of",
+]
+
+# Most rows of joined blocks: enough to outweigh the fixed cost of a batch, and few enough for all
+# that is computed from them to stay in a processor's cache
+LARGEST_JOINED = 4096
 
 # Bytes of rows from which chains share one order of them. Fewer are copied at no cost, and chains
 # with orders of their own then show the effect of the order on the draws
@@ -33,15 +46,26 @@ _LARGE = 2**26
 SHARED_ORDER = 0
 
 
+def sizes_of(posterior: Posterior) -> list[tuple[int, int]]:
+    """Return the numbers of rows of the data and of a batch, for each minibatch."""
+    return [
+        (len(arrays[0]), batch.batch_size)
+        for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+    ]
+
+
+def read_batches(
+    posterior: Posterior, tables: Sequence[Any], offsets: Sequence[np.ndarray], new: Any
+) -> tuple[list[np.ndarray], list[Any]]:
+    """Return where batches begin, and tables in which rows on disk are replaced by those read."""
+    rest = iter(tables)
+    groups = [[next(rest) for _ in group] for group in posterior.arrays]
+    return fetched(groups, offsets, sizes_of(posterior), new)
+
+
 def is_large(minibatches: Sequence[Minibatch]) -> bool:
     """Whether all chains share one order of the rows and one memory."""
     return sum(array.nbytes for array in _in_memory(minibatches)) >= _LARGE
-
-
-def shape_of_table(array: np.ndarray, batch_size: int) -> tuple[int, ...]:
-    """Return the shape of a table: the first rows follow the last, so that a batch is a slice."""
-    appended = min(max(batch_size, LARGEST_JOINED) - 1, len(array))
-    return len(array) + appended, *array.shape[1:]
 
 
 def arrange(array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> None:
@@ -50,6 +74,62 @@ def arrange(array: np.ndarray, rng: np.random.Generator, table: np.ndarray) -> N
     # In this mode NumPy writes to the table itself
     np.take(array, rng.permutation(rows), axis=0, out=table[:rows], mode="clip")
     table[rows:] = table[: len(table) - rows]
+
+
+class Tables:
+    """The data of a posterior, placed for a backend: rows of minibatches, and other arrays.
+
+    Forked processes share ``memory``. The last layout of the rows is kept, so that tuning and
+    sampling read the same copy.
+    """
+
+    def __init__(self, posterior: Posterior, memory: RowMemory | None) -> None:
+        self._posterior = posterior
+        self._memory = memory
+        self._rows: tuple[Any, list[Any]] | None = None
+        self._data: tuple[str, list[Any]] | None = None
+
+    def data(self, backend: str) -> list[Any]:
+        """Return the data lifted out of the model's graph."""
+        if self._data is None or self._data[0] != backend:
+            self._data = backend, place(list(self._posterior.data.values()), backend)
+        return self._data[1]
+
+    def rows(self, backend: str, row_order: int, *, contiguous: bool) -> list[Any]:
+        """Return the rows as a batch scheme reads them; of rows on disk the sources."""
+        key = backend, row_order, contiguous
+        if self._rows is None or self._rows[0] != key:
+            self._rows = None
+            groups = self._posterior.arrays
+            arrays = [array for group in groups for array in group]
+            placed = self._in_order(backend, row_order) if contiguous else place(arrays, backend)
+            self._rows = key, placed
+        return self._rows[1]
+
+    def _in_order(self, backend: str, row_order: int) -> list[Any]:
+        """Return the rows permuted, with the first rows once more after the last."""
+        minibatches, groups = self._posterior.minibatches, self._posterior.arrays
+        in_memory = [
+            (array, i, _shape_of_table(array, batch.batch_size))
+            for i, (batch, arrays) in enumerate(zip(minibatches, groups, strict=True))
+            if not has_source([arrays])
+            for array in arrays
+        ]
+
+        def write(tables: list[np.ndarray]) -> None:
+            for (array, i, _), table in zip(in_memory, tables, strict=True):
+                arrange(array, np.random.default_rng([row_order, i]), table)
+
+        memory = self._memory
+        if memory is not None and row_order == SHARED_ORDER and memory.is_of(minibatches):
+            tables = memory.tables(write)
+        else:
+            tables = [aligned(shape, array.dtype) for array, _, shape in in_memory]
+            write(tables)
+        placed = iter(place(tables, backend))
+        return [
+            array if has_source([arrays]) else next(placed) for arrays in groups for array in arrays
+        ]
 
 
 class RowMemory:
@@ -65,7 +145,7 @@ class RowMemory:
         size = ALIGNMENT  # the first byte says whether the tables are written
         for batch in minibatches:
             for array in _in_memory([batch]):
-                shape = shape_of_table(array, batch.batch_size)
+                shape = _shape_of_table(array, batch.batch_size)
                 self._places.append((size, shape, array.dtype))
                 size += -(-int(np.prod(shape)) * array.dtype.itemsize // ALIGNMENT) * ALIGNMENT
         self._memory = mmap.mmap(-1, size)
@@ -85,14 +165,14 @@ class RowMemory:
 
     def tables(self, write: Callable[[list[np.ndarray]], None]) -> list[np.ndarray]:
         """Return the tables; ``write`` fills them where no process has done so."""
-        found: list[np.ndarray] = [
+        tables: list[np.ndarray] = [
             np.ndarray(shape, dtype, self._memory, offset) for offset, shape, dtype in self._places
         ]
         with self._alone():
             if self._memory[0] == 0:
-                write(found)
+                write(tables)
                 self._memory[0] = 1
-        return found
+        return tables
 
     @contextmanager
     def _alone(self) -> Generator[None]:
@@ -107,6 +187,12 @@ class RowMemory:
             yield
         finally:
             fcntl.lockf(self._lock, fcntl.LOCK_UN)
+
+
+def _shape_of_table(array: np.ndarray, batch_size: int) -> tuple[int, ...]:
+    """Return the shape of a table: the first rows follow the last, so that a batch is a slice."""
+    appended = min(max(batch_size, LARGEST_JOINED) - 1, len(array))
+    return len(array) + appended, *array.shape[1:]
 
 
 def _in_memory(minibatches: Sequence[Minibatch]) -> list[np.ndarray]:
