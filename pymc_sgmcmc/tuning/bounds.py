@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.surface import TINY
 
-__all__ = ["FRICTION", "anchored_bound", "friction_bound", "not_too_stiff", "shared_bound"]
+__all__ = [
+    "AIM",
+    "FRICTION",
+    "anchored_bound",
+    "friction_bound",
+    "not_too_stiff",
+    "shared_bound",
+    "within_noise",
+]
 
 # Largest variance of an anchored gradient. Where it grows with the squared distance from the
 # anchor, a thermostat, which measures its mean, leaves the tails too hot: the sds of 5,000 normal
@@ -24,7 +31,10 @@ FRICTION = 0.4
 
 # Largest accepted h λ (h²λ where a step size is a length), the value that a smaller step aims at,
 # and the share of the positions at which it must hold
-_STIFFEST, _AIM, _SHARE = 1.0, 0.75, 0.9
+_STIFFEST, AIM, _SHARE = 1.0, 0.75, 0.9
+
+# Least variance by which a bound is divided
+_TINY = 1e-300
 
 
 def anchored_bound(policy: Policy) -> float:
@@ -45,7 +55,17 @@ def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, flo
 def friction_bound(policy: Policy, variance: float) -> float:
     """Return the largest step size for gradients of this variance in the chain's coordinates."""
     largest = policy.widening if policy.widening is not None else FRICTION
-    return float((largest / max(variance, TINY)) ** (policy.power / 2))
+    return float((largest / max(variance, _TINY)) ** (policy.power / 2))
+
+
+def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False) -> np.ndarray:
+    """Return each coordinate's largest step size, for gradients of this variance, shape (d,).
+
+    A thermostat's ``friction`` is hσ²/2, and its error grows with the friction of a step.
+    """
+    variance = np.maximum(variance, _TINY)
+    h = np.sqrt(FRICTION / variance) if friction else np.full(len(variance), np.inf)
+    return h if policy.widening is None else np.minimum(h, policy.widening / variance)
 
 
 def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
@@ -58,4 +78,4 @@ def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
     if not known.size:
         return h
     stiff, root = float(np.quantile(known, _SHARE)), policy.power / 2
-    return float((_AIM / stiff) ** root) if h ** (1 / root) * stiff > _STIFFEST else h
+    return float((AIM / stiff) ** root) if h ** (1 / root) * stiff > _STIFFEST else h

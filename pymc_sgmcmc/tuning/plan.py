@@ -28,7 +28,7 @@ from pymc_sgmcmc.tuning.noise import (
     turned_noise,
 )
 from pymc_sgmcmc.tuning.shared_index import InBlocks
-from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
+from pymc_sgmcmc.tuning.shared_noise import noise_in_common
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import upright
 
@@ -162,8 +162,9 @@ def make_plan(
         report("noise of batches")
         root, noise, both = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
         if many and policy.noise_of_many and not (permutable or coupled or scale is None):
-            gradients = WhitenedGradients(surface, centre, root, turn)
-            coupled = noise_in_common(gradients, noise.plain, bound, policy, sizes, rng)
+            coupled = noise_in_common(
+                surface, centre, root, turn, noise.plain, bound, policy, sizes, rng
+            )
         if many and (permutable or coupled):
             # A thermostat of each coordinate cannot undo noise that many share, as of products
             half = coupled and not permutable

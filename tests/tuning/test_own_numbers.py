@@ -6,15 +6,14 @@ import pytest
 from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
-from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
+from pymc_sgmcmc.tuning.shared_noise import noise_in_common
 
 D = 120
 
 
 def in_common(surface, rng):
     ones = np.ones(D)
-    gradients = WhitenedGradients(surface, surface.mean, ones / 5, None)
-    noise_in_common(gradients, ones, 0.5, THERMOSTAT, [D], rng)
+    noise_in_common(surface, surface.mean, ones / 5, None, ones, 0.5, THERMOSTAT, [D], rng)
 
 
 @pytest.mark.parametrize(
