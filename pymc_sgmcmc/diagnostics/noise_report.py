@@ -17,7 +17,7 @@ from pymc_sgmcmc.diagnostics.labels import dims_of
 from pymc_sgmcmc.diagnostics.model_density import ModelDensity, density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, draws_of, point_of
 from pymc_sgmcmc.diagnostics.standardised import Standard
-from pymc_sgmcmc.tuning.surface import mean_hessian
+from pymc_sgmcmc.tuning.curvature import mean_hessian
 from pymc_sgmcmc.tuning.whiten import inverse_root
 
 __all__ = ["gradient_noise"]

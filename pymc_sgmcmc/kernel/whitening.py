@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -16,60 +16,54 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Whitening(Protocol):
-    """A fixed linear map from ψ to φ.
+type Parts = Sequence[Any]
+"""Arrays or symbols of a position, one for each block."""
+
+
+class Whitening:
+    """A fixed linear map from ψ to φ, here the identity.
 
     ``symbols`` stand for ``arrays`` in graphs, so that one compiled function serves any
-    centre and scale. The maps take and return lists, one entry for each block.
+    centre and scale. The maps take both, and return lists with one entry for each block.
     """
 
-    symbols: list[TensorVariable]
-    arrays: list[np.ndarray]
-
-    @property
-    def kind(self) -> Hashable:
-        """What two maps share if one compiled function serves both."""
-
-    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return φ = m + Lψ, of symbols or of arrays."""
-
-    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return the gradient with respect to ψ, L'∇."""
-
-    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return ψ of φ; of symbols only where L is diagonal."""
-
-    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return the diagonal of L, one entry for each block of ψ."""
-
-
-class Unwhitened:
-    """ψ = φ."""
-
-    kind = "unwhitened"
+    kind: Hashable = "unwhitened"
+    """What two maps share if one compiled function serves both."""
 
     def __init__(self) -> None:
-        self.symbols: list[TensorVariable] = []
         self.arrays: list[np.ndarray] = []
+        self.symbols: list[TensorVariable] = []
 
-    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return ψ."""
+    def _add(self, names: Sequence[str], arrays: Sequence[np.ndarray]) -> None:
+        """Add arrays, and symbols of these names."""
+        self.arrays = [*self.arrays, *arrays]
+        self.symbols = self.symbols + [
+            pt.tensor(name, dtype=str(x.dtype), shape=x.shape)
+            for name, x in zip(names, arrays, strict=True)
+        ]
+
+    def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
+        """Return φ = m + Lψ, shaped as the variables, of symbols or of arrays."""
         return list(psi)
 
-    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return the gradient."""
+    def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
+        """Return the gradient with respect to ψ, L'∇."""
         return list(gradient)
 
-    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return φ."""
+    def to_psi(self, phi: Parts, symbols: Parts) -> list[Any]:
+        """Return ψ of φ; of symbols only where L is diagonal."""
         return list(phi)
 
-    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
-        """Return ones."""
+    def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
+        """Return the diagonal of L, one entry for each block of ψ."""
         return [1.0 for _ in psi]
 
 
-class Diagonal:
+class Unwhitened(Whitening):
+    """ψ = φ."""
+
+
+class Diagonal(Whitening):
     """A centre m and a scale, L's diagonal, shaped as the variables; ψ has one vector for each.
 
     A compiled loop over the rows of a matrix would be short and not vectorised.
@@ -78,15 +72,12 @@ class Diagonal:
     kind: Hashable = "diagonal"
 
     def __init__(self, centre: Sequence[np.ndarray], scale: Sequence[np.ndarray]) -> None:
+        super().__init__()
         self._shapes = [x.shape for x in centre]
-        self.arrays = _flat([*centre, *scale])
-        self.symbols = [
-            pt.tensor(f"{name}_{i}", dtype=str(x.dtype), shape=x.shape)
-            for name, group in (("centre", centre), ("scale", scale))
-            for i, x in enumerate(_flat(group))
-        ]
+        names = [f"{name}_{i}" for name in ("centre", "scale") for i in range(len(centre))]
+        self._add(names, _flat([*centre, *scale]))
 
-    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return m + s ψ, shaped as the variables."""
         centre, scale = symbols[: len(psi)], symbols[len(psi) :]
         return [
@@ -94,16 +85,16 @@ class Diagonal:
             for m, s, x, shape in zip(centre, scale, psi, self._shapes, strict=True)
         ]
 
-    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
         """Return s ∇."""
         return [s * g for s, g in zip(symbols[len(gradient) :], _flat(gradient), strict=True)]
 
-    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_psi(self, phi: Parts, symbols: Parts) -> list[Any]:
         """Return (φ − m) / s."""
         centre, scale = symbols[: len(phi)], symbols[len(phi) :]
         return [(x - m) / s for m, s, x in zip(centre, scale, _flat(phi), strict=True)]
 
-    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return s."""
         return list(symbols[len(psi) :])
 
@@ -126,66 +117,56 @@ class Turned(Diagonal):
         super().__init__(centre, scale)
         self._turned = [len(part) > 0 for part in directions]
         self.kind = "turned", len(middle), *self._turned
-        of_turned = [
-            [
-                part.astype(x.dtype)
-                for part, x, own in zip(parts, centre, self._turned, strict=True)
-                if own
-            ]
-            for parts in (directions, _flat(lengths))
-        ]
-        further = [*of_turned[0], *of_turned[1], middle.astype(np.result_type(*of_turned[0]))]
-        self._own, self._count = len(self.arrays), len(of_turned[0])
-        self.arrays += further
-        self.symbols += [
-            pt.tensor(f"turn_{i}", dtype=str(x.dtype), shape=x.shape) for i, x in enumerate(further)
-        ]
+        dtypes = [x.dtype for x, turned in zip(centre, self._turned, strict=True) if turned]
+        self._own, self._count = len(self.arrays), len(dtypes)
+        own = [*_where(self._turned, directions), *_where(self._turned, _flat(lengths))]
+        own = [x.astype(dtype) for x, dtype in zip(own, [*dtypes, *dtypes], strict=True)]
+        own.append(middle.astype(np.result_type(*dtypes)))
+        self._add([f"turn_{i}" for i in range(len(own))], own)
 
-    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return m + Lψ, shaped as the variables."""
         directions, lengths, middle = self._split(symbols)
         stretched = self._each(lambda x, length: x * length, psi, lengths)
         return super().to_phi(self._turn(stretched, directions, middle), symbols[: self._own])
 
-    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
         """Return L'∇."""
         directions, lengths, middle = self._split(symbols)
         pulled = super().pull_back(gradient, symbols[: self._own])
         back = self._turn(pulled, directions, middle.T)
         return self._each(lambda g, length: g * length, back, lengths)
 
-    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_psi(self, phi: Parts, symbols: Parts) -> list[Any]:
         """Return L⁻¹(φ − m)."""
         directions, lengths, middle = self._split(symbols)
         back = self._turn(super().to_psi(phi, symbols[: self._own]), directions, middle.T)
         return self._each(lambda x, length: x / length, back, lengths)
 
-    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return the diagonal of L."""
         directions, lengths, middle = self._split(symbols)
-        found = self._each(
+        turned = self._each(
             lambda s, v: s - (s * ((middle @ v) * v).sum(axis=0)).reshape(s.shape),
             super().diagonal(psi, symbols[: self._own]),
             directions,
         )
-        return self._each(lambda s, length: s * length, found, lengths)
+        return self._each(lambda s, length: s * length, turned, lengths)
 
-    def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any], Any]:
+    def _split(self, symbols: Parts) -> tuple[Parts, Parts, Any]:
         *parts, middle = symbols[self._own :]
         return parts[: self._count], parts[self._count :], middle
 
-    def _turn(self, parts: Sequence[Any], directions: Sequence[Any], middle: Any) -> list[Any]:
+    def _turn(self, parts: Parts, directions: Parts, middle: Any) -> list[Any]:
         """Return (I − V M V') x."""
-        own = [x.reshape((-1,)) for x, moved in zip(parts, self._turned, strict=True) if moved]
-        along: Any = sum(v @ x for v, x in zip(directions, own, strict=True))
+        own = _where(self._turned, parts)
+        along: Any = sum(v @ x.reshape((-1,)) for v, x in zip(directions, own, strict=True))
         along = middle @ along
         return self._each(
             lambda x, v: (x - (along @ v).reshape(x.shape)).astype(x.dtype), parts, directions
         )
 
-    def _each(
-        self, change: Callable[[Any, Any], Any], parts: Sequence[Any], by: Sequence[Any]
-    ) -> list[Any]:
+    def _each(self, change: Callable[[Any, Any], Any], parts: Parts, by: Parts) -> list[Any]:
         """Change the parts of the variables that are turned, each by its own."""
         own = iter(by)
         return [
@@ -204,7 +185,7 @@ class Shear:
     def __init__(self, families: Sequence[tuple[tuple[int, int, int], ...]]) -> None:
         self.families = tuple(families)
 
-    def columns(self, parts: Sequence[Any], family: int) -> list[Any]:
+    def columns(self, parts: Parts, family: int) -> list[Any]:
         """Return the vectors of a family in turn."""
         return [
             parts[k] if not count else parts[k][..., j] if axis == -2 else parts[k][..., j, :]
@@ -212,11 +193,9 @@ class Shear:
             for j in range(max(1, count))
         ]
 
-    def __call__(
-        self, x: Sequence[Any], v: Sequence[Any], below: Sequence[Any], *, transposed: bool = False
-    ) -> list[Any]:
+    def __call__(self, x: Parts, v: Parts, below: Parts, *, transposed: bool = False) -> list[Any]:
         """Return x + Nv or x + N'v; ``below`` has N's elements below its diagonal, row by row."""
-        found = list(x)
+        moved = list(x)
         for of, family in enumerate(self.families):
             new, old = self.columns(x, of), self.columns(v, of)
             for k, (i, j) in enumerate(zip(*np.tril_indices(len(new), -1), strict=True)):
@@ -226,19 +205,19 @@ class Shear:
             stack = np.stack if isinstance(new[0], np.ndarray) else pt.stack
             for k, axis, count in family:
                 own = [next(columns) for _ in range(max(1, count))]
-                found[k] = stack(own, axis=-1 if axis == -2 else -2) if count else own[0]
-        return found
+                moved[k] = stack(own, axis=-1 if axis == -2 else -2) if count else own[0]
+        return moved
 
-    def inverse(self, x: Sequence[Any], m: Sequence[Any], below: Sequence[Any]) -> list[Any]:
+    def inverse(self, x: Parts, m: Parts, below: Parts) -> list[Any]:
         """Return m + (I + N)⁻¹(x − m), of arrays."""
-        found, away = list(x), [-c for c in below]
+        inverse, away = list(x), [-c for c in below]
         # Each round makes one more column right
         for _ in range(max(len(self.columns(x, k)) for k in range(len(self.families)))):
-            found = self(x, [y - at for y, at in zip(found, m, strict=True)], away)
-        return found
+            inverse = self(x, [y - at for y, at in zip(inverse, m, strict=True)], away)
+        return inverse
 
 
-class Sheared:
+class Sheared(Whitening):
     """Another whitening followed by a shear: L is (I + N) times its L, an N for each family."""
 
     def __init__(
@@ -250,79 +229,69 @@ class Sheared:
     ) -> None:
         self._inner, self._shapes, self._shear = inner, shapes, shear
         self.kind = "sheared", shear.families, inner.kind
-        dtype = np.result_type(*inner.arrays)
-        self.arrays = [*inner.arrays, *(c.astype(dtype) for c in below)]
-        self.symbols = inner.symbols + [
-            pt.tensor(f"shear_{i}", dtype=str(dtype), shape=c.shape) for i, c in enumerate(below)
-        ]
+        self.arrays, self.symbols = inner.arrays, inner.symbols
+        own = [c.astype(np.result_type(*inner.arrays)) for c in below]
+        self._add([f"shear_{i}" for i in range(len(own))], own)
 
-    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return m + Lψ, shaped as the variables."""
         own, centre, below = self._split(symbols)
         x = self._inner.to_phi(psi, own)
         return self._shear(x, [y - m for y, m in zip(x, centre, strict=True)], below)
 
-    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
         """Return L'∇."""
         own, _, below = self._split(symbols)
         pulled = self._shear(gradient, gradient, below, transposed=True)
         return self._inner.pull_back(pulled, own)
 
-    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_psi(self, phi: Parts, symbols: Parts) -> list[Any]:
         """Return L⁻¹(φ − m), of arrays."""
         own, centre, below = self._split(symbols)
         return self._inner.to_psi(self._shear.inverse(phi, centre, below), own)
 
-    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return the inner map's diagonal."""
         return self._inner.diagonal(psi, self._split(symbols)[0])
 
-    def _split(self, symbols: Sequence[Any]) -> tuple[Sequence[Any], list[Any], Sequence[Any]]:
+    def _split(self, symbols: Parts) -> tuple[Parts, list[Any], Parts]:
         """Return the inner map's symbols, the centre shaped as the variables, and N."""
         count = len(self._inner.arrays)
         centre = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
         return symbols[:count], [m.reshape(shape) for m, shape in centre], symbols[count:]
 
 
-class Dense:
+class Dense(Whitening):
     """A centre m and a matrix L over all elements of all variables; ψ is one vector."""
 
     kind = "dense"
 
     def __init__(self, centre: Sequence[np.ndarray], matrix: np.ndarray) -> None:
+        super().__init__()
         self._shapes = [x.shape for x in centre]
         self._dtypes = [x.dtype for x in centre]
         flat = _joined(centre).astype(np.result_type(*self._dtypes))
-        self.arrays = [flat, np.ascontiguousarray(matrix, dtype=flat.dtype)]
-        self.symbols = [
-            pt.tensor(name, dtype=str(x.dtype), shape=x.shape)
-            for name, x in zip(("centre", "scale"), self.arrays, strict=True)
-        ]
+        self._add(["centre", "scale"], [flat, np.ascontiguousarray(matrix, dtype=flat.dtype)])
 
-    def to_phi(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return m + Lψ, split into the variables."""
         flat = symbols[0] + symbols[1] @ psi[0]
         ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes]).tolist()
-        starts = [0, *ends[:-1]]
-        return [
-            flat[start:end].reshape(shape).astype(dtype)
-            for start, end, shape, dtype in zip(
-                starts, ends, self._shapes, self._dtypes, strict=True
-            )
-        ]
+        parts = zip([0, *ends[:-1]], ends, self._shapes, self._dtypes, strict=True)
+        return [flat[a:b].reshape(shape).astype(dtype) for a, b, shape, dtype in parts]
 
-    def pull_back(self, gradient: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
         """Return L'∇, one vector."""
         # Not L.T @ g: XLA on CPUs would copy the transpose
         return [_joined(gradient) @ symbols[1]]
 
-    def to_psi(self, phi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def to_psi(self, phi: Parts, symbols: Parts) -> list[Any]:
         """Return L⁻¹(φ − m), one vector."""
         centre, matrix = symbols
         solved = np.linalg.solve(matrix.astype(float), _joined(phi) - centre)
         return [solved.astype(centre.dtype)]
 
-    def diagonal(self, psi: Sequence[Any], symbols: Sequence[Any]) -> list[Any]:
+    def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return the diagonal of L, one vector."""
         return [pt.diagonal(symbols[1])]
 
@@ -330,16 +299,18 @@ class Dense:
 def parts_of_variances(root: np.ndarray) -> np.ndarray:
     """Return the shares of each element's variance that lie along each ψ, shape (d, d)."""
     squares = root.astype(float) ** 2
-    found: np.ndarray = squares / squares.sum(axis=1, keepdims=True)
-    return found
+    return squares / squares.sum(axis=1, keepdims=True)
 
 
-def _flat(parts: Sequence[Any]) -> list[Any]:
+def _where(wanted: Sequence[bool], parts: Parts) -> list[Any]:
+    return [x for x, own in zip(parts, wanted, strict=True) if own]
+
+
+def _flat(parts: Parts) -> list[Any]:
     """Return matrices as vectors; vectors and numbers stay as they are."""
     return [x.reshape((-1,)) if x.ndim > 1 else x for x in parts]
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def _joined(parts: Parts) -> Any:
     join = np.concatenate if isinstance(parts[0], np.ndarray) else pt.concatenate
-    flat: Any = join([part.reshape((-1,)) for part in parts])
-    return flat
+    return join([part.reshape((-1,)) for part in parts])

@@ -11,34 +11,32 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
-from pymc_sgmcmc.tuning.modes import best_mode
-from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
+from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
+from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
-from pymc_sgmcmc.tuning.variational import diagonal_gaussian
+from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Root, Rows, Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["find_bulk"]
 
-# Rounds that move a start by the likelihood, steps of a round, and the move of scales that ends
-# them; rounds that fit the scales of masses
-_MOST_LED, _STEPS_LED, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
+# Rounds that move a start by the likelihood, Newton steps of a round, and the move of scales that
+# ends them; rounds that fit the scales of masses, and the least curvature beside the largest
+_MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS, _LEAST = 8, 4, 0.3, 4, 1e-12
 
 
 def find_bulk(
     surface: Surface,
-    start: np.ndarray,
+    start: Flat,
     density: Density,
     scale: str | np.ndarray | None,
-    rng: np.random.Generator,
+    rng: Rng,
     report: Callable[[str], None],
     writing: Writing | None = None,
     *,
     permutable: bool = False,
-    others: Sequence[np.ndarray] = (),
-) -> tuple[np.ndarray, np.ndarray, bool]:
+    others: Sequence[Flat] = (),
+) -> tuple[Flat, Root, bool]:
     """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen.
 
     ``permutable`` posteriors have modes by permutation, and in many dimensions a diagonal L. From
@@ -46,10 +44,9 @@ def find_bulk(
     """
     fit = gaussian_of_many if permutable else fitted_in_blocks
     search = _Search(surface, density.rescale, rng, report, writing, others, fit)
-    if permutable and len(start) > LARGEST_NEWTON:
-        return *search.diagonal(start), False
-    if len(start) <= LARGEST_DENSE:
-        begun_at = density.scales
+    failed: TuningError | None = None
+    if len(start) <= (LARGEST_NEWTON if permutable else LARGEST_DENSE):
+        scales = density.scales
         try:
             return search.dense(start.copy(), scale)
         except TuningError as error:
@@ -57,13 +54,23 @@ def find_bulk(
             failed = error
             if writing is not None:
                 writing.undo()
-            density.set_scales(begun_at)
+            density.set_scales(scales)
     try:
         return *search.diagonal(start), False
     except TuningError:
-        if len(start) <= LARGEST_DENSE:
+        if failed is not None:
             raise failed from None
         raise
+
+
+@dataclass
+class _Bulk:
+    """What a search has reached, in the present coordinates."""
+
+    centre: Flat
+    root: Root
+    start: Flat  # where the path to the centre began
+    collapses: bool = False  # whether that path went on to less mass
 
 
 @dataclass(frozen=True)
@@ -71,100 +78,99 @@ class _Search:
     """Searches for the bulk from a start; see :func:`find_bulk`."""
 
     surface: Surface
-    rescale: Callable[[np.ndarray], np.ndarray]
-    rng: np.random.Generator
+    rescale: Callable[[Points], Points]
+    rng: Rng
     report: Callable[[str], None]
     writing: Writing | None
-    others: Sequence[np.ndarray]
-    fit: Callable[..., tuple[np.ndarray, np.ndarray]]
+    others: Sequence[Flat]
+    fit: Callable[..., tuple[Flat, Flat]]
 
-    def dense(
-        self, start: np.ndarray, scale: str | np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, bool]:
+    def dense(self, start: Flat, scale: str | np.ndarray | None) -> tuple[Flat, Root, bool]:
         """Find the bulk with a full L."""
-        centre, root, collapses, start = self._rough(start)
-        whitened = self._finds_modes(len(start))
-        if whitened:
-            if (rewritten := self._rewritten(centre, root, at_mode=True)) is not None:
-                centre, root = rewritten
-                start, collapses = centre, False
-            centre, root = self._whitened(centre, root, start)
-        while (rewritten := self._rewritten(centre, root)) is not None:
-            centre, root = rewritten
-            start, collapses = centre, False
-            if whitened:
-                centre, root = self._whitened(centre, root, start)
-        if not whitened:
-            centre, root = self._whitened(centre, root, start)
+        by_newton = len(start) <= LARGEST_NEWTON or not self.surface.batch_size
+        bulk = self._rough_mode(start) if by_newton else self._rough_normals(start)
+        if by_newton:
+            self._rewrite(bulk, at_mode=True)
+            self._whiten(bulk)
+        while self._rewrite(bulk):
+            if by_newton:
+                self._whiten(bulk)
+        if not by_newton:
+            self._whiten(bulk)
         if isinstance(scale, str) and scale == "diagonal":
-            root = np.sqrt(np.sum(root**2, axis=1))
-        return centre, root, collapses
+            bulk.root = np.sqrt(np.sum(bulk.root**2, axis=1))
+        return bulk.centre, bulk.root, bulk.collapses
 
-    def diagonal(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def diagonal(self, start: Flat) -> tuple[Flat, Flat]:
         """Find centre and sds of independent normals."""
-        self.report("rough centre")
         # A neural network's U may fall for long, and the chain finds its modes
-        patient = self.writing is not None
-        centre, root = self._fitted(partial(self.fit, patient=patient), start)
-        while (rewritten := self._rewritten(centre, root)) is not None:
-            self.report("rough centre")
-            fit = partial(self.fit, known=rewritten[1])
-            centre, root = self._fitted(fit, rewritten[0])
-        return centre, root
+        fit = partial(self.fit, patient=self.writing is not None)
+        bulk = self._rough_normals(start, fit)
+        while self._rewrite(bulk):
+            bulk = self._rough_normals(bulk.centre, partial(self.fit, known=bulk.root))
+        return bulk.centre, bulk.root
 
-    def _finds_modes(self, dimension: int) -> bool:
-        """Return whether Newton steps find the rough centre, not a fit of normals."""
-        whole = dimension <= LARGEST_DENSE and not self.surface.batch_size
-        return dimension <= LARGEST_NEWTON or whole
+    def _rewrite(self, bulk: _Bulk, *, at_mode: bool = False) -> bool:
+        """Express the bulk in better coordinates; return whether there are any."""
+        if self.writing is None:
+            return False
+        rewritten = self.writing(bulk.centre, bulk.root, at_mode=at_mode)
+        if rewritten is None:
+            return False
+        bulk.centre, bulk.root = rewritten
+        bulk.start, bulk.collapses = bulk.centre, False
+        return True
 
-    def _whitened(
-        self, centre: np.ndarray, root: np.ndarray, start: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _whiten(self, bulk: _Bulk) -> None:
         """Move a rough centre and L to the bulk; L is dense afterwards."""
-        if root.ndim == 1:
-            root = np.diag(root)
+        surface, rng = self.surface, self.rng
+        root = np.diag(bulk.root) if bulk.root.ndim == 1 else bulk.root
         self.report("widths and correlations")
-        if self.surface.batch_size:
-            return bulk_of_minibatches(self.surface, centre, root, self.rng)
+        if surface.batch_size:
+            bulk.centre, bulk.root = bulk_of_minibatches(surface, bulk.centre, root, rng)
+            return
         try:
-            centre, root, astray = bulk_of_full_data(self.surface, centre, root, self.rng)
+            bulk.centre, bulk.root, unsettled = bulk_of_full_data(surface, bulk.centre, root, rng)
         except TuningError:
-            astray = True
-        if astray:
-            # Newton steps ended in a neck or at a saddle, whose curvature gives no widths
-            self.report("rough centre")
-            centre, sd = self._fitted(diagonal_gaussian, start)
+            unsettled = True
+        if unsettled:
+            # Newton steps ended in a funnel's neck or at a saddle, whose curvature gives no widths
+            again = self._rough_normals(bulk.start)
             self.report("widths and correlations")
-            centre, root, _ = bulk_of_full_data(self.surface, centre, np.diag(sd), self.rng)
-        return centre, root
+            bulk.centre, bulk.root, _ = bulk_of_full_data(
+                surface, again.centre, np.diag(again.root), rng
+            )
 
-    def _rough(self, start: np.ndarray) -> tuple[np.ndarray, np.ndarray, bool, np.ndarray]:
-        """Return a centre, L or its diagonal from the curvature there, collapses and the start."""
+    def _rough_normals(
+        self, start: Flat, fit: Callable[..., tuple[Flat, Flat]] | None = None
+    ) -> _Bulk:
+        """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
+        self.report("rough centre")
+        centre, sd = (fit or diagonal_gaussian)(self.surface, start, self.rng)
+        centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
+        return _Bulk(centre, np.minimum(np.abs(above - below) / 2, self.surface.widest), start)
+
+    def _rough_mode(self, start: Flat) -> _Bulk:
+        """Return a mode and L from the curvature there."""
         surface = self.surface
         self.report("rough centre")
-        if not self._finds_modes(len(start)):
-            centre, sd = self._fitted(diagonal_gaussian, start)
-            return centre, sd, False, start
         rows = rows_of_a_search(surface, self.rng)
         centre, start, collapses = self._mode(start, rows)
         centre, start = self.rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         for _ in range(_MOST_FITS):
             # Scales of masses follow from curvatures; along a saddle there is no width
-            sd = np.maximum(np.diag(hessian), 1e-12 * np.abs(hessian).max()) ** -0.5
-            there, _, _, start_there = self.rescale(
-                np.stack([centre, centre + sd, centre - sd, start])
-            )
+            sd = np.maximum(np.diag(hessian), _LEAST * np.abs(hessian).max()) ** -0.5
+            points = np.stack([centre, centre + sd, centre - sd, start])
+            there, _, _, start_there = self.rescale(points)
             if np.abs(there - centre).max() < _LITTLE:
                 break
             start = start_there
             centre, hessian, collapses = newton(surface, there, rows)
-        return centre, inverse_root(hessian, surface.circular), collapses, start
+        return _Bulk(centre, inverse_root(hessian, surface.circular), start, collapses)
 
-    def _mode(
-        self, start: np.ndarray, rows: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Return a rough mode, the start of the path to it, and whether it ends in a neck.
+    def _mode(self, start: Flat, rows: Rows | None) -> tuple[Flat, Flat, bool]:
+        """Return a rough mode, the start of the path to it, and whether it went on to less mass.
 
         Scales, which would fall to 0 far from the data, move last and in coordinates fitted to the
         likelihood at the present scales: in others the path follows a curved valley.
@@ -173,45 +179,31 @@ class _Search:
         fitted = partial(self._fitted_to_scales, rows=rows)
         if writing is None or not 0 < free.sum() < len(start):
             return best_mode(surface, [start, *self.others], rows, self.rng, begin=fitted)
-        begun = led = fitted(start)
-        for _ in range(_MOST_LED):
-            _, hessian, _ = newton(surface, led, rows, most_steps=0)
+        begun = at = fitted(start)
+        for _ in range(_MOST_ROUNDS):
+            _, hessian, _ = newton(surface, at, rows, most_steps=0)
             hessian[np.ix_(free, ~free)] = hessian[np.ix_(~free, free)] = 0
-            root = inverse_root(hessian, surface.circular)
-            if (rewritten := writing(led, root, at_mode=True)) is None:
+            rewritten = writing(at, inverse_root(hessian, surface.circular), at_mode=True)
+            if rewritten is None:
                 break
             writing.move()
             before = rewritten[0]
-            led = newton(surface, before, rows, most_steps=_STEPS_LED, rough=True)[0]
-            if np.abs(led - before)[~free].max() < _LITTLE:
+            at = newton(surface, before, rows, most_steps=_STEPS, rough=True)[0]
+            if np.abs(at - before)[~free].max() < _LITTLE:
                 break
-            led = fitted(led)
-        centre, _, collapses = newton(surface, led, rows)
-        if collapses and led is not begun:
+            at = fitted(at)
+        centre, _, collapses = newton(surface, at, rows)
+        if collapses and at is not begun:
             # As for products, where the data determine a factor only given the others
             writing.undo()
-            led = begun
-            centre, _, collapses = newton(surface, led, rows)
-        return centre, led, collapses
+            at = begun
+            centre, _, collapses = newton(surface, at, rows)
+        return centre, at, collapses
 
-    def _fitted_to_scales(self, start: np.ndarray, rows: np.ndarray | None) -> np.ndarray:
+    def _fitted_to_scales(self, start: Flat, rows: Rows | None) -> Flat:
         """Move all variables but scales to a rough mode."""
         free = self.surface.unbounded
         if not 0 < free.sum() < len(start):
             return start
         along = Conditional(self.surface, start, free)
         return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-
-    def _rewritten(
-        self, centre: np.ndarray, root: np.ndarray, *, at_mode: bool = False
-    ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Return the bulk in other coordinates, or None to keep the present ones."""
-        return None if self.writing is None else self.writing(centre, root, at_mode=at_mode)
-
-    def _fitted(
-        self, fit: Callable[..., tuple[np.ndarray, np.ndarray]], start: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
-        centre, sd = fit(self.surface, start, self.rng)
-        centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
-        return centre, np.minimum(np.abs(above - below) / 2, self.surface.widest)

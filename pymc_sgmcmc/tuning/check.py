@@ -14,8 +14,8 @@ from scipy.special import stdtrit
 
 from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
-from pymc_sgmcmc.tuning.stiffness import not_too_stiff
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 __all__ = ["BURN_IN", "LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]

@@ -14,11 +14,10 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
-from pymc_sgmcmc.tuning.modes import more_starts
-from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON
+from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, more_starts
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
-from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.surface import Points, Surface
 
 __all__ = ["Density"]
 
@@ -57,20 +56,11 @@ class Density:
         """Return the potential to tune on, the mean over several places."""
         if len(self.views) == 1:
             return self.views[0]
-        return Remembered(self.views, self._in_scales())
+        at_scales = self._engine.at_scales
+        phi = [at_scales(x.phi, x.scales, self.scales, x.others) for x in self.places]
+        return Remembered(self.views, np.stack([Potential.join(x) for x in phi]))
 
-    def _in_scales(self) -> np.ndarray:
-        """Return the positions of all places in the present coordinates, (places, d)."""
-        return np.stack(
-            [
-                Potential.join(
-                    self._engine.at_scales(place.phi, place.scales, self.scales, place.others)
-                )
-                for place in self.places
-            ]
-        )
-
-    def rescale(self, points: np.ndarray) -> np.ndarray:
+    def rescale(self, points: Points) -> np.ndarray:
         """Fit softplus scales to the first of these positions; return all in them, shape (P, d)."""
         blocks = [self.views[0].split(point) for point in points]
         scales, moved = rescaled(self._engine.posterior.coordinates, self.scales, blocks)
@@ -80,7 +70,7 @@ class Density:
     def jittered_start(self, phi: Sequence[np.ndarray]) -> np.ndarray:
         """Return a start near φ with a finite density, (d,), or raise SamplingError."""
 
-        def potential(points: np.ndarray) -> np.ndarray:
+        def potential(points: Points) -> np.ndarray:
             values, gradient = self.views[-1].full(points)
             finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
             return np.where(finite, values, np.inf)

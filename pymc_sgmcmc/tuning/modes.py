@@ -1,4 +1,4 @@
-"""The choice of a mode where there are several."""
+"""Step 2 of tuning: a rough mode by Newton steps, and the choice of one where there are several."""
 
 from __future__ import annotations
 
@@ -8,24 +8,177 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.newton import log_volume, mean_of_rows, newton
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.curvature import difference_step, mean_hessian
+from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.surface import TINY, Flat, Points, Rng, Root, Rows, Surface, TuningError
 
-__all__ = ["best_mode", "more_starts"]
+__all__ = ["LARGEST_NEWTON", "best_mode", "more_starts", "newton", "rows_of_a_search"]
+
+# Most dimensions for which Newton steps find the rough centre. With the fit of independent normals
+# instead, growth_curves of the accuracy table is wrong, even where the fit moves scales last
+LARGEST_NEWTON = 128
+
+# Least batches of a search, and least rows of theirs for each coordinate
+_LEAST_BATCHES, _ROWS_OF_EACH = 8, 30
+
+# First width of differences, and its divisor where they are not finite; most widths tried at one
+# place, without and with kinks, the factor by which one may miss, and its most growth with kinks
+_FIRST_WIDTH, _NARROWER = 0.1, 100.0
+_LOOKS, _LOOKS_AT_KINKS, _FITTING, _FARTHER = 3, 8, 30.0, 10.0
+
+# Damping of the first step, in units of the largest curvature, its factor between attempts, and
+# bounds
+_DAMPING, _MORE_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 6, 1e-8, 1e12
+
+# Least eigenvalue beside the largest, and least curvature along a coordinate
+_LEAST_EIGENVALUE, _LEAST_CURVATURE = 1e-8, 1e-12
+
+# Most steps, and where they end: the fall of U, and the decrement of each coordinate
+_MOST_STEPS, _FALL, _DECREMENT = 60, 0.01, 0.1
+
+# Where a scale goes to 0, the density of a hierarchical model can rise without end, in ever less
+# volume: log mass that the descent may lose, and for how many steps
+_LOST, _LOST_STEPS = 2.0, 8
 
 # Moves of further starts, in units of the first one's jitter: from a far move two components of a
 # mixture often end in one cluster
 _MOVES = (0.5, 0.25, 1.0) * 3
 
 # Starts after which the search ends if all reached one mode
-_LEAST = 3
+_LEAST_STARTS = 3
 
 # Sds of the first within which rough modes are one: on a part of the data a search ends within
 # about one sd
 _APART = 4.0
 
 
-def more_starts(start: np.ndarray, width: float, rng: np.random.Generator) -> list[np.ndarray]:
+def rows_of_a_search(surface: Surface, rng: Rng) -> np.ndarray | None:
+    """Draw the batches of a search for a rough centre, None if the full data are not more."""
+    if not surface.batch_size:
+        return None
+    count = max(_LEAST_BATCHES, -(-_ROWS_OF_EACH * surface.dimension // surface.batch_size))
+    return surface.draw_rows(rng, count) if count < surface.n_blocks else None
+
+
+@named_step("the search for a centre")
+def newton(
+    surface: Surface,
+    start: Flat,
+    rows: Rows | None,
+    *,
+    most_steps: int = _MOST_STEPS,  # 0 measures the curvature alone
+    rough: bool = False,  # end within about one sd, as is always done on fixed rows
+) -> tuple[np.ndarray, np.ndarray, bool]:
+    """Return a rough mode, (d,), its Hessian, (d, d), and whether the descent went on to less mass.
+
+    Steps are damped (Levenberg, Marquardt), with eigenvalues by magnitude so that saddles repel
+    (Dauphin et al., 2014, NeurIPS 27).
+    """
+    differences, damping = _Differences(surface, rows), _DAMPING
+    x, (u, g) = start, _at(surface, start, rows)
+    most, best, lost = -np.inf, (x, np.empty(0)), 0
+    for k in range(most_steps + 1):
+        hessian, scale = differences.hessian(x)
+        if k == most_steps:
+            break
+        w, v = np.linalg.eigh(hessian * np.outer(scale, scale))
+        slope, sizes = v.T @ (scale * g), np.abs(w)
+        mass = log_volume(hessian, scale, surface.unbounded) - u
+        if mass > most:
+            most, best = mass, (x, hessian)
+        lost = lost + 1 if mass < most - _LOST else 0
+        if lost == _LOST_STEPS:
+            break
+        largest = sizes.max()
+        decrement = float(np.sum(slope**2 / np.maximum(sizes, _LEAST_EIGENVALUE * largest)))
+        while damping < _MOST_DAMPING:
+            there = x - scale * (v @ (slope / (sizes + damping * largest)))
+            u_there, g_there = _at(surface, there, rows)
+            if np.all(np.isfinite(g_there)) and u_there <= u:
+                break
+            damping *= _MORE_DAMPING
+        else:
+            break
+        fall, x, u, g = u - u_there, there, u_there, g_there
+        damping = max(damping / _MORE_DAMPING, _LEAST_DAMPING)
+        if rough or rows is not None:
+            if decrement < len(x):
+                break
+        elif fall < _FALL and decrement < _DECREMENT * len(x):
+            break
+    return (*best, True) if lost else (x, hessian, False)
+
+
+class _Differences:
+    """Hessians by differences, whose widths follow the curvature that they find."""
+
+    def __init__(self, surface: Surface, rows: Rows | None) -> None:
+        self._surface, self._rows, self._first = surface, rows, True
+        self._scale = np.full(surface.dimension, _FIRST_WIDTH)
+
+    def hessian(self, x: Flat) -> tuple[np.ndarray, np.ndarray]:
+        """Return the Hessian at x, (d, d), and the sds along single coordinates, (d,)."""
+        kinked = self._surface.kinked
+        for _ in range(_LOOKS_AT_KINKS if kinked else _LOOKS):
+            hessian = mean_hessian(
+                lambda y, _: _gradients(self._surface, y, self._rows),
+                x[None], self._scale, difference_step(self._surface),
+            )  # fmt: skip
+            if not np.all(np.isfinite(hessian)):
+                self._scale = self._scale / _NARROWER
+                continue
+            diagonal = np.abs(np.diag(hessian))
+            scale = 1 / np.sqrt(np.maximum(diagonal, _LEAST_CURVATURE * diagonal.max() + TINY))
+            # Between kinks a density may be flat, as far as these differences reach
+            flat = kinked and bool(np.any(scale > _FARTHER * self._scale))
+            if flat:
+                scale = np.minimum(scale, _FARTHER * self._scale)
+            change = np.max(np.abs(np.log(scale / self._scale)))
+            self._scale = scale
+            if not flat and (change < np.log(_FITTING) or not self._first):
+                break
+        self._first = False
+        if not np.all(np.isfinite(hessian)):
+            raise TuningError(f"the search for a centre met a non-finite curvature. {NEARER}")
+        if not hessian.any():
+            raise TuningError(
+                "the search for a centre met a density without curvature in any direction: what "
+                "is sampled has no effect on the data there, or no proper prior. Give every "
+                f"variable a proper prior. {NEARER}"
+            )
+        return hessian, self._scale
+
+
+def log_volume(hessian: Root, scale: Flat, free: Flat) -> float:
+    """Return the log volume of the Gaussian along variables without bounds, given the others."""
+    if not free.any():
+        return 0.0
+    scale = scale[free]
+    w = np.abs(np.linalg.eigvalsh(hessian[np.ix_(free, free)] * np.outer(scale, scale)))
+    least = np.maximum(w, _LEAST_EIGENVALUE * w.max())
+    return float(np.sum(np.log(scale)) - np.sum(np.log(least)) / 2)
+
+
+def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, np.ndarray]:
+    """Return U and ∇U at x, of the full data or averaged over fixed batches."""
+    if rows is None:
+        [u], [g] = surface.full(x[None])
+        return float(u), g
+    u, g = surface.batch(np.repeat(x[None], len(rows), axis=0), rows)
+    return float(u[None].mean(axis=1)[0]), g[None].mean(axis=1)[0]
+
+
+def _gradients(surface: Surface, points: Points, rows: Rows | None) -> np.ndarray:
+    if rows is None:
+        return surface.full(points)[1]
+    each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
+    return surface.batch_gradient(*each).reshape(len(points), len(rows), -1).mean(1)
+
+
+# ---------------------------------------------------------------- several modes
+
+
+def more_starts(start: Flat, width: float, rng: Rng) -> list[np.ndarray]:
     """Return starts within ``width`` of an unjittered one, shape (d,) each.
 
     The generator's own draws stay the same.
@@ -37,18 +190,18 @@ def more_starts(start: np.ndarray, width: float, rng: np.random.Generator) -> li
 def best_mode(
     surface: Surface,
     starts: Sequence[np.ndarray],
-    rows: np.ndarray | None,
-    rng: np.random.Generator,
+    rows: Rows | None,
+    rng: Rng,
     begin: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, bool]:
-    r"""Descend from starts; return a mode drawn by mass, its start, and whether it ends in a neck.
+    r"""Descend from starts; return a mode drawn by mass, its start, and whether the mass fell.
 
     Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion.
     Starts after the third serve if there are several modes; only the first must succeed.
     """
     modes = [_mode(surface, begin(starts[0]), rows)]
     for k, start in enumerate(starts[1:], start=1):
-        if not np.isfinite(modes[0].mass) or (k >= _LEAST and len(modes) == 1):
+        if not np.isfinite(modes[0].mass) or (k >= _LEAST_STARTS and len(modes) == 1):
             break
         with suppress(TuningError, np.linalg.LinAlgError):
             mode = _mode(surface, begin(start), rows)
@@ -74,7 +227,7 @@ class _Mode:
     collapses: bool
     mass: float
 
-    def is_at(self, other: np.ndarray) -> bool:
+    def is_at(self, other: Flat) -> bool:
         """Return whether another rough mode is within some sds, on average over coordinates."""
         w, v = np.linalg.eigh(self.hessian)
         with np.errstate(over="ignore"):
@@ -82,24 +235,21 @@ class _Mode:
         return float(squares.sum()) < _APART**2 * len(other)
 
 
-def _mode(surface: Surface, start: np.ndarray, rows: np.ndarray | None) -> _Mode:
+def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
     centre, hessian, collapses = newton(surface, start, rows)
     with np.errstate(over="ignore", invalid="ignore"):  # then the mass is not finite
         mass = _log_mass(surface, centre, hessian, rows)
     return _Mode(centre, hessian, start, collapses, mass)
 
 
-def _log_mass(
-    surface: Surface, centre: np.ndarray, hessian: np.ndarray, rows: np.ndarray | None
-) -> float:
+def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) -> float:
     """Return Laplace's log mass at the end of the Newton step that was not taken."""
-    [u], [g] = mean_of_rows(surface, centre[None], rows)
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), 1e-300))
+    u, g = _at(surface, centre, rows)
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), TINY))
     scaled = hessian * np.outer(scale, scale)
     if not np.all(np.isfinite(scaled)):
         return np.nan
     w, v = np.linalg.eigh(scaled)
-    w = np.maximum(np.abs(w), 1e-8 * np.abs(w).max())
+    w = np.maximum(np.abs(w), _LEAST_EIGENVALUE * np.abs(w).max())
     gain = np.sum((v.T @ (scale * g)) ** 2 / w) / 2
-    everywhere = np.ones(len(centre), bool)
-    return log_volume(hessian, scale, everywhere) - float(u) + float(gain)
+    return log_volume(hessian, scale, np.ones(len(centre), bool)) - u + float(gain)

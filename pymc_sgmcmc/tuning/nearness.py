@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pymc_sgmcmc.model.symmetry import has_permutable_units
-from pymc_sgmcmc.tuning.many_parameters import Stiffness
+from pymc_sgmcmc.tuning.curvature import Stiffness
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
 __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]

@@ -1,27 +1,48 @@
-"""Step 4 of tuning: the variance of gradient estimates, and how many batches to average."""
+"""Step 4 of tuning: the variance of a batch's gradient in whitened coordinates."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
+from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.noise_of_many import noise_of_pairs
+from pymc_sgmcmc.tuning.passes import PAIRS, Passes, random_signs
 from pymc_sgmcmc.tuning.remembered import Remembered
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
-from pymc_sgmcmc.tuning.turn import Turn
+from pymc_sgmcmc.tuning.shared_index import InBlocks
+from pymc_sgmcmc.tuning.surface import TINY, Flat, Rng, Root, Surface, TuningError, ranges_of
 
-__all__ = ["GradientNoise", "TurnedNoise", "measured_noise", "met_noise", "turned_noise"]
+__all__ = [
+    "ALLOWED",
+    "GradientNoise",
+    "NoiseOnTheWay",
+    "TurnedNoise",
+    "measured_noise",
+    "met_noise",
+    "most_of_each",
+    "shorter",
+    "turned_noise",
+]
 
-_POINTS = 16
-_LEAST_BATCHES = 512
-_LARGEST = 2**24
+# Positions of the bulk, least batches at all of them, for each coordinate of a dense L, and most
+# numbers in the gradients of those at one
+_POINTS, _LEAST_BATCHES, _BATCHES_OF_EACH, _LARGEST = 16, 512, 4, 2**24
+
+# Passes over the data where a batch may touch few of thousands of coordinates
+_PASSES = 4
 
 # Least variance of a coordinate, over that of the direction replacing it, for which a ratio is
 # formed: less is unreliable, as for an intercept that data depend on only through its effects
 _OWN = 0.01
+
+# Most batches averaged for a single variable's noise, as all variables pay for them
+ALLOWED = 16
+
+# Quantile of thousands of coordinates' noise by which the number of batches is chosen
+_MOST_OF_MANY = 0.95
 
 _NOT_FINITE = (
     "the measurement of the gradient noise met non-finite gradients all around the "
@@ -35,14 +56,14 @@ class GradientNoise:
 
     plain: np.ndarray  # of the gradient as it is, shape (d,)
     controlled: np.ndarray  # with the centre as the anchor, shape (d,)
-    rotation: np.ndarray | None  # axes of the noise, in which both are measured, shape (d, d)
+    rotation: np.ndarray | None = None  # axes of the noise, in which both are measured, (d, d)
 
-    def at_least(self, met: float) -> GradientNoise:
-        """Return noise whose largest anchored variance is at least ``met``."""
+    def at_least(self, variance: float) -> GradientNoise:
+        """Return noise whose largest anchored variance is at least ``variance``."""
         largest = float(self.controlled.max(initial=0.0))
-        if met <= largest:
+        if variance <= largest:
             return self
-        return replace(self, controlled=self.controlled * (met / max(largest, 1e-300)))
+        return replace(self, controlled=self.controlled * (variance / max(largest, TINY)))
 
     def turned(self, plain: TurnedNoise, controlled: TurnedNoise) -> GradientNoise:
         """Return the noise of turned gradients."""
@@ -61,19 +82,18 @@ class TurnedNoise:
         """Return the effect of no turn."""
         return cls(np.ones(dimension), np.zeros(dimension))
 
-    def __call__(self, variance: np.ndarray) -> np.ndarray:
+    def __call__(self, variance: Flat) -> np.ndarray:
         """Return the variances after the turn, shape (d,)."""
-        after: np.ndarray = variance * self.times + self.plus
-        return after
+        return variance * self.times + self.plus
 
 
 @named_step("the measurement of the gradient noise")
 def measured_noise(
     surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    rng: np.random.Generator,
-    spread: np.ndarray | None = None,
+    centre: Flat,
+    root: Root,
+    rng: Rng,
+    spread: Root | None = None,
     *,
     rotated: bool = True,
     many: bool = False,
@@ -83,38 +103,30 @@ def measured_noise(
     ``spread`` is L of the bulk if that differs; ``rotated`` lets a dense L take the axes of the
     noise; ``many`` says that a batch may touch few coordinates.
     """
-    d = len(centre)
+    bulk = root if spread is None or root.ndim == 2 else spread
+
+    def samples() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        places = _places(surface, centre, bulk, rng)
+        return _samples(surface, centre, places, rng, _batches(root))
+
     if root.ndim == 1:
-        bulk = root if spread is None else spread
         if many and bulk.ndim == 1 and not isinstance(surface, Remembered):
-            found = noise_of_pairs(surface, centre, bulk, rng)
-            if found is None:
-                raise TuningError(_NOT_FINITE)
-            plain, controlled = found
-            return GradientNoise(root**2 * plain, root**2 * controlled, None)
-        plain, controlled = _variances(surface, centre, root, bulk, None, rng, _LEAST_BATCHES)
-        return GradientNoise(plain, controlled, None)
-    batches = max(_LEAST_BATCHES, 4 * d)
+            plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
+            return GradientNoise(root**2 * plain, root**2 * controlled)
+        return GradientNoise(*_variances(samples(), lambda g: g * root))
     if not rotated:
-        plain, controlled = _variances(surface, centre, root, root, np.eye(d), rng, batches)
-        return GradientNoise(plain, controlled, None)
-    covariance = np.zeros((d, d))
-    places = _places(surface, centre, root, rng)
-    for _, controlled_g in _samples(surface, centre, places, rng, batches):
-        noise = (controlled_g - controlled_g.mean(axis=0)) @ root
+        return GradientNoise(*_variances(samples(), lambda g: g @ root))
+    covariance = np.zeros(root.shape)
+    for _, g in samples():
+        noise = (g - g.mean(axis=0)) @ root
         covariance += noise.T @ noise / (len(noise) - 1) / _POINTS
-    rotation = _axes(covariance, surface.circular)
+    axes = _axes(covariance, surface.circular)
     # Fresh batches: along axes fitted to the old ones, those would show too little
-    plain, controlled = _variances(surface, centre, root, root, rotation, rng, batches)
-    return GradientNoise(plain, controlled, rotation)
+    return GradientNoise(*_variances(samples(), lambda g: g @ root @ axes), rotation=axes)
 
 
 def turned_noise(
-    surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    turn: Turn,
-    rng: np.random.Generator,
+    surface: Surface, centre: Flat, root: Root, turn: Turn, rng: Rng
 ) -> tuple[TurnedNoise, TurnedNoise]:
     """Return a turn's effects on the variances of one batch's plain and anchored gradients.
 
@@ -134,36 +146,60 @@ def turned_noise(
     alike = own & (before > _OWN * after)
     times = np.divide(after, before, where=alike, out=np.where(own, 0.0, np.ones_like(after)))
     plus = np.where(own & ~alike, after / max(count, 1), 0.0)
-    plain, controlled = (TurnedNoise(*both) for both in zip(times, plus, strict=True))
-    return plain, controlled
+    return TurnedNoise(times[0], plus[0]), TurnedNoise(times[1], plus[1])
 
 
 @named_step("the measurement of the gradient noise")
 def met_noise(
-    surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    psi: np.ndarray,
-    phi: np.ndarray,
-    rng: np.random.Generator,
+    surface: Surface, centre: Flat, root: Root, psi: np.ndarray, phi: Flat, rng: Rng
 ) -> np.ndarray:
     """Return an anchored batch's variance along the chain in each whitened coordinate, shape (d,).
 
     Noise far out heats more and counts with the squared distance, as E vψ² / E ψ², which is v where
     the noise is constant. ``root`` includes the rotation to the axes of the noise.
     """
-    batches = _LEAST_BATCHES if root.ndim == 1 else max(_LEAST_BATCHES, 4 * len(centre))
     heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
-        for _, g in _samples(surface, centre, [(surface, surface, x)], rng, batches):
+        for _, g in _samples(surface, centre, [(surface, surface, x)], rng, _batches(root)):
             whitened = g * root if root.ndim == 1 else g @ root
             heat += np.var(whitened, axis=0, ddof=1) * square
             distance += square
-    return heat / np.maximum(distance, 1e-300)
+    return heat / np.maximum(distance, TINY)
 
 
-def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:
+def most_of_each(variance: Flat, sizes: Sequence[int]) -> float:
+    """Return the largest high quantile of any variable's variances.
+
+    A scale may be one of thousands of coordinates, and the one of interest.
+    """
+    parts = [variance[of.start : of.stop] for of in ranges_of(sizes)] if len(sizes) else [variance]
+    return float(max(np.quantile(part, _MOST_OF_MANY) for part in parts if part.size))
+
+
+def shorter(
+    root: Root, turn: Turn | None, turned: TurnedNoise, variance: Flat, free: float
+) -> tuple[np.ndarray, Turn | None, TurnedNoise, np.ndarray]:
+    """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
+    most = max(float(np.quantile(variance, _MOST_OF_MANY)), free)
+    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
+    if turn is None:
+        root = root * by
+    else:
+        turn = replace(turn, lengths=turn.lengths * by)
+        turned = replace(turned, times=turned.times * by**2, plus=turned.plus * by**2)
+    return root, turn, turned, np.minimum(variance, most)
+
+
+# ---------------------------------------------------------------- batches at single positions
+
+
+def _batches(root: Root) -> int:
+    """Return the batches of a measurement with root L, whose matrix needs more."""
+    return _LEAST_BATCHES if root.ndim == 1 else max(_LEAST_BATCHES, _BATCHES_OF_EACH * len(root))
+
+
+def _axes(covariance: Root, circular: np.ndarray) -> np.ndarray:
     """Return eigenvectors, shape (d, d), with circular coordinates unchanged."""
     if not circular.any():
         return np.asarray(np.linalg.eigh(covariance)[1])
@@ -173,32 +209,8 @@ def _axes(covariance: np.ndarray, circular: np.ndarray) -> np.ndarray:
     return axes
 
 
-def _samples(
-    surface: Surface,
-    centre: np.ndarray,
-    places: Iterable[tuple[Surface, Surface, np.ndarray]],
-    rng: np.random.Generator,
-    batches: int,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, for each point, gradients of batches and their differences from the centre's."""
-    d = len(centre)
-    each = int(np.clip(_LARGEST // d, 2, batches // _POINTS))
-    for here, anchor, x in places:
-        rows = surface.draw_rows(rng, each)
-        if here is anchor:
-            places = np.repeat([x, centre], each, axis=0)
-            both = here.batch_gradient(places, np.tile(rows, (2, 1)))
-            at_x, at_centre = both[:each], both[each:]
-        else:
-            at_x = here.batch_gradient(np.repeat([x], each, axis=0), rows)
-            at_centre = anchor.batch_gradient(np.repeat([centre], each, axis=0), rows)
-        finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
-        if finite.sum() >= 2:
-            yield at_x[finite], (at_x - at_centre)[finite]
-
-
 def _places(
-    surface: Surface, centre: np.ndarray, spread: np.ndarray, rng: np.random.Generator
+    surface: Surface, centre: Flat, spread: Root, rng: Rng
 ) -> Iterator[tuple[Surface, Surface, np.ndarray]]:
     """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
     for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
@@ -210,23 +222,116 @@ def _places(
             yield surface, surface, centre + (spread @ e if spread.ndim == 2 else spread * e)
 
 
-def _variances(
+def _samples(
     surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    spread: np.ndarray,
-    rotation: np.ndarray | None,
-    rng: np.random.Generator,
+    centre: Flat,
+    places: Iterable[tuple[Surface, Surface, np.ndarray]],
+    rng: Rng,
     batches: int,
-) -> tuple[np.ndarray, np.ndarray]:
-    def whitened(g: np.ndarray) -> np.ndarray:
-        return g * root if rotation is None else g @ root @ rotation
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield, for each place, gradients of batches and their differences from the centre's."""
+    each = int(np.clip(_LARGEST // len(centre), 2, batches // _POINTS))
+    for here, anchor, x in places:
+        rows = surface.draw_rows(rng, each)
+        if here is anchor:
+            both = here.batch_gradient(np.repeat([x, centre], each, axis=0), np.tile(rows, (2, 1)))
+            at_x, at_centre = both[:each], both[each:]
+        else:
+            at_x = here.batch_gradient(np.repeat([x], each, axis=0), rows)
+            at_centre = anchor.batch_gradient(np.repeat([centre], each, axis=0), rows)
+        finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
+        if finite.sum() >= 2:
+            yield at_x[finite], (at_x - at_centre)[finite]
 
-    both = [
-        (np.var(whitened(p), axis=0, ddof=1), np.var(whitened(c), axis=0, ddof=1))
-        for p, c in _samples(surface, centre, _places(surface, centre, spread, rng), rng, batches)
-    ]
-    if not both:
+
+def _variances(
+    samples: Iterable[tuple[np.ndarray, np.ndarray]], whitened: Callable[[np.ndarray], np.ndarray]
+) -> tuple[Flat, Flat]:
+    """Return the mean variances of plain and of anchored gradients."""
+    of_each = [[np.var(whitened(g), axis=0, ddof=1) for g in both] for both in samples]
+    if not of_each:
         raise TuningError(_NOT_FINITE)
-    plain, controlled = np.mean(both, axis=0)
+    plain, controlled = np.mean(of_each, axis=0)
     return plain, controlled
+
+
+# ---------------------------------------------------------------- passes over the data
+
+
+def _variances_of_pairs(
+    surface: Surface, centre: Flat, width: Flat, rng: Rng
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return one batch's plain and anchored variances for φ, (d,), averaged over some passes.
+
+    Between opposite positions, two sds apart in each coordinate, an anchored gradient has four
+    times its variance at one sd.
+    """
+    d, passes = len(centre), Passes(surface, rng)
+    count, sums = 0, np.zeros((4, d))
+    for _ in range(_steps(surface, passes)):
+        signs = random_signs(rng, d)
+        of_step = surface.pair_sums(centre, width, signs, passes.draw())
+        count += of_step.count
+        sums += of_step.middle, of_step.middle_squared, of_step.change, of_step.change_squared
+    if count < 2:
+        raise TuningError(_NOT_FINITE)
+    middle, middle_squared, change, change_squared = sums / count
+    scale = count / (count - 1) / _ratio(surface, passes.batches)
+    plain = np.maximum(middle_squared - middle**2, 0) * scale
+    return plain, np.maximum(change_squared - change**2, 0) / 4 * scale
+
+
+class NoiseOnTheWay:
+    """The variance of a gradient estimate, averaged over the positions that a chain visits.
+
+    ``anchor`` is φ̄, shape (d,), or None for plain gradients.
+    """
+
+    def __init__(self, surface: Surface, anchor: np.ndarray | None, rng: Rng) -> None:
+        self._surface, self._anchor = surface, anchor
+        self._passes = Passes(surface, rng)
+        self.positions = _steps(surface, self._passes)
+        """Number of positions that make up some passes over the data."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Start the average anew."""
+        self._count, self._sum = 0, np.zeros(self._surface.dimension)
+
+    def add(self, phi: Flat) -> None:
+        """Add a measurement at a position, shape (d,)."""
+        if isinstance(self._surface, InBlocks):
+            phi = self._surface.inward(phi[None])[0]
+        other = phi if self._anchor is None else self._anchor
+        # The pair of positions is the chain's position and the anchor
+        alike = np.ones((PAIRS, len(phi)), dtype=np.int8)
+        sums = self._surface.pair_sums(
+            (phi + other) / 2, (phi - other) / 2, alike, self._passes.draw()
+        )
+        n = sums.count
+        if n < 2:
+            return
+        total, squares = sums.change, sums.change_squared
+        if self._anchor is None:
+            total, squares = sums.middle, sums.middle_squared
+        self._sum += np.maximum(squares - total**2 / n, 0) / (n - 1)
+        self._count += 1
+
+    def variance(self) -> np.ndarray | None:
+        """Return one batch's variance for φ, shape (d,), or None before any position."""
+        if not self._count:
+            return None
+        # Batches of one pass share no rows, and differ more than independent ones
+        apart = 1 - 1 / max(self._passes.pairs, PAIRS)
+        return apart * self._sum / self._count / _ratio(self._surface, self._passes.batches)
+
+
+def _steps(surface: Surface, passes: Passes) -> int:
+    return max(_LEAST_BATCHES, _PASSES * surface.n_blocks) // (PAIRS * passes.batches)
+
+
+def _ratio(surface: Surface, batches: int) -> float:
+    """Return the variance of the mean of neighbouring batches over that of one block of rows."""
+    scheme = BATCH_SCHEMES["shuffled"]
+    # A batch of all rows has no noise
+    return max(scheme.variance_ratio(n, size, batches) for n, size in surface.sizes) or 1.0

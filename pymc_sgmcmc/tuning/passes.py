@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.surface import Rng, Surface
 
-__all__ = ["LEAST_STEPS", "PAIRS", "PASSES", "Passes"]
+__all__ = ["LEAST_STEPS", "PAIRS", "PASSES", "Passes", "random_signs"]
 
 # Pairs of a step, least steps of a fit of thousands of parameters, and its passes over the data
 PAIRS = 8
 LEAST_STEPS, PASSES = 400, 20
+
+
+def random_signs(rng: Rng, dimension: int) -> np.ndarray:
+    """Return a step's random signs, 8-bit integers of shape (pairs, d)."""
+    return (2 * rng.integers(0, 2, (PAIRS, dimension), dtype=np.int8) - 1).astype(np.int8)
 
 
 class Passes:
@@ -20,7 +25,7 @@ class Passes:
     where work on all parameters outweighs a batch's; ``pairs`` is the number in a pass.
     """
 
-    def __init__(self, surface: Surface, rng: np.random.Generator) -> None:
+    def __init__(self, surface: Surface, rng: Rng) -> None:
         self._sizes, self._rng = surface.sizes, rng
         self.batches = max(1, PASSES * surface.n_blocks // (PAIRS * LEAST_STEPS))
         self._places = [max(1, n // (self.batches * size)) for n, size in self._sizes]

@@ -13,17 +13,24 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
+from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
 from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, shared_bound
-from pymc_sgmcmc.tuning.choice_of_estimator import Terms, chosen_estimator, variance_ratios
+from pymc_sgmcmc.tuning.curvature import measured_diagonal
+from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.noise import GradientNoise, TurnedNoise, measured_noise, turned_noise
-from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
-from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
-from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
+from pymc_sgmcmc.tuning.noise import (
+    GradientNoise,
+    NoiseOnTheWay,
+    TurnedNoise,
+    measured_noise,
+    most_of_each,
+    shorter,
+    turned_noise,
+)
 from pymc_sgmcmc.tuning.shared_index import InBlocks
+from pymc_sgmcmc.tuning.shared_noise import noise_in_common
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
-from pymc_sgmcmc.tuning.turn import Turn
-from pymc_sgmcmc.tuning.whiten import measured_diagonal, upright
+from pymc_sgmcmc.tuning.whiten import upright
 
 __all__ = ["Plan", "make_plan"]
 

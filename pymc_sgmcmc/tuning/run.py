@@ -32,18 +32,18 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.cost import spoken_of, told_cost, too_dear
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
+from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.descent import descended, held_of
+from pymc_sgmcmc.tuning.directions import Turn, shared_directions
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
 from pymc_sgmcmc.tuning.report import Report
 from pymc_sgmcmc.tuning.shared_index import in_blocks
-from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
 from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED, TrialChain
-from pymc_sgmcmc.tuning.turn import Turn, shared_directions
 from pymc_sgmcmc.tuning.wander import (
     NO_GAUSSIAN,
     units_of,

@@ -11,9 +11,10 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.whitening import Shear
 from pymc_sgmcmc.tuning.conditional import Mapped
+from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change
 from pymc_sgmcmc.tuning.failure import named_step
-from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
-from pymc_sgmcmc.tuning.surface import Surface, antithetic, difference_step
+from pymc_sgmcmc.tuning.normal_fit import gaussian_of_many
+from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Surface, antithetic
 
 __all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
 
@@ -42,31 +43,31 @@ class InBlocks(Mapped):
     """
 
     def __init__(
-        self, surface: Surface, shear: Shear, below: Sequence[np.ndarray], sd: np.ndarray
+        self, surface: Surface, shear: Shear, below: Sequence[np.ndarray], sd: Flat
     ) -> None:
         super().__init__(surface)
         self.shear, self.below, self.sd, self.alone = shear, list(below), sd.copy(), sd.copy()
         self.mixed = np.zeros(len(sd), dtype=bool)
         self._of = surface.shapes
 
-    def whole(self, points: np.ndarray) -> np.ndarray:
+    def whole(self, points: Points) -> np.ndarray:
         """Return φ = Cx, shape (P, d)."""
         x = _split(points, self._of)
         return _joined(self.shear(x, x, self.below))
 
-    def pulled(self, gradient: np.ndarray) -> np.ndarray:
+    def pulled(self, gradient: Points) -> np.ndarray:
         """Return C'g, shape (P, d)."""
         g = _split(gradient, self._of)
         return _joined(self.shear(g, g, self.below, transposed=True))
 
-    def inward(self, points: np.ndarray) -> np.ndarray:
+    def inward(self, points: Points) -> np.ndarray:
         """Return x = C⁻¹φ, shape (P, d)."""
         phi = _split(points, self._of)
         return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
 
 
 @named_step("the blocks of elements that share an index")
-def in_blocks(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> InBlocks | None:
+def in_blocks(surface: Surface, centre: Flat, sd: Flat) -> InBlocks | None:
     """Return the surface with correlated elements of one index whitened jointly, or None.
 
     All elements of one vector are moved at once, with random signs s: another's gradient at index i
@@ -74,29 +75,24 @@ def in_blocks(surface: Surface, centre: np.ndarray, sd: np.ndarray) -> InBlocks 
     """
     # An own generator, so that other draws are the same where nothing is found
     rng = np.random.default_rng(0)
-    families, found = [], []
+    families, blocks = [], []
     numbers = _split(np.arange(len(centre)), surface.shapes)
     for family in _families(surface):
         index = np.array(Shear([family]).columns(numbers, 0))
-        blocks = _blocks(surface, centre, sd, index, rng)
-        if blocks is not None:
+        whitened = _blocks(surface, centre, sd, index, rng)
+        if whitened is not None:
             families.append(family)
-            found.append((index, *blocks))
+            blocks.append((index, *whitened))
     if not families:
         return None
-    inside = InBlocks(surface, Shear(families), [below for _, below, *_ in found], sd)
-    for index, _, widths, alone in found:
+    inside = InBlocks(surface, Shear(families), [below for _, below, *_ in blocks], sd)
+    for index, _, widths, alone in blocks:
         inside.mixed[index], inside.sd[index], inside.alone[index] = True, widths, alone
     return inside
 
 
 def fitted_in_blocks(
-    surface: Surface,
-    start: np.ndarray,
-    rng: np.random.Generator,
-    known: np.ndarray | None = None,
-    *,
-    patient: bool = False,
+    surface: Surface, start: Flat, rng: Rng, known: Flat | None = None, *, patient: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Fit independent normals, in blocks where variables share an index; return mean and sds.
 
@@ -140,28 +136,13 @@ def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
 
 
 def _blocks(
-    surface: Surface,
-    centre: np.ndarray,
-    sd: np.ndarray,
-    index: np.ndarray,
-    rng: np.random.Generator,
+    surface: Surface, centre: Flat, sd: Flat, index: np.ndarray, rng: Rng
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Return C below the diagonal and widths with and without it, None if they are the same."""
-    size, n = index.shape
-    step, found = difference_step(surface), np.zeros((_PATTERNS, n, size, size))
-    for k in range(_PATTERNS):
-        points = centre + sd * antithetic(rng, 1, len(centre))
-        here, signs = surface.full(points)[1], rng.choice([-1.0, 1.0], size=n)
-        for p, own in enumerate(index):
-            move = np.zeros(len(centre))
-            move[own] = step * sd[own] * signs
-            change = (surface.full(points + move)[1] - here).mean(axis=0) / step
-            found[k, :, p] = ((change * sd)[index] * signs).T
-    found = (found + found.swapaxes(2, 3)) / 2
-    if not np.all(np.isfinite(found)):
+    mean = _significant_curvature(surface, centre, sd, index, rng)
+    if mean is None:
         return None
-    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / _PATTERNS**0.5
-    mean[np.abs(mean) < _CLEAR * error] = 0
+    size = len(index)
     curvature = np.diagonal(mean, axis1=1, axis2=2)
     widths = np.where(curvature > 0, curvature, 1.0) ** -0.5
     partial = mean * widths[:, :, None] * widths[:, None]
@@ -176,6 +157,30 @@ def _blocks(
     own = widths.T * sd[index]
     unit = root / diagonal[:, None] * own.T[:, :, None] / own.T[:, None]
     return unit[:, *below].T.copy(), own * diagonal.T, own
+
+
+def _significant_curvature(
+    surface: Surface, centre: Flat, sd: Flat, index: np.ndarray, rng: Rng
+) -> np.ndarray | None:
+    """Return the mean Hessians of all blocks, (n, size, size), in units of the sds, if finite.
+
+    Elements that differ from 0 by chance are 0.
+    """
+    size, n = index.shape
+    step, seen = difference_step(surface), np.zeros((_PATTERNS, n, size, size))
+    for k in range(_PATTERNS):
+        points = centre + sd * antithetic(rng, 1, len(centre))
+        change, signs = mean_gradient_change(surface, points), rng.choice([-1.0, 1.0], size=n)
+        for p, own in enumerate(index):
+            move = np.zeros(len(centre))
+            move[own] = step * sd[own] * signs
+            seen[k, :, p] = ((change(move) / step * sd)[index] * signs).T
+    seen = (seen + seen.swapaxes(2, 3)) / 2
+    if not np.all(np.isfinite(seen)):
+        return None
+    mean, error = seen.mean(axis=0), seen.std(axis=0, ddof=1) / _PATTERNS**0.5
+    mean[np.abs(mean) < _CLEAR * error] = 0
+    return mean
 
 
 def _split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:

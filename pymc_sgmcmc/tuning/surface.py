@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -10,24 +10,27 @@ import numpy as np
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 
 __all__ = [
-    "WIDE",
-    "Gradients",
+    "TINY",
+    "Flat",
     "NoGaussianError",
+    "Points",
+    "Rng",
+    "Root",
+    "Rows",
     "Surface",
     "TuningError",
     "antithetic",
-    "difference_step",
-    "mean_hessian",
+    "ranges_of",
 ]
 
-# Positions that a compiled potential evaluates in one call
-_IN_ONE_CALL = 64
+# What a positive number is at least, so that nothing is divided by 0
+TINY = 1e-300
 
-# Widest step of differences, in sds
-WIDE = 0.5
-
-Gradients = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Maps positions (P, d) to potentials (P,) and gradients (P, d)."""
+type Flat = np.ndarray  # of each coordinate, shape (d,): a position φ, a gradient, widths
+type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,); or a Hessian
+type Points = np.ndarray  # positions, or gradients at them, shape (P, d)
+type Rows = np.ndarray  # batches, as the first row of each minibatch, shape (P, minibatches)
+type Rng = np.random.Generator
 
 
 class TuningError(RuntimeError):
@@ -42,90 +45,43 @@ class Surface(Protocol):
     """The potential at flat positions φ, as :class:`~pymc_sgmcmc.kernel.potential.Potential`."""
 
     dimension: int
-    shapes: list[tuple[int, ...]]
-    """Of each variable's part of a position, where elements may share an index."""
+    shapes: list[tuple[int, ...]]  # of each variable, where elements may share an index
     n_blocks: int
     batch_size: int
-    sizes: list[tuple[int, int]]
-    """Rows N and batch size B of each minibatch."""
-    precision: float
-    """Relative rounding error of the model's floats."""
-    unbounded: np.ndarray
-    """Which coordinates are those of variables without bounds, shape (d,)."""
-    circular: np.ndarray
-    """Which coordinates lie on a circle, shape (d,)."""
-    widest: np.ndarray
-    """The largest sd that a fit may give to each coordinate, shape (d,)."""
-    kinked: bool
-    """Whether ∇U may jump, as that of a Laplace distribution does."""
-    numbers: int
-    """Numbers that a gradient of one batch computes: what it costs."""
+    sizes: list[tuple[int, int]]  # rows N and batch size B of each minibatch
+    precision: float  # relative rounding error of the model's floats
+    unbounded: np.ndarray  # which coordinates are those of variables without bounds, shape (d,)
+    circular: np.ndarray  # which coordinates lie on a circle, shape (d,)
+    widest: np.ndarray  # the largest sd that a fit may give to each coordinate, shape (d,)
+    kinked: bool  # whether ∇U may jump, as that of a Laplace distribution does
+    numbers: int  # numbers that a gradient of one batch computes: what it costs
 
-    def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return U and ∇U of the full data."""
+    def full(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+        """Return U and ∇U of the full data, (P,) and (P, d), at positions (P, d)."""
 
-    def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def batch(self, points: Points, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
         """Return unbiased estimates of U and ∇U from one batch for each position."""
 
-    def batch_gradient(self, points: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def batch_gradient(self, points: Points, rows: Rows) -> np.ndarray:
         """Return estimates of ∇U alone, which may cost far less."""
 
-    def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
+    def block(self, points: Points, which: int | np.ndarray) -> np.ndarray:
         """Return the share of the full ∇U of one block of the data for each position."""
 
-    def pair_sums(
-        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
-    ) -> PairSums:
+    def pair_sums(self, point: np.ndarray, width: Flat, signs: np.ndarray, rows: Rows) -> PairSums:
         """Sum gradients at ``point ± signs width``, each pair from a batch of its own."""
 
-    def draw_rows(self, rng: np.random.Generator, count: int) -> np.ndarray:
+    def draw_rows(self, rng: Rng, count: int) -> np.ndarray:
         """Draw batches."""
 
 
-def antithetic(rng: np.random.Generator, pairs: int, dimension: int) -> np.ndarray:
+def antithetic(rng: Rng, pairs: int, dimension: int) -> np.ndarray:
     """Return standard normal vectors e and −e, shape (2 pairs, d), neighbours opposite."""
     e = rng.standard_normal((pairs, dimension))
     return np.stack([e, -e], axis=1).reshape(2 * pairs, dimension)
 
 
-def difference_step(surface: Surface) -> float:
-    """Return the step of central differences, in posterior sds: the cube root of rounding.
-
-    A density with kinks may have all its curvature there, which small steps miss; wide ones average
-    the curvature over a window.
-    """
-    if surface.kinked:
-        return WIDE
-    return max(1e-3, 3 * surface.precision ** (1 / 3))
-
-
-def mean_hessian(
-    gradients: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    points: np.ndarray,
-    scale: np.ndarray,
-    step: float,
-    *,
-    central: bool = True,
-) -> np.ndarray:
-    """Return the mean Hessian of U over positions, (d, d), by differences of ``gradients(x, p)``.
-
-    x, (n, d), are near ``points[p]``. One-sided differences cost half; their error cancels between
-    opposite positions. Positions without finite differences are left out; NaN if none is finite.
-    """
-    d = len(scale)
-    moves = np.diag(step * scale)
-    moves = np.concatenate([moves, -moves if central else np.zeros((1, d))])
-    together = max(1, _IN_ONE_CALL // len(moves))
-    total, count = np.zeros((d, d)), 0
-    for first in range(0, len(points), together):
-        some = points[first : first + together]
-        which = np.repeat(np.arange(first, first + len(some)), len(moves))
-        found = gradients((some[:, None] + moves).reshape(-1, d), which)
-        for g in found.reshape(len(some), len(moves), d):
-            hessian = (g[:d] - g[d:]) / ((1 + central) * step * scale)[:, None]
-            if np.all(np.isfinite(hessian)):
-                total += hessian
-                count += 1
-    if not count:
-        return np.full((d, d), np.nan)
-    return (total + total.T) / (2 * count)
+def ranges_of(sizes: Sequence[int]) -> list[range]:
+    """Return the coordinates of each variable, in order."""
+    ends = np.cumsum(sizes).tolist()
+    return [range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True)]

@@ -12,7 +12,7 @@ import numpy as np
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.check import Trial
-from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
+from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 

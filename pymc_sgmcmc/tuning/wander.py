@@ -20,9 +20,9 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.prior_widths import prior_widths
 from pymc_sgmcmc.tuning.bounds import friction_bound
+from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.plan import Plan
-from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 
 __all__ = [

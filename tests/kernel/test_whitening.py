@@ -8,7 +8,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Shear, Sheared, Turned
-from pymc_sgmcmc.tuning.turn import Turn
+from pymc_sgmcmc.tuning.directions import Turn
 
 RNG = np.random.default_rng(0)
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.surfaces import Exact, ItemResponse, OneScale, groups
 from pymc_sgmcmc.tuning import bulk
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.surface import TuningError
 
 

@@ -14,17 +14,17 @@ from helpers.surfaces import OneScale
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Trial, burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
-from pymc_sgmcmc.tuning.modes import best_mode
-from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.curvature import largest_curvatures
+from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
+from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
 from pymc_sgmcmc.tuning.start import jittered
-from pymc_sgmcmc.tuning.stiffness import largest_curvatures, not_too_stiff
 from pymc_sgmcmc.tuning.surface import TuningError
-from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, rewhitened
 
 D = 4

@@ -9,9 +9,8 @@ import pymc_sgmcmc as sg
 from helpers.surfaces import Exact, rotated
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.model.kinks import has_kinks
-from pymc_sgmcmc.tuning.mean_curvature import mean_curvature
-from pymc_sgmcmc.tuning.newton import newton
-from pymc_sgmcmc.tuning.surface import difference_step
+from pymc_sgmcmc.tuning.curvature import difference_step, mean_curvature
+from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, inverse_root
 
 CONSTANT = np.arange(3.0)
@@ -71,10 +70,10 @@ def test_the_bulk_of_laplace_distributions_has_about_their_width():
     surface, d = Laplace(5), 5
     centre, hessian, _ = newton(surface, np.linspace(-1, 1, d), None)
     root = inverse_root(hessian, surface.circular)
-    centre, root, astray = bulk_of_full_data(surface, centre, root, np.random.default_rng(1))
+    centre, root, unsettled = bulk_of_full_data(surface, centre, root, np.random.default_rng(1))
     # The normal nearest to a Laplace distribution of unit scale has an sd of √(π/2) = 1.25
     sd = np.sqrt(np.sum(root**2, axis=1))
-    assert not astray
+    assert not unsettled
     assert np.all((0.8 < sd) & (sd < 2))
     assert np.all(np.abs(centre) < 0.7)
 
@@ -108,12 +107,12 @@ def test_the_bulk_is_found_where_data_tie_coordinates_together():
     surface, d, rng = Tied(20), 20, np.random.default_rng(2)
     centre, hessian, _ = newton(surface, np.linspace(-1, 1, d), None)
     root = inverse_root(hessian, surface.circular)
-    centre, root, astray = bulk_of_full_data(surface, centre, root, rng)
+    centre, root, unsettled = bulk_of_full_data(surface, centre, root, rng)
     inverse = np.linalg.inv(root)
     found = np.linalg.eigvalsh(inverse @ surface.covariance(rng) @ inverse.T)
     # The variance of one Laplace distribution is 4/π of that of the nearest normal. Along single
     # coordinates differences reach no kink: by them 16 variances were below 1e-4 of what L says
-    assert not astray
+    assert not unsettled
     assert 0.6 < found.min() and found.max() < 2
 
 

@@ -6,7 +6,7 @@ import pytest
 from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
-from pymc_sgmcmc.tuning.noise_in_common import noise_in_common
+from pymc_sgmcmc.tuning.shared_noise import noise_in_common
 
 D = 120
 

@@ -15,10 +15,9 @@ from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.noise import TurnedNoise
-from pymc_sgmcmc.tuning.noise_of_few import most_of_each, shorter
+from pymc_sgmcmc.tuning.directions import Turn
+from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each, shorter
 from pymc_sgmcmc.tuning.plan import make_plan
-from pymc_sgmcmc.tuning.turn import Turn
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 

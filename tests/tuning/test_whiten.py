@@ -5,9 +5,9 @@ import pytest
 
 from helpers.surfaces import Gaussian, LogGamma, Walled, away_from_identity, rotated
 from helpers.surfaces_of_rows import logistic
-from pymc_sgmcmc.tuning.newton import newton
+from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import (
-    _descend,
+    _Bulk,
     bulk_of_full_data,
     bulk_of_minibatches,
     inverse_root,
@@ -15,6 +15,13 @@ from pymc_sgmcmc.tuning.whiten import (
     rewhitened,
     upright,
 )
+
+
+def descended(surface, centre, root, rng):
+    """Return where a descent ends, and the mean curvature along L."""
+    bulk = _Bulk(surface, centre, root, rng)
+    curvature = bulk.descend()
+    return bulk.centre, curvature
 
 
 def test_refined_is_exact_where_it_may_be():
@@ -112,7 +119,7 @@ def test_the_centre_is_found_with_lengths_that_are_wrong(too_long):
     root = exact.copy()
     root[:, 0] *= too_long
     rng = np.random.default_rng(0)
-    found, _ = _descend(surface, centre + exact @ np.full(5, 3.0), root, rng)
+    found, _ = descended(surface, centre + exact @ np.full(5, 3.0), root, rng)
     assert np.linalg.norm(np.linalg.solve(exact, found - centre)) < 1
 
 
@@ -166,7 +173,7 @@ def test_from_far_away_the_centre_of_many_blocks_takes_few_passes():
     # The lengths of L are off by a few per cent, as averaged Hessians of some batches are
     root = inverse_root(matrix) * rng.uniform(0.95, 1.05, size=8)
     start = surface.mean + 200 * root @ rng.standard_normal(8)
-    centre, form = _descend(surface, start, root, rng)
+    centre, form = descended(surface, start, root, rng)
     assert np.abs(np.linalg.solve(root, centre - surface.mean)).max() < 0.3
     assert form == pytest.approx(1.0, abs=0.1)
     assert surface.passes <= 6
@@ -178,7 +185,7 @@ def test_the_centre_of_many_blocks_is_that_of_the_bulk():
     for blocks in (500, 5000):
         surface = of_many_blocks(LogGamma(shapes), blocks)
         root = np.diag(shapes**-0.5)
-        centres.append(_descend(surface, np.log(shapes), root, np.random.default_rng(1))[0])
+        centres.append(descended(surface, np.log(shapes), root, np.random.default_rng(1))[0])
     # The bulk is half a variance below the mode
     assert np.all(centres[0] < np.log(shapes) - 0.3 / shapes)
     np.testing.assert_allclose(centres[1], centres[0], atol=0.3 * shapes.min() ** -0.5)
@@ -190,7 +197,7 @@ def test_where_whole_steps_do_not_help_all_blocks_are_passed():
         surface = of_many_blocks(LogGamma(np.array([5.0])), blocks)
         rng = np.random.default_rng(1)
         # A whole step leaves nearly all of the slope
-        found.append(_descend(surface, np.array([-3.0]), np.array([[0.45]]), rng)[0])
+        found.append(descended(surface, np.array([-3.0]), np.array([[0.45]]), rng)[0])
         assert surface.passes == (2 if blocks > 2000 else 0)
     np.testing.assert_allclose(*found, atol=0.05)
     assert found[0] > -2.0
@@ -213,10 +220,10 @@ def test_a_whitening_knows_what_a_gradient_costs(numbers, least):
     shapes = np.full(60, 8.0)
     dear, cheap = Counted(shapes, numbers), Counted(shapes, 1)
     for surface in (dear, cheap):
-        centre, root, astray = bulk_of_full_data(
+        centre, root, unsettled = bulk_of_full_data(
             surface, np.log(shapes), 0.5 * np.eye(60), np.random.default_rng(0)
         )
-        assert not astray
+        assert not unsettled
         # The best Gaussian has sd 8^-1/2 and mean log 8 - 1/16
         np.testing.assert_allclose(np.linalg.norm(root, axis=1), 8**-0.5, rtol=0.15)
         np.testing.assert_allclose(centre, np.log(8) - 1 / 16, atol=0.1)

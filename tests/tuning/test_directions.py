@@ -8,7 +8,7 @@ import pymc_sgmcmc as sg
 
 from helpers.surfaces import Exact
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.tuning.turn import Turn, shared_directions
+from pymc_sgmcmc.tuning.directions import Turn, shared_directions
 
 RNG = np.random.default_rng(0)
 GROUPS, ITEMS, EACH = 400, 150, 8

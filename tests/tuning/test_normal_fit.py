@@ -1,14 +1,61 @@
-"""The fit of independent normals to thousands of parameters."""
+"""The fit of independent normals."""
 
 import numpy as np
 import pytest
 
 from helpers.surfaces import Exact
-from helpers.surfaces_of_rows import Groups, Rows
-from pymc_sgmcmc.tuning.many_parameters import Stiffness, gaussian_of_many
+from helpers.surfaces_of_rows import Groups, Means, Quartic, Rows
+from pymc_sgmcmc.tuning.curvature import Stiffness
+from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.passes import Passes
-from pymc_sgmcmc.tuning.stiffness import largest_curvature_of_pairs
 from pymc_sgmcmc.tuning.surface import TuningError
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        1.0,
+        1e6,
+    ],
+)
+def test_diagonal_gaussian_of_independent_coordinates(condition):
+    d = 600
+    precisions = np.random.default_rng(0).permutation(np.geomspace(1, condition, d))
+    mean = np.linspace(-5, 5, d)
+
+    class Independent(Exact):
+        def potential(self, points):
+            g = (points - mean) * precisions
+            return np.sum((points - mean) * g, axis=1) / 2, g
+
+    found, sd = diagonal_gaussian(Independent(d), np.zeros(d), np.random.default_rng(1))
+    assert np.mean((found - mean) ** 2 * precisions) < 0.02
+    # A precision is a moving mean of eight squared normals, weight 0.3: relative sd 0.21
+    ratio = np.log(sd * precisions**0.5)
+    assert np.std(ratio) < 0.15
+    assert abs(np.mean(ratio)) < 0.03
+
+
+def test_diagonal_gaussian_of_minibatches():
+    data = np.random.default_rng(2).normal(3.0, 1.0, size=(4000, 200))
+    surface = Means(data, 100)
+    found, sd = diagonal_gaussian(surface, np.zeros(200), np.random.default_rng(3))
+    # The mean of eight batches of a hundred rows has a noise of 40 / 8 posterior variances: the
+    # average over a hundred steps leaves about a twentieth of one
+    assert np.mean((found - data.mean(axis=0)) ** 2) * 4000 < 0.2
+    ratio = np.log(sd * 4000**0.5)
+    assert np.std(ratio) < 0.15
+    assert abs(np.mean(ratio)) < 0.04
+
+
+def test_noise_of_batches_does_not_widen_the_diagonal_gaussian():
+    sds = []
+    for noise in (0.0, 10.0):
+        surface = Quartic(np.full(50, noise), np.zeros(50))
+        _, sd = diagonal_gaussian(surface, np.ones(50), np.random.default_rng(0))
+        sds.append(sd.mean())
+    # At a constant rate a quarter less: x on the move is as if the posterior were wider
+    assert sds[1] == pytest.approx(sds[0], rel=0.1)
 
 
 def test_groups_that_few_batches_touch():
@@ -53,21 +100,22 @@ def test_a_slope_waits_until_the_effects_have_followed_the_data():
     assert np.corrcoef(found[:-1], surface.mean)[0, 1] > 0.95
 
 
-def test_the_curvature_of_a_step_is_that_of_all_its_batches():
+def test_the_curvature_of_a_step_is_that_of_all_its_batches(monkeypatch):
     surface = Groups(1000, 20, seed=0)
     rng, sd = np.random.default_rng(3), np.full(1000, 21**-0.5)
     rows = Passes(surface, rng).draw()
     assert rows.shape == (8, 2, 1)
-    found, _ = largest_curvature_of_pairs(
-        surface, surface.mean, sd, rows, rng.standard_normal(1000), 40
-    )
+    stiffness = Stiffness(surface, rng)
+    assert stiffness.several
+    with monkeypatch.context() as patch:
+        patch.setattr(Passes, "draw", lambda self: rows)
+        found = [stiffness.at(surface.mean, sd) for _ in range(17)][-1]
     # Each batch's 50 rows stand for all 20,000, and a group's prior has a precision of 1
     index = (rows.reshape(-1, 1) + np.arange(50)) % 20_000
     touched = np.bincount(surface.group[index].reshape(-1), minlength=1000)
     assert found == pytest.approx((1 + touched.max() * 20_000 / index.size) / 21, rel=0.03)
     # A later look goes on from where the first one ended
     stiffness = Stiffness(surface, rng)
-    assert stiffness.several
     looks = [stiffness.at(surface.mean, sd) for _ in range(3)]
     assert np.all((np.array(looks) > 1.5) & (np.array(looks) < 3 * found))
 

@@ -10,8 +10,7 @@ import numpy as np
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.minibatch import BatchScheme
-from pymc_sgmcmc.tuning.noise import GradientNoise
-from pymc_sgmcmc.tuning.noise_of_few import ALLOWED
+from pymc_sgmcmc.tuning.noise import ALLOWED, GradientNoise
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["Terms", "chosen_estimator", "variance_ratios"]
@@ -53,8 +52,35 @@ class Terms:
         # Coarse, so that another centre and other chains mostly use the same compiled function
         few = [c << k for k in range(30) for c in (2, 3) if c << k < self.n_blocks]
         counts = np.unique([*few, 1, max(1, self.n_blocks)])
-        found: np.ndarray = counts[counts <= self.most_batches]
-        return found
+        return counts[counts <= self.most_batches]
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An estimator, one batch's variance in each coordinate, (d,), and gradients that it takes."""
+
+    estimator: GradientChoice
+    variance: np.ndarray
+    gradients: int
+
+    def best(
+        self, counts: np.ndarray, ratios: np.ndarray, terms: Terms
+    ) -> tuple[int, float, float]:
+        """Return which of the numbers K costs least, its cost, and its largest variance."""
+        is_plain = isinstance(self.estimator, Plain)
+        bound = terms.bound if is_plain else terms.anchored_bound
+        price = self.gradients * (1.0 if is_plain else terms.doubt)
+        largest, of_all = (
+            f(self.variance) * terms.unit**2 * ratios for f in (terms.most_of, terms.most_of_all)
+        )
+        cost, by_all = (price * _cost(counts, v / bound) for v in (largest, of_all))
+        k = int(np.argmin(cost))
+        allowed = max(ALLOWED, counts[np.argmin(by_all)])
+        if counts[k] > allowed and counts.min() <= allowed:
+            k, cost = int(np.flatnonzero(counts <= allowed)[-1]), by_all
+        kept = np.flatnonzero((counts == terms.compiled) & (cost < _LITTLE * cost[k]))
+        k = int(kept[0]) if kept.size else k
+        return k, float(cost[k]), float(largest[k])
 
 
 def chosen_estimator(
@@ -67,50 +93,34 @@ def chosen_estimator(
     counts = terms.counts(options.batches)
     of_blocks = terms.ratios(counts, terms.remembered)
     of_rows = terms.ratios(counts, False) if terms.remembered else of_blocks
-    best: tuple[tuple[float, float], GradientChoice, int, np.ndarray, float] | None = None
-    for estimator, variance, gradients in _candidates(options.gradient, noise, terms):
-        is_plain = isinstance(estimator, Plain)
-        factor = of_rows if is_plain else of_blocks
-        most = terms.bound if is_plain else terms.anchored_bound
-        largest, of_all = (
-            f(variance) * terms.unit**2 * factor for f in (terms.most_of, terms.most_of_all)
-        )
-        price = gradients * (1.0 if is_plain else terms.doubt)
-        cost, by_all = (price * _cost(counts, v / most) for v in (largest, of_all))
-        k = int(np.argmin(cost))
-        allowed = max(ALLOWED, counts[np.argmin(by_all)])
-        if counts[k] > allowed and counts.min() <= allowed:
-            k, cost = int(np.flatnonzero(counts <= allowed)[-1]), by_all
-        kept = np.flatnonzero((counts == terms.compiled) & (cost < _LITTLE * cost[k]))
-        k = int(kept[0]) if kept.size else k
-        rank = float(cost[k]), float(largest[k])
-        if best is None or rank < best[0]:
-            best = rank, estimator, int(counts[k]), variance * factor[k], float(factor[k])
-    assert best is not None
-    k, every = best[2], counts[-1]
-    free = options.batches == "auto" and not isinstance(best[1], SVRG)
+    offers = []
+    for candidate in _candidates(options.gradient, noise, terms):
+        ratios = of_rows if isinstance(candidate.estimator, Plain) else of_blocks
+        k, *rank = candidate.best(counts, ratios, terms)
+        offers.append((rank, candidate, int(counts[k]), float(ratios[k])))
+    _, best, k, ratio = min(offers, key=lambda offer: offer[0])
+    every = int(counts[-1])
+    free = options.batches == "auto" and not isinstance(best.estimator, SVRG)
     if free and every == terms.n_blocks and 1 < k and k >= _ALL_FROM * every:
-        ratio = float(terms.ratios(counts, False)[-1])
+        of_all = float(terms.ratios(counts, False)[-1])
         # Not for rows drawn with replacement, which would leave some out
-        if ratio * every < 1 and options.gradient != ControlVariates():
-            return Plain(), int(every), noise.plain * ratio, ratio
-    return best[1:]
+        if of_all * every < 1 and options.gradient != ControlVariates():
+            return Plain(), every, noise.plain * of_all, of_all
+    return best.estimator, k, best.variance * ratio, ratio
 
 
-def _candidates(
-    wish: GradientChoice | str, noise: GradientNoise, terms: Terms
-) -> list[tuple[GradientChoice, np.ndarray, float]]:
-    """Return estimators, their variances of one batch, and the gradients that a batch takes."""
+def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) -> list[_Candidate]:
+    """Return the estimators that the user allows."""
     anchored_cost = 1 if terms.remembered else 2
-    found: list[tuple[GradientChoice, np.ndarray, float]] = []
+    candidates = []
     if wish == "auto" or isinstance(wish, Plain):
-        found.append((Plain(), noise.plain, 1))
+        candidates.append(_Candidate(Plain(), noise.plain, 1))
     if wish == "auto" or isinstance(wish, ControlVariates):
-        found.append((ControlVariates(), noise.controlled, anchored_cost))
+        candidates.append(_Candidate(ControlVariates(), noise.controlled, anchored_cost))
     if isinstance(wish, SVRG):
         away = _distance_to_anchor(wish.refresh, terms.rate)
-        found.append((wish, away * noise.controlled, anchored_cost))
-    return found
+        candidates.append(_Candidate(wish, away * noise.controlled, anchored_cost))
+    return candidates
 
 
 def variance_ratios(
@@ -138,5 +148,4 @@ def _cost(counts: np.ndarray, above: np.ndarray) -> np.ndarray:
 
     Noise above the bound costs time, where it lowers the step size, and accuracy.
     """
-    cost: np.ndarray = counts * np.maximum(above, 1.0) ** 2
-    return cost
+    return counts * np.maximum(above, 1.0) ** 2

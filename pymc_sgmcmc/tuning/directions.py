@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scipy.optimize import linear_sum_assignment
 
+from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change
 from pymc_sgmcmc.tuning.failure import named_step
-from pymc_sgmcmc.tuning.surface import Surface, antithetic, difference_step
+from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Surface, antithetic, ranges_of
 
 __all__ = ["Turn", "shared_directions"]
 
@@ -18,18 +19,17 @@ __all__ = ["Turn", "shared_directions"]
 # have only the one in which all elements move alike
 _SMALL, _MOST_OWN = 16, 32
 
-# Least share in the directions for which a small variable's coordinate becomes one of them
-_SHARE_OF_SMALL = 0.5
+# Least share in the directions for which a small variable's coordinate becomes one of them, and
+# what keeps a coordinate from becoming one unless no other is left
+_SHARE_OF_SMALL, _LAST = 0.5, 1e9
 
 # Least coupling, in units of the sds, and least independent part of another variable's response
 # that is a direction; rounds of responses, and most directions: each costs two passes over the data
-_COUPLED, _DEPENDENT = 0.15, 1e-6
-_ROUNDS, _LARGEST_BASIS = 3, 48
+_COUPLED, _DEPENDENT, _ROUNDS, _LARGEST_BASIS = 0.15, 1e-6, 3, 48
 
-# Range of lengths that count as 1, and most directions
-_SHORT, _LONG, _MOST = 0.7, 1.3, 16
-# Share of a direction in a single element of thousands above which it is not a common one
-_ALONE = 0.2
+# Range of lengths that count as 1, most directions, and the share of one in a single element of
+# thousands above which it is not a common one
+_SHORT, _LONG, _MOST, _ALONE = 0.7, 1.3, 16, 0.2
 # Divisor of their number, so that another centre mostly uses the same compiled function
 _EACH = 4
 
@@ -39,9 +39,9 @@ _LEAST, _ROUNDING = 1e-5, 10.0
 # Share of a direction in a variable below which it leaves that variable as it is
 _SHARE = 0.02
 
-_MOVES, _NEAR, _FARTHEST, _LEAST_SHARE = 12, 0.1, 30.0, 1e-3
-# Centres at which directions are found, as these hold only nearby
-_CENTRES = 3
+# Most moves along directions, the slope at which they end, the longest in units of the lengths, and
+# the least share of one that is taken; centres at which directions are sought, as these hold nearby
+_MOVES, _NEAR, _FARTHEST, _LEAST_SHARE, _CENTRES = 12, 0.1, 30.0, 1e-3, 3
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,7 @@ class Turn:
     lengths: np.ndarray  # Λ, 1 but for the coordinates that become directions, shape (d,)
 
     @classmethod
-    def to(
-        cls, directions: np.ndarray, lengths: np.ndarray, sizes: Sequence[int], sd: np.ndarray
-    ) -> Turn:
+    def to(cls, directions: np.ndarray, lengths: Flat, sizes: Sequence[int], sd: Flat) -> Turn:
         """Return the turn that makes coordinates of orthonormal directions, shape (d, r).
 
         Replaced coordinates take on others' noise: of small variables they are mostly in the
@@ -69,9 +67,9 @@ class Turn:
         part, small = np.sum(directions**2, axis=1), _small(sizes)
         known = np.flatnonzero(small & (part >= _SHARE_OF_SMALL))
         known = known[np.argsort(-part[known])][:r]
-        medians = [(np.median(sd[of]), np.median(part[of])) for of in _ranges(sizes)]
+        medians = [(np.median(sd[of]), np.median(part[of])) for of in ranges_of(sizes)]
         usual, usual_part = np.repeat(np.array(medians).T, sizes, axis=1)
-        unlike = np.abs(np.log(sd / usual)) + 1e9 * (small | (part > usual_part) | (part == 0))
+        unlike = np.abs(np.log(sd / usual)) + _LAST * (small | (part > usual_part) | (part == 0))
         unlike[known] = np.inf
         chosen = np.concatenate([known, np.argsort(unlike, kind="stable")[: r - len(known)]])
         rows, columns = linear_sum_assignment(-np.abs(directions[chosen]))
@@ -80,23 +78,21 @@ class Turn:
         directions = directions * -np.where(directions[chosen, range(r)] < 0, -1, 1)
         own = np.zeros((d, r))
         own[chosen, range(r)] = 1
-        found = np.ones(d)
-        found[chosen] = lengths
+        each = np.ones(d)
+        each[chosen] = lengths
         away, middle = own - directions, np.linalg.inv(np.eye(r) - directions[chosen].T)
         spare = -r % _EACH
-        return cls(np.pad(away, ((0, 0), (0, spare))), np.pad(middle, (0, spare)), found)
+        return cls(np.pad(away, ((0, 0), (0, spare))), np.pad(middle, (0, spare)), each)
 
     def __call__(self, psi: np.ndarray) -> np.ndarray:
         """Return QΛψ for vectors of shape (..., d)."""
         x = psi * self.lengths
-        turned: np.ndarray = x - (x @ self.away) @ (self.middle.T @ self.away.T)
-        return turned
+        return x - (x @ self.away) @ (self.middle.T @ self.away.T)
 
-    def pull_back(self, gradient: np.ndarray) -> np.ndarray:
+    def pull_back(self, gradient: Points) -> np.ndarray:
         """Return ΛQ'g for vectors of shape (..., d)."""
         turned = gradient - (gradient @ self.away) @ (self.middle @ self.away.T)
-        pulled: np.ndarray = turned * self.lengths
-        return pulled
+        return turned * self.lengths
 
     @property
     def coordinates(self) -> np.ndarray:
@@ -111,11 +107,7 @@ class Turn:
 
 @named_step("the directions that variables share")
 def shared_directions(
-    surface: Surface,
-    centre: np.ndarray,
-    sd: np.ndarray,
-    sizes: Sequence[int],
-    rng: np.random.Generator,
+    surface: Surface, centre: Flat, sd: Flat, sizes: Sequence[int], rng: Rng
 ) -> tuple[np.ndarray, Turn | None]:
     """Return a better centre, and a turn to directions far from fitted normals, if any.
 
@@ -124,10 +116,10 @@ def shared_directions(
     """
     around = sd * antithetic(rng, 1, len(centre))
     for _ in range(_CENTRES):
-        found = _ritz(surface, centre + around, sd, sizes)
-        if found is None:
+        eigen = _ritz(surface, centre + around, sd, sizes)
+        if eigen is None:
             return centre, None
-        before, (directions, lengths) = centre, found
+        before, (directions, lengths) = centre, eigen
         far = np.flatnonzero(
             ((lengths > _LONG) | (lengths < _SHORT))
             & ~np.any(directions[~_small(sizes)] ** 2 > _ALONE, axis=0)
@@ -143,11 +135,11 @@ def shared_directions(
 
 
 def _ritz(
-    surface: Surface, points: np.ndarray, sd: np.ndarray, sizes: Sequence[int]
+    surface: Surface, points: Points, sd: Flat, sizes: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the Hessian's eigenvectors in the space of common moves, (d, k), and their lengths."""
-    curvature, basis = _Curvature(surface, points, sd), _common_moves(sd, sizes, surface.circular)
-    images = curvature(basis)
+    products, basis = _products(surface, points, sd), _common_moves(sd, sizes, surface.circular)
+    images = products(basis)
     for last in (*[False] * _ROUNDS, True):
         if not np.all(np.isfinite(images)):
             return None
@@ -162,38 +154,30 @@ def _ritz(
         new = _new_directions(answers, basis, sizes)
         if not new.shape[1]:
             break
-        basis, images = np.hstack([basis, new]), np.hstack([images, curvature(new)])
+        basis, images = np.hstack([basis, new]), np.hstack([images, products(new)])
     return ritz, lengths
 
 
-class _Curvature:
-    """Products of the Hessian in units of the sds, averaged over opposite points.
+def _products(surface: Surface, points: Points, sd: Flat) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function for H V, H the mean Hessian in units of the sds and V of shape (d, k)."""
+    change, width = mean_gradient_change(surface, points), difference_step(surface)
 
-    Differences are one-sided, as their error is odd and cancels between the points.
-    """
-
-    def __init__(self, surface: Surface, points: np.ndarray, sd: np.ndarray) -> None:
-        self._surface, self._points, self._sd = surface, points, sd
-        self._step = difference_step(surface)
-        self._free = ~surface.circular
-        self._here = surface.full(points)[1]
-
-    def __call__(self, directions: np.ndarray) -> np.ndarray:
-        """Return H V for V of shape (d, k)."""
-        found = np.zeros(directions.shape)
-        for k, direction in enumerate(directions.T):
+    def products(basis: np.ndarray) -> np.ndarray:
+        images = np.zeros(basis.shape)
+        for k, direction in enumerate(basis.T):
             # A direction of many coordinates moves each of them little
-            step = self._step / np.abs(direction).max()
-            there = self._surface.full(self._points + step * self._sd * direction)[1]
-            found[:, k] = (there - self._here).mean(axis=0) / step
-        return found * (self._sd * self._free)[:, None]
+            step = width / np.abs(direction).max()
+            images[:, k] = change(step * sd * direction) / step
+        return images * (sd * ~surface.circular)[:, None]
+
+    return products
 
 
-def _common_moves(sd: np.ndarray, sizes: Sequence[int], circular: np.ndarray) -> np.ndarray:
+def _common_moves(sd: Flat, sizes: Sequence[int], circular: np.ndarray) -> np.ndarray:
     """Return common moves of variables, or a small one's elements, in units of the sds, (d, k)."""
     own = min(_SMALL, _MOST_OWN // max(1, sum(1 < n <= _SMALL for n in sizes)))
     columns = []
-    for part in _ranges(sizes):
+    for part in ranges_of(sizes):
         for some in ([k] for k in part) if len(part) <= own else [list(part)]:
             column = np.zeros(len(sd))
             column[some] = ~circular[some] / sd[some]
@@ -204,14 +188,13 @@ def _common_moves(sd: np.ndarray, sizes: Sequence[int], circular: np.ndarray) ->
 
 def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Return the strongest responses of single variables, orthonormal and off the basis."""
-    found = []
-    for part in _ranges(sizes):
-        own = answers[part.start : part.stop]
-        u, strengths, _ = np.linalg.svd(own, full_matrices=False)
-        found += [(s, part, x) for s, x in zip(strengths, u.T, strict=True) if s > _COUPLED]
-    found.sort(key=lambda of: -of[0])
+    responses = []
+    for part in ranges_of(sizes):
+        u, strengths, _ = np.linalg.svd(answers[part.start : part.stop], full_matrices=False)
+        responses += [(s, part, x) for s, x in zip(strengths, u.T, strict=True) if s > _COUPLED]
+    responses.sort(key=lambda of: -of[0])
     known = basis
-    for _, part, column in found[: max(0, _LARGEST_BASIS - basis.shape[1])]:
+    for _, part, column in responses[: max(0, _LARGEST_BASIS - basis.shape[1])]:
         whole = np.zeros(len(answers))
         whole[part.start : part.stop] = column
         for _ in range(2):
@@ -224,21 +207,15 @@ def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]
 def _without_traces(directions: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Return the directions, without variables that they hardly move, orthonormal again."""
     kept = directions.copy()
-    for part in _ranges(sizes):
+    for part in ranges_of(sizes):
         if np.linalg.norm(kept[part.start : part.stop], axis=0).max() < _SHARE:
             kept[part.start : part.stop] = 0
     u, _, vt = np.linalg.svd(kept, full_matrices=False)
-    nearest: np.ndarray = u @ vt
-    return nearest
+    return u @ vt
 
 
 def _moved(
-    surface: Surface,
-    centre: np.ndarray,
-    around: np.ndarray,
-    sd: np.ndarray,
-    directions: np.ndarray,
-    lengths: np.ndarray,
+    surface: Surface, centre: Flat, around: Flat, sd: Flat, directions: np.ndarray, lengths: Flat
 ) -> np.ndarray:
     """Return the centre after Newton steps along the directions, shorter where U would rise.
 
@@ -246,7 +223,7 @@ def _moved(
     where thousands of parameters have their own spread.
     """
 
-    def at(x: np.ndarray) -> tuple[float, np.ndarray]:
+    def at(x: Flat) -> tuple[float, np.ndarray]:
         potentials, gradients = surface.full(x + around)
         return float(potentials.mean()), gradients.mean(axis=0)
 
@@ -269,8 +246,3 @@ def _moved(
 def _small(sizes: Sequence[int]) -> np.ndarray:
     """Return which coordinates are those of small variables, shape (d,)."""
     return np.repeat(np.array(sizes) <= _SMALL, sizes)
-
-
-def _ranges(sizes: Sequence[int]) -> Iterator[range]:
-    ends = np.cumsum(sizes).tolist()
-    return (range(a, b) for a, b in zip([0, *ends[:-1]], ends, strict=True))
