@@ -11,7 +11,7 @@ import xarray as xr
 from pymc_sgmcmc.chain.by_variable import CENTRING, NOISE, TEMPERATURE
 from pymc_sgmcmc.chain.monitor import LARGEST_ERROR
 from pymc_sgmcmc.checks import positive_int
-from pymc_sgmcmc.convergence.standard_errors import error_of_mean
+from pymc_sgmcmc.convergence import error_of_mean
 from pymc_sgmcmc.diagnostics.panels import Panel, plotted
 
 __all__ = ["plot_bias", "plot_temperature", "plot_tuning"]

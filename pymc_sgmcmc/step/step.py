@@ -57,7 +57,6 @@ from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.compilation import tell_compilation
-from pymc_sgmcmc.step.convergence import prepare_checks
 from pymc_sgmcmc.step.log_likelihood import tell_log_likelihood
 from pymc_sgmcmc.step.memory import left_out, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
@@ -248,7 +247,6 @@ class SGMCMCStep(BlockedStep):
         self.stats_dtypes_shapes = type(self).stats_dtypes_shapes | own
         self.stats_dtypes = [{name: x for name, (x, _) in self.stats_dtypes_shapes.items()}]
         tell_memory(model, self._values)
-        prepare_checks(model, self._values)
         tell_compilation(model, self.left_out)
 
         self.rng = arguments.checked_rng(rng)

@@ -12,7 +12,7 @@ import numpy as np
 
 from scipy.special import stdtrit
 
-from pymc_sgmcmc.convergence.effective import effective_draws
+from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.stiffness import not_too_stiff

@@ -7,7 +7,7 @@ import pytest
 
 from helpers.policies import LM
 from helpers.z_scores import STANDARD_ERRORS, z_score
-from pymc_sgmcmc.convergence.effective import effective_draws
+from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.check import Trial, burn_in, settle, temperatures
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError

@@ -1,1 +1,0 @@
-"""Effective draws and R-hat, of many parameters at once."""

@@ -1,0 +1,49 @@
+"""What is computed of many parameters at once is what ArviZ returns of each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from arviz_stats.base.array import array_stats
+
+from pymc_sgmcmc import convergence
+from pymc_sgmcmc.convergence import effective_draws, error_of_mean, error_of_sd, rank_rhat
+
+
+def some_draws(chains: int, draws: int) -> np.ndarray:
+    rng = np.random.default_rng(1)
+    # From antithetic to nearly standing still
+    memory = rng.uniform(-0.99, 0.999, size=(100, 1))
+    x = np.zeros((100, chains, draws))
+    for t in range(1, draws):
+        x[..., t] = memory * x[..., t - 1] + rng.normal(size=(100, chains))
+    x[0] = 3.0
+    x[1] = np.round(x[1])
+    x[2] = np.arange(draws)
+    x[3] = np.resize([1.0, -1.0], draws)
+    x[4, 0, 0] = np.nan
+    x[5, 0, 1] = np.inf
+    return x
+
+
+@pytest.mark.parametrize("chains", [1, 2, 4])
+@pytest.mark.parametrize("draws", [3, 4, 5, 11, 500, 501])
+def test_statistics_are_those_of_arviz(chains, draws, monkeypatch):
+    # Several parts, of which the last is shorter
+    monkeypatch.setattr(convergence, "_TOGETHER", 8 * 30 * chains * draws)
+    x = some_draws(chains, draws)
+    with np.errstate(all="ignore"):
+        expected = {
+            effective_draws: array_stats.ess(x),
+            rank_rhat: array_stats.rhat(x),
+            error_of_mean: array_stats.mcse(x, method="mean"),
+            error_of_sd: array_stats.mcse(x, method="sd"),
+        }
+        for statistic, values in expected.items():
+            np.testing.assert_allclose(statistic(x), values, rtol=1e-9, err_msg=statistic.__name__)
+
+
+def test_there_may_be_no_parameters():
+    assert effective_draws(np.empty((0, 1, 500))).shape == (0,)
+    assert rank_rhat(np.empty((0, 2, 500))).shape == (0,)
