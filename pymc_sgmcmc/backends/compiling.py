@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from textwrap import shorten
 from typing import Any
 
@@ -16,20 +16,16 @@ from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.jax_backend import prepare
+from pymc_sgmcmc.backends.jax_missing import completed
 from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
     NOT_INTERPRETED,
-    bessel_known,
     compilations_kept,
-    constants_copied,
     jax_precision,
     long_integers_allowed,
     products_in_full,
     repeatable,
-    scalar_loops_known,
-    softplus_vectorised,
-    splines_known,
     uncollected,
     untraced,
 )
@@ -38,10 +34,6 @@ __all__ = ["INTERPRETER", "BackendError", "building", "compiled", "first_line"]
 
 # The mode of graphs that run once a chain: they are interpreted, and nothing is compiled
 INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding(*NOT_INTERPRETED)
-
-_KNOWN_TO_JAX = (
-    constants_copied, softplus_vectorised, scalar_loops_known, bessel_known, splines_known,
-)  # fmt: skip
 
 _MODES = {"numba": "NUMBA", "interpreter": INTERPRETER}
 
@@ -95,12 +87,8 @@ def compiled(
         prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*HAD_BEFORE)
-        with ExitStack() as stack:
-            for known in (*_KNOWN_TO_JAX, precision):
-                stack.enter_context(known())
-            stack.enter_context(_named(backend))
+        with completed(), precision(), _named(backend), warnings.catch_warnings():
             # PyTensor warns of each check of a parameter, all of which JAX leaves out
-            stack.enter_context(warnings.catch_warnings())
             warnings.filterwarnings("ignore", "Skipping Check", UserWarning)
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # PyTensor's wrapper of JAX's function costs as much as several updates

@@ -19,7 +19,7 @@ from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.shape import Reshape, Shape_i
 from pytensor.tensor.type import tensor
 
-from pymc_sgmcmc.backends.jax_branches import INTRODUCED, take_apart
+from pymc_sgmcmc.backends.jax_missing import INTRODUCED, take_apart
 from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
 

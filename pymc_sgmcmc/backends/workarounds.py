@@ -16,7 +16,6 @@ from functools import cache, partial
 from typing import Any
 from weakref import WeakSet
 
-import numpy as np
 import pytensor
 
 from pymc import initial_point
@@ -27,17 +26,11 @@ from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 
-from pymc_sgmcmc.backends.jax_bessel import scaled_bessel
-from pymc_sgmcmc.backends.jax_scalar_loop import funcified
-from pymc_sgmcmc.backends.jax_spline import evaluated
-
 __all__ = [
     "HAD_BEFORE",
     "NOT_INTERPRETED",
     "before_log_likelihood",
-    "bessel_known",
     "compilations_kept",
-    "constants_copied",
     "initvals_checked",
     "interpreted",
     "jax_is_running",
@@ -47,10 +40,7 @@ __all__ = [
     "products_in_full",
     "repeatable",
     "run_jax_in_calling_thread",
-    "scalar_loops_known",
     "slow_rewrites",
-    "softplus_vectorised",
-    "splines_known",
     "start_jax",
     "uncollected",
     "unkept",
@@ -171,97 +161,6 @@ def compilations_kept() -> Generator[None]:
             yield
     finally:
         reset_cache()
-
-
-@contextmanager
-def _served(registry: Any, kind: type, function: Callable[..., Any]) -> Generator[None]:
-    """Register with PyTensor a JAX function for a kind of operation, or of data."""
-    usual = registry.dispatch(kind)
-    registry.register(kind)(function)
-    try:
-        yield
-    finally:
-        registry.register(kind)(usual)
-
-
-def constants_copied() -> AbstractContextManager[None]:
-    """Pass a graph's constants to JAX by copying them.
-
-    PyTensor has JAX compile a program for every shape among them, with the same result.
-    """
-    import jax
-
-    from pytensor.link.jax.dispatch.basic import jax_typify
-
-    def copied(data: np.ndarray, **kwargs: Any) -> Any:
-        return jax.device_put(data) if data.ndim else data.item()
-
-    return _served(jax_typify, np.ndarray, copied)
-
-
-def softplus_vectorised() -> AbstractContextManager[None]:
-    """Give JAX a softplus that XLA vectorises.
-
-    PyTensor's takes three exponentials and a logarithm of single numbers, five times as long. Here
-    log(1 + e) is 2 artanh(e / (2 + e)), whose series is exact to the last digit where e ≤ 1.
-    """
-    import jax.numpy as jnp
-
-    from pytensor.link.jax.dispatch import jax_funcify
-    from pytensor.scalar import Softplus
-
-    def softplus(x: Any) -> Any:
-        e = jnp.exp(-jnp.abs(x))
-        s = e / (2 + e)
-        q, series = s * s, jnp.zeros_like(s)
-        for k in range(29, 0, -2):
-            series = series * q + 1 / k
-        return jnp.maximum(x, 0) + 2 * s * series
-
-    return _served(jax_funcify, Softplus, lambda op, **kwargs: softplus)
-
-
-def scalar_loops_known() -> AbstractContextManager[None]:
-    """Give JAX PyTensor's loops over numbers, which PyTensor does not support there.
-
-    Derivatives of 2F1 are left out: few elements take thousands of steps while all others wait, and
-    numba is many times as fast.
-    """
-    from pytensor.link.jax.dispatch import jax_funcify
-    from pytensor.scalar.loop import ScalarLoop
-
-    usual = jax_funcify.dispatch(ScalarLoop)
-
-    def of_short_loops(op: ScalarLoop, **kwargs: Any) -> Any:
-        return funcified(op) if type(op) is ScalarLoop else usual(op, **kwargs)
-
-    return _served(jax_funcify, ScalarLoop, of_short_loops)
-
-
-def bessel_known() -> AbstractContextManager[None]:
-    """Give JAX modified Bessel functions, for which PyTensor needs a nightly build of a library."""
-    from pytensor.link.jax.dispatch import jax_funcify
-    from pytensor.scalar.math import Ive
-
-    usual = jax_funcify.dispatch(Ive)
-
-    def of_known_orders(op: Ive, node: Any = None, **kwargs: Any) -> Any:
-        return scaled_bessel(node) or usual(op, node=node, **kwargs)
-
-    return _served(jax_funcify, Ive, of_known_orders)
-
-
-def splines_known() -> AbstractContextManager[None]:
-    """Give JAX splines, as of `pm.Interpolated`, which PyMC does not support there."""
-    from pymc.distributions.dist_math import SplineWrapper
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    usual = jax_funcify.dispatch(SplineWrapper)
-
-    def of_spline(op: SplineWrapper, **kwargs: Any) -> Any:
-        return evaluated(op.spline) or usual(op, **kwargs)
-
-    return _served(jax_funcify, SplineWrapper, of_spline)
 
 
 # ----------------------------------------------------------------------------- PyTensor

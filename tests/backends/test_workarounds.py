@@ -17,13 +17,9 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pymc.distributions.dist_math import SplineWrapper
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar.basic import ScalarOp
-from pytensor.scalar.loop import ScalarLoop
-from pytensor.scalar.math import Ive, ive
 from pytensor.tensor.math import Dot
 
 import pymc_sgmcmc
@@ -32,18 +28,13 @@ from helpers.subprocesses import run_python
 from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
-    bessel_known,
-    constants_copied,
     initvals_checked,
     interpreted,
     jax_precision,
     long_integers_allowed,
     products_in_full,
     repeatable,
-    scalar_loops_known,
     slow_rewrites,
-    softplus_vectorised,
-    splines_known,
     start_jax,
     uncollected,
     untraced,
@@ -51,7 +42,7 @@ from pymc_sgmcmc.backends.workarounds import (
 from pymc_sgmcmc.model.graphs import canonical
 
 
-def test_they_stand_in_one_file():
+def test_they_stand_in_two_files():
     root = Path(pymc_sgmcmc.__file__).parent
     signs = r"jax\._src|enable_x64|change_flags|\bgc\.|config\.update|jax_typify|\.excluding\(\""
     found = {
@@ -59,7 +50,7 @@ def test_they_stand_in_one_file():
         for path in root.rglob("*.py")
         if re.search(signs, path.read_text(encoding="utf-8"))
     }
-    assert found == {"backends/workarounds.py"}
+    assert found == {"backends/workarounds.py", "backends/jax_missing.py"}
 
 
 # ----------------------------------------------------------------------------- JAX
@@ -170,79 +161,6 @@ def test_only_private_jax_says_whether_it_runs(processes):
 def test_jax_hands_a_call_to_another_thread_unless_told(processes):
     # Needed as long as a call that was not told returns before its result is there
     assert [found["ready"] for found in processes] == [True, False]
-
-
-def test_pytensor_has_jax_compile_a_program_for_a_constant():
-    jax = pytest.importorskip("jax")
-    from pytensor.link.jax.dispatch.basic import jax_typify
-
-    programs = []
-    jax.monitoring.register_event_duration_secs_listener(
-        lambda event, seconds, **kwargs: programs.append(event) if "backend_compile" in event else 0
-    )
-    usual = jax_typify.dispatch(np.ndarray)
-    with constants_copied():
-        # Of shapes that nothing else has
-        copied = jax_typify(np.ones((3, 1, 17)), dtype="float64")
-        assert programs == []
-        assert isinstance(jax_typify(np.array(2.0)), float)
-    np.testing.assert_array_equal(copied, np.ones((3, 1, 17)))
-    assert jax_typify.dispatch(np.ndarray) is usual
-    jax_typify(np.ones((3, 1, 19)), dtype="float64")
-    # Needed as long as this is so
-    assert len(programs) == 1
-
-
-def test_pytensors_softplus_takes_several_exponentials():
-    jax = pytest.importorskip("jax")
-    from pytensor.link.jax.dispatch import jax_funcify
-    from pytensor.scalar import Softplus, softplus
-
-    usual = jax_funcify.dispatch(Softplus)
-    with softplus_vectorised():
-        ours = jax_funcify(softplus)
-    assert jax_funcify.dispatch(Softplus) is usual
-    x = np.concatenate([[-np.inf, -1e3, -700, 1e3, np.inf], np.linspace(-40, 40, 10_001)])
-    with jax_precision()():
-        np.testing.assert_allclose(ours(x), np.logaddexp(0, x), rtol=1e-15, atol=1e-320)
-    x = x.astype("float32")
-    np.testing.assert_allclose(ours(x), np.logaddexp(0, x), rtol=3e-7)
-    # Needed as long as it is more than one
-    of_pytensor, of_ours = (
-        str(jax.make_jaxpr(f)(1.0)).count("exp ") for f in (usual(softplus), ours)
-    )
-    assert of_ours == 1 < of_pytensor
-
-
-def usual_for_jax(kind, served):
-    """Return what PyTensor has for a kind of operation, which is served otherwise for a while."""
-    pytest.importorskip("jax")
-    from pytensor.link.jax.dispatch import jax_funcify
-
-    usual = jax_funcify.dispatch(kind)
-    with served():
-        assert jax_funcify.dispatch(kind) is not usual
-    assert jax_funcify.dispatch(kind) is usual
-    return usual, jax_funcify.dispatch
-
-
-def test_pytensor_has_no_loops_over_numbers_for_jax():
-    usual, dispatch = usual_for_jax(ScalarLoop, scalar_loops_known)
-    # Needed as long as it is that of all operations, which asks for a function of NumPy's
-    assert usual is dispatch(ScalarOp)
-
-
-def test_pytensor_has_no_bessel_functions_for_jax():
-    usual, _ = usual_for_jax(Ive, bessel_known)
-    # Needed as long as that asks for another package
-    with pytest.raises(NotImplementedError, match="tfp"):
-        usual(ive)
-
-
-def test_pymc_has_no_splines_for_jax():
-    usual, dispatch = usual_for_jax(SplineWrapper, splines_known)
-    # Needed as long as it is that of unknown operations
-    assert usual is dispatch(object)
 
 
 def test_another_process_finds_what_xla_compiled(processes):
