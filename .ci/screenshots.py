@@ -35,7 +35,7 @@ CDN = "https://cdn.jsdelivr.net/npm/"
 
 # What is wrong with a page, as a list of words
 CHECK = r"""(() => {
-  const found = [], boxes = document.querySelectorAll("html, .bd-article-container, article");
+  const found = [], boxes = document.querySelectorAll("html, .bd-article-container");
   for (const box of boxes) if (box.scrollWidth > box.clientWidth)
     found.push(`scrolls sideways: ${box.scrollWidth} of ${box.clientWidth} pixels`);
   for (const pre of document.querySelectorAll(".highlight pre"))
