@@ -1,8 +1,9 @@
 """Photograph the built pages in headless Chromium, wide, narrow and dark, and check them there.
 
 ``make screenshots`` writes docs/_build/screenshots and fails where a page scrolls sideways, where
-code is cut off on a wide screen, or where markup is left in the text. Without internet formulas
-stay TeX, unless ``--packages`` names the ``node_modules`` of an npm that has installed MathJax.
+code is cut off, or where markup is left in the text. On a narrow screen the tables that a run
+printed may scroll in their own box. Without internet formulas stay TeX, unless ``--packages`` names
+the ``node_modules`` of an npm that has installed MathJax.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ CDN = "https://cdn.jsdelivr.net/npm/"
 
 # What is wrong with a page, as a list of words
 CHECK = r"""(() => {
-  const found = [], width = document.documentElement.scrollWidth;
-  if (width > innerWidth) found.push(`scrolls sideways: ${width} of ${innerWidth} pixels`);
-  if (innerWidth >= WIDE) for (const pre of document.querySelectorAll(".highlight pre"))
-    if (pre.scrollWidth > pre.clientWidth)
+  const found = [], boxes = document.querySelectorAll("html, .bd-article-container");
+  for (const box of boxes) if (box.scrollWidth > box.clientWidth)
+    found.push(`scrolls sideways: ${box.scrollWidth} of ${box.clientWidth} pixels`);
+  for (const pre of document.querySelectorAll(".highlight pre"))
+    if (pre.scrollWidth > pre.clientWidth && (innerWidth >= WIDE || !pre.closest(".cell_output")))
       found.push(`cuts code: ${pre.innerText.slice(0, 60)}`);
   const article = document.querySelector("article").cloneNode(true);
   article.querySelectorAll("pre, code, script, .math, dt").forEach((node) => node.remove());

@@ -13,12 +13,12 @@
 # %% [markdown]
 # # A model that another package built
 #
-# [Bambi](https://bambinos.github.io/bambi/) writes PyMC models from formulas, of arrays
-# without dims or `pm.Minibatch`. They are sampled as they are: the step method finds
-# the rows by itself and draws batches of them where that pays. Here the formula is one
-# of who earns more than 50,000 dollars a year, by the 48,842 people of a census (the
-# data of the [census example](census)), with an effect for each of 14 jobs. For users
-# of Bambi. It takes two minutes.
+# [Bambi](https://bambinos.github.io/bambi/) builds PyMC models from formulas. Their
+# arrays have neither dims nor `pm.Minibatch`. This package samples them without
+# changes: the step method finds the rows by itself and uses batches if that pays. The
+# formula here predicts who earns more than 50,000 dollars a year, with an effect for
+# each of 14 jobs. The data are the 48,842 people of a census (see the [census
+# example](census)). The page is for users of Bambi. It takes two minutes.
 
 # %%
 import time
@@ -55,9 +55,9 @@ people.head()
 # %% [markdown]
 # ## Sample
 #
-# `build` makes the PyMC model, in which the step is made; `fit` hands it to
-# `pm.sample`. Nothing else is written for it. One line in the log says that batches are
-# drawn.
+# `build` makes the PyMC model. We make the step method in this model, and `fit` passes
+# it on to `pm.sample`. Nothing else is needed. One line in the log says that the step
+# method uses batches.
 
 # %%
 formula = "rich ~ schooling + marital + sex + hours + (1|job)"
@@ -76,10 +76,10 @@ seconds = {"CoRVSGLD, all people": time.perf_counter() - start}
 az.summary(dt, var_names=["Intercept", "sex", "hours", "1|job_sigma"])
 
 # %% [markdown]
-# ## What Bambi makes of the result
+# ## Bambi's plots and predictions
 #
-# The result is the `DataTree` that Bambi always returns, and its predictions and plots
-# take it.
+# The result is the `DataTree` that Bambi always returns. Bambi's predictions and plots
+# work with it.
 
 # %%
 bmb.interpret.plot_predictions(model, dt, ["hours", "sex"])
@@ -88,9 +88,9 @@ bmb.interpret.plot_predictions(model, dt, ["hours", "sex"])
 bmb.interpret.comparisons(model, dt, "sex", average_by="hours").summary
 
 # %% [markdown]
-# ## Beside NUTS
+# ## Compared with NUTS
 #
-# NUTS, by PyMC itself, gets every tenth person only: the cost of a draw grows with the
+# PyMC's NUTS gets only every tenth person, because the cost of its draws grows with the
 # rows.
 
 # %%

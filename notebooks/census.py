@@ -13,11 +13,11 @@
 # %% [markdown]
 # # Incomes of a census
 #
-# Who earned more than 50,000 dollars a year in 1994? A Bayesian logistic regression on
-# census records: 32,561 people to learn from, 16,281 to be tested on, 123 yes-or-no
-# features. Data and model are those of
-# [Li et al. (2016)](https://arxiv.org/abs/1512.07662), the paper behind the sampler
-# `MSGNHT`. For users of PyMC who want to see real data, all checks, and predictions. It
+# Who earned more than 50,000 dollars a year in 1994? This page fits a Bayesian logistic
+# regression to census records. It has 32,561 people for training, 16,281 for testing,
+# and 123 yes-or-no features. Data and model are those of [Li et al.
+# (2016)](https://arxiv.org/abs/1512.07662), the paper behind the sampler `MSGNHT`. The
+# page is for users of PyMC who want to see real data, all checks, and predictions. It
 # takes two minutes.
 
 # %%
@@ -40,11 +40,11 @@ y_train, y_test = data.rich("train"), data.rich("test")
 # %% [markdown]
 # ## Model
 #
-# Each of 14 attributes of a person is cut into levels, and each level is one feature.
-# The model is plain PyMC. The prior of each coefficient is a standard normal
-# distribution: a single level seldom changes the odds by more than a factor of ten.
-# (The paper's prior is wider. It leaves the coefficients of rare levels open and
-# changes next to nothing in the predictions.)
+# Each of 14 attributes of a person is divided into levels, and each level is one
+# feature. The model is plain PyMC. The prior of each coefficient is a standard normal
+# distribution, because a single level seldom changes the odds by more than a factor of
+# ten. (The paper's prior is wider. It leaves the coefficients of rare levels
+# undetermined and changes next to nothing in the predictions.)
 
 # %%
 with pm.Model(coords={"feature": data.FEATURES}) as model:
@@ -54,16 +54,16 @@ with pm.Model(coords={"feature": data.FEATURES}) as model:
 # %% [markdown]
 # ## Sampling
 #
-# There is nothing to tune by hand. The step method sees that the likelihood is a sum
+# Nothing has to be tuned by hand. The step method finds that the likelihood is a sum
 # over people, and chooses the size of its batches. Before its first draw each chain
-# looks for the centre and the shape of the posterior, measures the noise of its
-# gradients, chooses its step size and checks itself. That is needed here: the posterior
-# is hundreds of times wider in some directions than in others. (Add a constant to all
-# coefficients of one attribute and take it from those of another: no prediction
-# changes, and only the prior holds these directions.)
+# finds the centre and the shape of the posterior, measures the noise of its gradients,
+# chooses a step size and checks it. This is needed here, because the posterior is
+# hundreds of times wider in some directions than in others. (If you add a constant to
+# all coefficients of one attribute and subtract it from those of another, no prediction
+# changes. Only the prior limits these directions.)
 #
-# `CoRVSGLD` is the sampler for most models. `MSGNHT` works in another way, and is here
-# to see whether the two agree.
+# `CoRVSGLD` is the sampler for most models. `MSGNHT` works differently. We use both to
+# see whether they agree.
 
 # %%
 # Without fork, a program needs `if __name__ == "__main__":` to start processes
@@ -83,9 +83,9 @@ for name, method in {"CoRVSGLD": sg.CoRVSGLD, "MSGNHT": sg.MSGNHT}.items():
     seconds[name] = time.perf_counter() - start
 
 # %% [markdown]
-# Each result is the `DataTree` that `pm.sample` always returns. Coefficients by
-# themselves depend on the prior (see above), so we look at *effects*: what a level adds
-# to the log-odds, compared with the average person.
+# Each result is the `DataTree` that `pm.sample` always returns. Single coefficients
+# depend on the prior (see above). So we look at *effects*: what a level adds to the
+# log-odds, compared with the average person.
 
 # %%
 share = X_train.mean(axis=0) * (data.ATTRIBUTE[:, None] == data.ATTRIBUTE)
@@ -101,7 +101,7 @@ for dt in draws.values():
 # %% [markdown]
 # ## Did the chains mix?
 #
-# The usual instruments work.
+# The usual diagnostics work.
 
 # %%
 dt = draws["CoRVSGLD"]
@@ -115,14 +115,14 @@ ranks = az.plot_rank(dt, **which, figure_kwargs={"figsize": (11, 3.5)})
 
 # %% [markdown]
 # The table has R-hat and effective sample sizes, the worst over the 123 effects. **They
-# do not see bias.** R-hat asks whether the chains agree with each other, and chains
-# that all sample the same wrong distribution agree perfectly. SG-MCMC goes wrong in
-# this way, because its gradients are noisy and its step size is not zero. Two
-# statistics do see it. `config_temperature` is 1 on average where the draws have the
-# right spread. `noise_ratio` is the share that gradient noise adds to their variance
-# (for `MSGNHT` to its thermostat, which absorbs it). `batches` says how many batches
-# were averaged for one update. Where something is off, a warning says so after
-# sampling.
+# do not see bias.** R-hat tells whether the chains agree with each other, and chains
+# that all sample the same wrong distribution agree perfectly. If SG-MCMC is wrong, it
+# is wrong in this way, because its gradients are noisy and its step size is not zero.
+# Two statistics show the bias. `config_temperature` is 1 on average if the draws have
+# the right spread. `noise_ratio` is the share that gradient noise adds to their
+# variance (for `MSGNHT` to its thermostat, which absorbs it). `batches` is the number
+# of batches that were averaged for one update. If something is off, a warning after
+# sampling says so.
 
 # %%
 rows = {}
@@ -145,8 +145,8 @@ pd.DataFrame(rows).T.round(digits)
 # %% [markdown]
 # ## What goes with a high income
 #
-# The largest of the effects that stand out clearly: medians, 50 % and 89 % intervals.
-# They are associations in the data of 1994, nothing more.
+# The table has the largest of the effects that are clearly not zero, with medians and
+# 89 % intervals. They are associations in the data of 1994, nothing more.
 
 # %%
 quantiles = dt.posterior["effect"].quantile([0.25, 0.5, 0.75], ("chain", "draw"))
@@ -159,7 +159,7 @@ summary = az.summary(dt, **which, kind="all_median")
 summary
 
 # %% [markdown]
-# And a picture, with both samplers.
+# The figure shows both samplers.
 
 # %%
 forest = az.plot_forest(

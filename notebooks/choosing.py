@@ -13,9 +13,10 @@
 # %% [markdown]
 # # NUTS, ADVI or SG-MCMC?
 #
-# One model, one kind of data, at four sizes from a thousand rows to a million. NUTS,
-# ADVI and this package get the same posterior to find, and are judged by seconds and by
-# errors. For users of PyMC who wonder which to take. It takes five minutes.
+# This page fits one model to data of four sizes, from a thousand rows to a million.
+# NUTS, ADVI and this package sample the same posterior, and we compare their seconds
+# and their errors. The page is for users of PyMC who wonder which method to use. It
+# takes five minutes.
 
 # %%
 import logging
@@ -39,8 +40,8 @@ GROUPS = 12
 # %% [markdown]
 # ## Data
 #
-# Did somebody answer, yes or no? It depends on the region, of which there are 12, on
-# age in ten classes, and on sex.
+# The data are simulated. Each row is a person who answers yes or no. The answer depends
+# on the region (there are 12), on age in ten classes, and on sex.
 
 
 # %%
@@ -57,9 +58,10 @@ def made(rows):
 # %% [markdown]
 # ## One model, three methods
 #
-# All use the same variables. NUTS gets half of its usual draws. ADVI takes batches of
-# 500 rows and steps of Adam: with PyMC's default, Adagrad, it is not there after as
-# many. SG-MCMC is `CoRVSGLD` as it comes.
+# All methods use the same variables. NUTS gets half of its usual draws. ADVI uses
+# batches of 500 rows and Adam. With PyMC's default optimiser, Adagrad, it would not
+# have converged after the same number of steps. SG-MCMC is `CoRVSGLD` with its default
+# settings.
 
 
 # %%
@@ -97,10 +99,10 @@ HOW = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
 METHODS = {"NUTS": nuts, "ADVI": advi, "SG-MCMC": sg_mcmc}
 
 # %% [markdown]
-# What is right? All people of one region, age and sex are alike to this model. So the
+# We need a reference. All people of one region, age and sex are alike in this model. So
 # 240 counts say as much as a million rows, and NUTS on the counts is quick at every
-# size: here is a reference. With a number for each person, such as their income, there
-# would be no counts.
+# size. If each person had a number of their own, such as an income, there would be no
+# such counts.
 
 
 # %%
@@ -148,9 +150,10 @@ table = pd.DataFrame(lines)
 # %% [markdown]
 # ## What came out
 #
-# Seconds are the processor's, from the call to the result, with all compilation. The
-# error of means is the largest over the 16 parameters, in posterior sds. Of sds the
-# table has the range over the reference's: 1 is right.
+# Seconds are those of the processor, from the call to the result, compilation included.
+# The error of means is the largest over the 16 parameters, in posterior sds. The last
+# two columns are the smallest and the largest sd, divided by the reference's: 1 is
+# right.
 
 # %%
 table.set_index(["rows", "method"]).round(2)
@@ -174,14 +177,15 @@ legend = axes[0].legend()
 # %% [markdown]
 # ## What to choose
 #
-# - **Few rows, up to some ten thousand: NUTS.** It has no bias, and others are not
-#   sooner.
-# - **Many rows: SG-MCMC.** Its seconds hardly depend on the number of rows, those of
-#   NUTS grow in proportion to it. Its means and sds are as right as those of NUTS.
+# - **Few rows, up to about ten thousand: NUTS.** It has no bias, and the other methods
+#   are not faster.
+# - **Many rows: SG-MCMC.** Its seconds hardly depend on the number of rows, while those
+#   of NUTS grow in proportion to it. Its means and sds are as accurate as those of
+#   NUTS.
 # - **A first look: ADVI.** It is quick at every size. But the noise of its steps does
-#   not shrink as the posterior does, so that its means are off by more sds the more
-#   rows there are.
+#   not shrink when the posterior shrinks. So the more rows there are, the more sds its
+#   means are off.
 # - **Rows that depend on each other**, such as those of a Gaussian process: NUTS. The
-#   step methods of this package see it, and take all rows for each update.
+#   step methods of this package notice the dependence and use all rows for each update.
 #
 # [Comparison with other methods](../rivals) has more models, and more methods.

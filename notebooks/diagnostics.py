@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Is it right?
 #
-# A stochastic-gradient sampler can be wrong while every familiar instrument says that
-# all is well. Here is such a run, and five ways to see through it: the warning after
-# sampling, and the four functions of `sg.diagnostics`. For everybody who is going to
-# believe a result. It takes a minute.
+# A stochastic-gradient sampler can be wrong while every familiar diagnostic looks good.
+# This page shows such a run, and five ways to notice the error: the warning after
+# sampling, and four functions of `sg.diagnostics`. It is for everybody who is going to
+# rely on a result. It takes a minute.
 
 # %%
 import arviz as az
@@ -32,8 +32,9 @@ import pymc_sgmcmc as sg
 # %% [markdown]
 # ## A posterior that is known
 #
-# A linear regression with 10,000 rows and noise of known sd. Its posterior is a normal
-# distribution that linear algebra gives exactly. Every update looks at 100 rows.
+# The model is a linear regression with 10,000 rows and noise of known sd. Its posterior
+# is a normal distribution that linear algebra gives exactly. Every update uses 100
+# rows.
 
 # %%
 N, B = 10_000, 100
@@ -55,7 +56,8 @@ exact_sd = np.sqrt(np.diag(np.linalg.inv(precision)))
 # ## A run that looks perfect
 #
 # This is textbook SGLD: a fixed step size that looks tiny, and one batch for each
-# update. (The last three arguments switch off what the package would do about it.)
+# update. (The last three arguments switch off what the package would do against the
+# noise.)
 
 # %%
 naive = {
@@ -76,7 +78,7 @@ az.summary(dt, kind="diagnostics")
 
 # %% [markdown]
 # R-hat is 1.00, and thousands of effective draws say that the estimates are precise.
-# They are, of the wrong distribution:
+# They are precise, but they describe the wrong distribution:
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(11, 3), layout="constrained")
@@ -104,26 +106,26 @@ print("sds, in units of the exact ones:", spread.round(2))
 #
 # ## 1. The warning
 #
-# It was printed above, after sampling. The *configurational temperature* is the mean of
-# position times gradient. It is 1 for a chain that samples the posterior, whatever the
-# posterior is, and larger where the draws are too wide. Gradient noise averages out of
-# it. `sample_stats` has it for each draw.
+# The warning was printed above, after sampling. The *configurational temperature* is
+# the mean of position times gradient. It is 1 for a chain that samples the posterior,
+# whatever the posterior is, and larger if the draws are too wide. Gradient noise
+# averages out of it. `sample_stats` has its value for each draw.
 
 # %%
 print(f"temperature {dt.sample_stats['config_temperature'].mean():.2f}")
 print(f"widening by gradient noise {dt.sample_stats['noise_ratio'].mean():.2f}")
 
 # %% [markdown]
-# Both say that the variances are about three times as large as they should be. This
-# warning is free and comes with every run. What follows costs gradients and needs to be
-# asked for.
+# Both numbers say that the variances are about three times as large as they should be.
+# This warning is free and comes with every run. The following checks cost gradients, so
+# you have to ask for them.
 #
 # ## 2. Kernel Stein discrepancy
 #
 # `ksd` compares the draws with the model. It needs only the gradient of the log density
-# on all the data. Beside it stands what as many exact and independent draws would have.
-# For comparison, the same model is sampled with the default settings, which measure the
-# noise and use control variates.
+# on all the data. The second column is the value that as many exact and independent
+# draws would have. For comparison we sample the same model with the default settings,
+# which measure the noise and use control variates.
 
 # %%
 with model:
@@ -148,10 +150,10 @@ pd.DataFrame(
 # %% [markdown]
 # ## 3. Half the step size
 #
-# `bias_report` runs the sampler and then runs it again from where it stands, with half
-# the step size and twice the updates. What depends on the step size is bias. The report
-# says how wrong each mean and each sd is, in the variables' own space, and needs no
-# gradient of the full data.
+# `bias_report` runs the sampler, and then runs it again from its last position with
+# half the step size and twice the updates. A difference between the two runs is bias.
+# The report says how wrong each mean and each sd is, in the variables' own space. It
+# needs no gradient of the full data.
 
 # %%
 with model:
@@ -164,9 +166,9 @@ report[columns].sel(statistic="sd").to_dataframe()[columns].round(4)
 figure = sg.diagnostics.plot_bias(report)
 
 # %% [markdown]
-# Every sd is flagged. (The estimate of the bias is the first term of a series, and here
-# it is still too small: so far from the limit the sds do not depend on the step size
-# linearly.) The default settings, by the same test:
+# Every sd is flagged. (The estimate of the bias is the first term of a series. Here it
+# is too small, because at such a large step size the sds do not depend on it linearly.)
+# Now the same test with the default settings:
 
 # %%
 with model:
@@ -178,20 +180,19 @@ report[columns].sel(statistic="sd").to_dataframe()[columns].round(4)
 # %% [markdown]
 # ## 4. Where it comes from
 #
-# `gradient_noise` measures the noise variance σ² itself, for each variable in units of
-# its posterior sd: of one batch as it is, and with control variates. In Langevin
-# methods with step size h the noise widens the variances by the share hσ²/2. Here σ² is
-# about N/B = 100, and the step size 4e-6 in the same units is h = 0.04, which explains
-# the factor of three.
+# `gradient_noise` measures the noise variance σ² itself, for one plain batch and with
+# control variates. Its unit is the posterior sd of each variable. In Langevin methods
+# with step size h the noise widens the variances by the share hσ²/2. Here σ² is about
+# N/B = 100, and the step size 4e-6 in the same units is h = 0.04. This explains the
+# factor of three.
 
 # %%
 noise = sg.diagnostics.gradient_noise(model, default, random_seed=6)
 noise["beta"].to_pandas()
 
 # %% [markdown]
-# So either dozens of batches have to be averaged for each update, or control variates
-# have to be used. With these one batch is enough, which `CoRVSGLD()` found out by
-# itself:
+# So an update has to average dozens of batches, or to use control variates. With
+# control variates one batch is enough. `CoRVSGLD()` found this out by itself:
 
 # %%
 suggested = ["largest_variance", "suggested_batches", "suggested_batch_size"]
@@ -200,9 +201,9 @@ noise[suggested].to_dataframe()
 # %% [markdown]
 # ## 5. Making the best of it
 #
-# Sometimes a run cannot be repeated. `stein_thinning` picks the draws that together
-# represent the posterior best, and so corrects what can be corrected: all draws
-# together were too wide, the chosen ones are not.
+# Sometimes a run cannot be repeated. `stein_thinning` selects the draws that together
+# represent the posterior best. This corrects what can be corrected: all draws together
+# were too wide, but the selected ones are not.
 
 # %%
 with model:
@@ -220,6 +221,6 @@ pd.DataFrame(rows).T.round(2).rename_axis("sds over the exact ones", axis="colum
 # %% [markdown]
 # ## What none of them sees
 #
-# A mode that no chain has found. All of these look at the posterior where the draws
-# are. R-hat over chains with different starts is the one that has a chance there, so
-# keep looking at it, too.
+# None of these checks sees a mode that no chain has found. All of them look at the
+# posterior where the draws are. R-hat over chains with different starts may notice such
+# a mode, so keep looking at R-hat, too.

@@ -13,16 +13,16 @@
 # %% [markdown]
 # # A hierarchy with thousands of groups
 #
-# How likely is somebody of a certain job, schooling, age, sex and marital status to
+# How likely is somebody with a certain job, schooling, age, sex and marital status to
 # earn more than 50,000 dollars a year? The records of [a census](census) fall into
-# thousands of such cells. Most hold a handful of people, a few hold hundreds, and many
-# hold nobody. That is what hierarchical models are for: a cell with many people speaks
-# for itself, a cell with few borrows from the others.
+# thousands of such cells. Most cells hold a handful of people, a few hold hundreds, and
+# many hold nobody. This is what hierarchical models are for: a cell with many people
+# speaks for itself, and a cell with few people borrows from the others.
 #
-# The model is plain PyMC. Every update of the sampler looks at 500 people, who touch at
-# most 500 of the cells, and nothing has to be tuned. At the end the same posterior is
-# sampled by NUTS and fitted by ADVI, for comparison. For users of PyMC with
-# hierarchies. It takes five minutes.
+# The model is plain PyMC. Every update of the sampler uses 500 people from at most 500
+# of the cells. Nothing has to be tuned. At the end NUTS samples the same posterior and
+# ADVI fits it, for comparison. The page is for users of PyMC with hierarchies. It takes
+# five minutes.
 
 # %%
 import logging
@@ -70,12 +70,13 @@ print(f"{few:.0%} of the others with at most three, the largest with {size.max()
 # %% [markdown]
 # ## Model
 #
-# The effect of a cell varies about the sum of what its attributes contribute, with a
-# standard deviation of its own. Group effects may be written centred or non-centred,
-# here they are centred: [the sampler chooses for each group](../hierarchies).
+# The effect of a cell varies about the sum of the contributions of its attributes, with
+# a learned standard deviation. You may write group effects centred or non-centred. Here
+# they are centred, and [the sampler chooses its own coordinates for each
+# group](../hierarchies).
 #
-# The function builds the model twice: with `pm.Minibatch` for sampling, and with all
-# rows for predictions, where `pm.set_data` puts new people in the place of the old.
+# We use the function twice: with `pm.Minibatch` for sampling, and with all rows for
+# predictions, where `pm.set_data` replaces the people by new ones.
 
 # %%
 coords = {"cell": np.arange(len(cells))}
@@ -121,7 +122,7 @@ with model:
 seconds = {"MSGNHT": time.perf_counter() - start}
 
 # %% [markdown]
-# The chains agree, on the scale of the hierarchy and on every cell:
+# The chains agree on the scale of the hierarchy and on every cell:
 
 # %%
 few = {"sd": dt.posterior["sd"], "worst of all cells": dt.posterior["effect"]}
@@ -136,11 +137,11 @@ checks.round(3)
 # %% [markdown]
 # ## What the hierarchy does
 #
-# Each point is a cell. Its horizontal position is the share of rich people in the data,
-# its vertical position the chance that the model finds. On the diagonal both are the
-# same: there lie the large cells. A cell of one or two people has a share of 0, ½ or 1,
-# and nobody would believe it. For such a cell the model relies on job, schooling, age,
-# sex and marital status.
+# Each point is a cell. Its horizontal position is the share of rich people in the data.
+# Its vertical position is the chance that the model estimates. Both are the same on the
+# diagonal, where the large cells lie. A cell of one or two people has a share of 0, ½
+# or 1, which nobody would believe. For such a cell the model relies on job, schooling,
+# age, sex and marital status.
 
 # %%
 chance = 1 / (1 + np.exp(-dt.posterior["effect"].values))
@@ -174,10 +175,10 @@ points = right.plot(np.maximum(size, 0.5), width, ".", markersize=4, alpha=0.4)
 # %% [markdown]
 # ## Against NUTS
 #
-# Here the answer can be checked. All people of a cell are alike to this model, so the
-# counts of each cell say as much as the rows, and NUTS needs to look at the cells only.
-# That works for this model alone: with one more number for each person, such as hours
-# of work, NUTS would have to read all rows for each of its gradients.
+# For this model we can check the answer. All people of a cell are alike to the model,
+# so the counts of each cell say as much as the rows, and NUTS needs only the counts.
+# This is special. If each person had one more number, such as hours of work, NUTS would
+# need all rows for each of its gradients.
 
 # %%
 with pm.Model(coords=coords) as counts:
@@ -203,8 +204,8 @@ with pm.Model(coords=coords) as counts:
 # %% [markdown]
 # ## Against ADVI
 #
-# Mean-field ADVI takes the same minibatches. It fits independent normal distributions.
-# They are too narrow where effects are correlated with their centre and their scale.
+# Mean-field ADVI uses the same minibatches. It fits independent normal distributions.
+# These are too narrow if effects are correlated with their centre and their scale.
 
 # %%
 start = time.perf_counter()
@@ -234,10 +235,10 @@ comparison
 # %% [markdown]
 # ## Predictions for new people
 #
-# The test set has 16,281 people, some of them in cells that nobody of the training set
-# belongs to. PyMC's ordinary way: the model of all rows, new data,
-# `pm.sample_posterior_predictive`. `chance` is computed anew for the new rows, from the
-# draws of `effect`.
+# The test set has 16,281 people. Some of them are in cells without anybody from the
+# training set. We predict in PyMC's usual way: take the model of all rows, set new
+# data, call `pm.sample_posterior_predictive`. PyMC then computes `chance` for the new
+# rows from the draws of `effect`.
 
 # %%
 with model_of(cell["train"], rich["train"]):

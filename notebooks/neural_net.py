@@ -13,13 +13,14 @@
 # %% [markdown]
 # # A neural net that knows what it does not know
 #
-# Which digit is on a bad copy? A trained net answers with a probability that is often
-# too sure of itself. A Bayesian net averages over all weights that fit the data, and
-# what it says is nearer to how often it is right. NUTS needs the gradient of all images
-# for each of its steps; `MSGNHT` looks at a hundred of them.
+# Which digit is on a bad copy? A trained net gives a probability that is often too
+# close to 1. A Bayesian net averages over all weights that fit the data, and its
+# probabilities are nearer to how often it is right. NUTS needs the gradient of all
+# images for each of its steps. `MSGNHT` uses a hundred images.
 #
-# For users of PyMC who know what a net is. The page shows predictions for new data,
-# calibration, and what the net says of images of another kind. It takes four minutes.
+# The page shows predictions for new data, calibration, and what the net says about
+# images of another kind. It is for users of PyMC who know what a neural net is. It
+# takes four minutes.
 
 # %%
 import sys
@@ -41,10 +42,11 @@ from datasets import digits, no_digits
 # %% [markdown]
 # ## Data
 #
-# Images of handwritten digits, each a row of grey values between 0 and 1, and noise on
-# top of them, so that there is something to be unsure of. These are 5,000 of MNIST, of
-# 28 by 28 pixels, which `make datasets` downloads. Where they are not, the page takes
-# scikit-learn's, of 8 by 8. Half of them are to learn from.
+# The data are images of handwritten digits. Each image is a row of grey values between
+# 0 and 1. We add noise, so that there is something to be unsure of. These are 5,000
+# images of MNIST, of 28 by 28 pixels, which `make datasets` downloads. If they are
+# missing, the page uses scikit-learn's digits, of 8 by 8 pixels. Half of the images are
+# for training.
 
 # %%
 images, labels, _ = digits()
@@ -76,10 +78,10 @@ for axis, i in zip(axes, test, strict=False):
 # %% [markdown]
 # ## Model
 #
-# The net is a function of the images, because we need it twice: on batches to learn
-# from, and on any number of images to predict. The prior sd of a layer's weights is
-# inversely proportional to the root of the number of its inputs, so that a unit's sum
-# has the same scale whatever that number is.
+# The net is a function of the images, because we need it twice: for batches during
+# training, and for any number of images to predict. The prior sd of a layer's weights
+# is inversely proportional to the root of the number of its inputs. So the sum in a
+# unit has the same scale whatever that number is.
 
 # %%
 HIDDEN = 50
@@ -102,9 +104,9 @@ with pm.Model(coords=coords) as model:
 # %% [markdown]
 # ## Sampling
 #
-# Nothing is tuned by hand. A hundred draws from each of two chains are plenty: what we
-# want is an average of predictions, not the tails of a weight, and every draw is as
-# large as the net.
+# Nothing is tuned by hand. A hundred draws from each of two chains are plenty. We want
+# an average of predictions, not the tails of a weight, and every draw is as large as
+# the net.
 
 # %%
 start = time.perf_counter()
@@ -123,17 +125,17 @@ seconds = time.perf_counter() - start
 print(f"{seconds:.0f} s, {int(dt.sample_stats['thin'].max())} updates for each draw")
 
 # %% [markdown]
-# The warning is to be expected. Exchange two hidden units, with all their weights, and
-# the net is the same function: the posterior has at least 50! modes, and the chains are
-# in different ones. So R-hat of a single weight stays large, says nothing, and was not
-# computed here. What the chains do have in common is their *function*. We look at that
+# The warning is to be expected. If two hidden units are exchanged, with all their
+# weights, the net is the same function. So the posterior has at least 50! modes, and
+# the chains are in different ones. R-hat of a single weight stays large and says
+# nothing, so we did not compute it. The chains agree on the *function*, as we check
 # below.
 #
 # ## Predictions for new data
 #
-# The model above knows batches of the training set only. To predict, the same net goes
-# into a model whose images are a `pm.Data`. `pm.set_data` exchanges them and
-# `pm.sample_posterior_predictive` runs the net with each draw of the weights, as in
+# The model above contains only batches of the training set. For predictions we put the
+# same net into a model whose images are a `pm.Data`. `pm.set_data` replaces the images,
+# and `pm.sample_posterior_predictive` runs the net with each draw of the weights, as in
 # every PyMC model.
 
 # %%
@@ -171,8 +173,8 @@ by_kind = np.split(of_draws.mean(axis=(0, 1)), kinds)
 probability = by_kind[0]
 
 # %% [markdown]
-# Do the chains agree? Not in their weights, but in what they predict: the correlation
-# of the probability of the right digit, between chains, over the test images.
+# Do the chains agree on their predictions? The table has the correlation between chains
+# of the probability of the right digit, over the test images.
 
 # %%
 right = of_draws.mean(axis=1)[:, np.arange(len(test)), labels[test]]
@@ -181,8 +183,8 @@ pd.DataFrame(np.corrcoef(right)).round(3)
 # %% [markdown]
 # ## A point estimate
 #
-# The same net with the weights that maximise the posterior density, found by
-# `pm.find_MAP`. It is what training with weight decay finds.
+# For comparison we take the weights that maximise the posterior density, found by
+# `pm.find_MAP`. Training with weight decay finds the same kind of weights.
 
 # %%
 with pm.Model(coords=coords) as whole:
@@ -227,9 +229,9 @@ table.round(4)
 # %% [markdown]
 # ## Calibration
 #
-# When a net says «80 %», is it right for 80 % of these images? The figure has the share
-# of right answers for each bin of probabilities. Below the diagonal a net is too sure,
-# above it is not sure enough. A bar is two standard errors.
+# If a net says «80 %», is it right for 80 % of these images? The figure has the share
+# of right answers for each bin of probabilities. A net below the diagonal is too sure,
+# and a net above it is not sure enough. A bar is two standard errors.
 
 # %%
 figure, axis = plt.subplots(figsize=(5, 4.5), layout="constrained")
@@ -255,17 +257,17 @@ axis.set(xlabel="what the net says", ylabel="how often it is right", xlim=(0.2, 
 legend = axis.legend()
 
 # %% [markdown]
-# The point estimate is too sure of itself. The Bayesian net is, if anything, not sure
-# enough: the draws disagree where a copy can be read in several ways, and their mean is
-# modest. One draw alone is worse than either: it is the average that predicts.
+# The point estimate is too sure. The Bayesian net is, if anything, not sure enough: the
+# draws disagree on copies that can be read in several ways, so their mean is cautious.
+# One draw alone is worse than either. The average makes the good predictions.
 
 # %% [markdown]
 # ## Images of another kind
 #
-# A net has to answer one of ten digits whatever it is shown: digits turned by a
-# quarter, or something that is no digit at all. The entropy of its probabilities,
-# between 0 and log 10 = 2.3, says how little it knows. One could wish that a net is
-# sure of digits and not sure of the rest.
+# A net has to answer with one of ten digits, even for digits turned by a quarter or for
+# something that is no digit at all. The entropy of its probabilities, between 0 and log
+# 10 = 2.3, says how little it knows. A good net should be sure of digits and not sure
+# of the rest.
 
 
 # %%

@@ -15,9 +15,9 @@
 #
 # What is *Pride and Prejudice* about, and where? A topic model finds out by itself
 # which words go together, and how much of each chapter belongs to which topic. Its
-# unknowns are probabilities that sum to one, tens of thousands of them, and `SMLD` was
-# made for those: mirrored Langevin dynamics for simplexes, with gradients of a thousand
-# words at a time. You need to know PyMC and nothing else. It takes 15 minutes.
+# unknowns are tens of thousands of probabilities in simplexes. `SMLD`, mirrored
+# Langevin dynamics, was made for simplexes. It uses gradients of a thousand words at a
+# time. The page is for users of PyMC. It takes 15 to 40 minutes.
 
 # %%
 import logging
@@ -45,10 +45,10 @@ rng = np.random.default_rng(0)
 # %% [markdown]
 # ## Data
 #
-# The 61 chapters without their frequent words (*the*, *and*, …) and their rare ones:
-# 32,877 tokens of 1,495 different words, each token with the number of its chapter and
-# of its word. A fifth of the tokens of every chapter is put aside, to see later how
-# well the model predicts them.
+# The data are the 61 chapters without frequent words (*the*, *and*, …) and rare words.
+# They have 32,877 tokens of 1,495 different words. Each token has the number of its
+# chapter and of its word. We put aside a fifth of the tokens of every chapter, to see
+# later how well the model predicts them.
 
 # %%
 file = np.load("../tests/data/prideprejudice_chapter.npz")
@@ -67,16 +67,17 @@ print(" ".join(vocabulary[w] for w in word[:20]), "…")
 # %% [markdown]
 # ## Model
 #
-# Latent Dirichlet allocation. Chapter $d$ has shares $\theta_d$ of the topics, topic
-# $k$ has probabilities $\varphi_k$ of the words, and each token is of a topic that
-# nobody knows. That topic is summed out:
+# The model is latent Dirichlet allocation. Chapter $d$ has shares $\theta_d$ of the
+# topics, topic $k$ has probabilities $\varphi_k$ of the words, and each token belongs
+# to an unknown topic. That topic is summed out:
 #
 # $$p(\text{word } w \text{ in chapter } d) = \sum_k \theta_{dk}\, \varphi_{kw}.$$
 #
-# The priors, Dirichlet(0.1), say that a chapter has few topics and a topic few words.
-# The likelihood is a `pm.CustomDist` that is handed the probability of the very words
-# of the batch. (`pm.Categorical` with `theta[d] @ phi` is the same model. It would
-# compute the probabilities of all 1,495 words for each token, to use one of them.)
+# The priors, Dirichlet(0.1), say that a chapter has few topics and a topic has few
+# words. The likelihood is a `pm.CustomDist` whose parameter is the probability of each
+# word of the batch. (`pm.Categorical` with `theta[d] @ phi` is the same model. But it
+# would compute the probabilities of all 1,495 words for each token, to use one of
+# them.)
 
 # %%
 coords = {"chapter": chapters, "topic": np.arange(TOPICS), "word": vocabulary}
@@ -104,10 +105,10 @@ with pm.Model(coords=coords) as model:
 # ## Sampling
 #
 # NUTS would need a gradient of the whole book for each of its many steps. Here each
-# update looks at batches, and there is nothing to tune by hand: each chain finds the
-# scale of every coordinate, its step size, and how many batches to average. R-hat of
-# 31,000 parameters takes longer than the chains, and we ask for it below where it means
-# something.
+# update uses batches. Nothing has to be tuned by hand: each chain finds the scale of
+# every coordinate, its step size, and how many batches to average. R-hat of 31,000
+# parameters would take longer than the chains, and would mean nothing here, as the next
+# section explains.
 
 # %%
 logging.getLogger("pymc").setLevel(logging.ERROR)
@@ -133,10 +134,10 @@ print(f"{time.perf_counter() - start:.0f} seconds")
 # %% [markdown]
 # ## Do the chains agree?
 #
-# Topics have no numbers of their own: what one chain calls topic 3 the other may call
+# The numbers of topics are arbitrary: what one chain calls topic 3 the other may call
 # topic 7, and the posterior is the same for every numbering. So R-hat of a single
-# parameter says nothing yet. We give the topics of the second chain the numbers of
-# those of the first that they are most like.
+# parameter says nothing. We give each topic of the second chain the number of the most
+# similar topic of the first chain.
 
 # %%
 mean = dt.posterior["phi"].mean("draw").values
@@ -160,17 +161,18 @@ agreement = pd.Series(likeness[np.arange(TOPICS), order], name="likeness")
 agreement.round(2)
 
 # %% [markdown]
-# The likeness of two topics is 1 where they are the same. Some topics are found by both
-# chains, others split or join: a topic model has many explanations of one book that are
-# about equally good, and no sampler visits all of them. Look at what both chains say,
-# and at predictions, which need no numbers.
+# The likeness of two topics is 1 if they are the same. Both chains find some of the
+# topics, while others split or join. A topic model has many explanations of one book
+# that are about equally good, and no sampler visits all of them. So rely on what both
+# chains say, and on predictions, which do not depend on the numbering.
 
 # %% [markdown]
 # ## The topics
 #
-# The words that tell most about a topic of the first chain: those with the largest
-# $\varphi_{kw} \log(\varphi_{kw} / \bar\varphi_w)$, where $\bar\varphi_w$ is the mean
-# over topics. The topics that fill most of the book come first.
+# The table has the most characteristic words of each topic of the first chain. They are
+# those with the largest $\varphi_{kw} \log(\varphi_{kw} / \bar\varphi_w)$, where
+# $\bar\varphi_w$ is the mean over topics. The topics that fill most of the book come
+# first.
 
 # %%
 shares = matched["theta"].sel(chain=0)
@@ -191,9 +193,9 @@ table.style.set_uuid("topics").set_properties(**{"text-align": "left"})
 # %% [markdown]
 # ## Where in the book
 #
-# The share of some topics in each chapter, with 89 % intervals: where one token of ten
-# is of a topic, a chapter of 400 tokens says so only roughly. That is what the
-# posterior has and a point estimate has not.
+# The figure has the share of some topics in each chapter, with 89 % intervals. The
+# intervals are wide, because a chapter of 400 tokens determines a share of one tenth
+# only roughly. The posterior shows this uncertainty, and a point estimate does not.
 
 # %%
 spread = (shares.mean("draw") * (1 - shares.mean("draw"))).sum("chapter")
@@ -222,9 +224,9 @@ label = axes[-1].set_xlabel("chapter")
 # %% [markdown]
 # ## Predictions
 #
-# In the ordinary PyMC way: a model with variables of the same names, rows as `pm.Data`,
-# and `pm.sample_posterior_predictive`. First the probability of every token that was
-# put aside.
+# We predict in PyMC's usual way: with a model whose variables have the same names, with
+# rows as `pm.Data`, and with `pm.sample_posterior_predictive`. First we compute the
+# probability of every token that was put aside.
 
 # %%
 tokens = {"d": chapter[held_out], "w": word[held_out]}
@@ -242,11 +244,11 @@ with predictive:
     ).posterior_predictive["probability"]
 
 # %% [markdown]
-# The perplexity is the number of words among which the model hesitates,
-# $e^{-\overline{\log p}}$ over the tokens put aside: lower is better. The posterior
-# mean of the probabilities is a far better prediction than any single draw, and both
-# chains together are better than one. Beside them a model without topics, in which
-# every chapter has the same words.
+# The perplexity is $e^{-\overline{\log p}}$ over the tokens put aside. It can be read
+# as the number of equally likely words among which the model hesitates, so lower is
+# better. The posterior mean of the probabilities predicts far better than any single
+# draw, and both chains together predict better than one. For comparison the table has a
+# model without topics, in which every chapter has the same words.
 
 
 # %%
@@ -263,9 +265,9 @@ pd.Series({
 }, name="perplexity").round(0)  # fmt: skip
 
 # %% [markdown]
-# With other rows the same model predicts something else. What might the next words of
-# some chapters be? In one Mr Collins proposes (19), in another Elizabeth reads Darcy's
-# letter (35), in the last one everybody is married (61).
+# With other rows the same model makes other predictions. What might the next words of
+# some chapters be? In chapter 19 Mr Collins proposes, in chapter 35 Elizabeth reads
+# Darcy's letter, and in chapter 61 everybody is married.
 
 # %%
 asked = [19, 35, 61]
@@ -284,9 +286,9 @@ for number, row in zip(asked, drawn.values.reshape(len(asked), -1), strict=True)
 # %% [markdown]
 # ## A new text
 #
-# Of a text that is not in the book, topics are as they are and only the shares are
-# unknown: few parameters, and PyMC's own sampler is the right one. The words of the
-# text are data again.
+# For a text that is not in the book, we keep the topics, so only its shares of them are
+# unknown. These are few parameters, and PyMC's own sampler is the right one. The words
+# of the text are data again.
 
 # %%
 texts = {

@@ -13,11 +13,11 @@
 # %% [markdown]
 # # A wide net on a GPU
 #
-# A Bayesian neural net with 1,000 hidden units, sampled on a graphics card. Nothing in
-# the model or the call says so: where JAX finds a GPU, the package samples on it. For
-# users of nets, factorisations and other models whose update is much work. The outputs
-# below are those of the device that is printed. On a processor, as there, the page runs
-# a smaller net. That takes a minute.
+# This page samples a Bayesian neural net with 1,000 hidden units on a graphics card.
+# Nothing in the model or the call says so: if JAX finds a GPU, the package samples on
+# it. The page is for users of nets, factorisations and other models whose updates are
+# much work. The outputs below are those of the device that the first cell prints. If it
+# is a processor, as here, the page runs a smaller net. That takes a minute.
 #
 # Install JAX for the GPU with `pip install "jax[cuda13]"`.
 
@@ -50,9 +50,9 @@ print(device.device_kind, "· JAX", jax.__version__)
 # %% [markdown]
 # ## Data
 #
-# The handwritten digits of scikit-learn, three times as large, at random places of an
-# image of 28 by 28 pixels, under noise. The images to be tested on are made from digits
-# that no image to learn from shows.
+# The data are the handwritten digits of scikit-learn, three times as large, at random
+# places of an image of 28 by 28 pixels, with noise. No digit is used for both training
+# and test images.
 
 # %%
 rng = np.random.default_rng(1)
@@ -84,8 +84,8 @@ for axis, image, digit in zip(axes, X, y, strict=False):
 # %% [markdown]
 # ## Model and sampling
 #
-# `cores=1` samples one chain after the other. With more cores, chains share the GPU.
-# The callback only looks at the clock.
+# `cores=1` samples one chain after the other. With more cores the chains share the GPU.
+# The callback only records the time.
 
 # %%
 clock = []
@@ -112,8 +112,8 @@ with pm.Model() as model:
 # %% [markdown]
 # ## What it took
 #
-# Before the first draw of a chain come compilation and tuning. An update takes the
-# gradient of a batch of images; a draw is as many updates as `thin` says.
+# Compilation and tuning come before the first draw of a chain. An update computes the
+# gradient of one batch of images. A draw takes `thin` updates.
 
 # %%
 first, second = np.split(np.array(clock), 2)
@@ -130,13 +130,13 @@ facts = {
 pd.Series(facts, name="").to_frame()
 
 # %% [markdown]
-# [On a GPU](../gpu) has the same figures for other models, and for processors.
+# [On a GPU](../gpu) has such figures for other models, and for processors.
 #
 # ## Predictions
 #
-# The mean of the probabilities over the draws, beside the draws by themselves. Weights
-# of a net have many equivalent modes: the chains need not agree in them. They agree in
-# what they predict.
+# We predict with the mean of the probabilities over the draws, and compare it with
+# single draws. The weights of a net have many equivalent modes, so the chains need not
+# agree on the weights. They agree on the predictions.
 
 
 # %%
@@ -171,8 +171,8 @@ table = pd.DataFrame({name: judged(p) for name, p in rows.items()}).T
 table.round(3)
 
 # %% [markdown]
-# The net knows where it errs: the more probable it calls its answer, the more often the
-# answer is right.
+# The net knows where it may be wrong: the higher the probability of its answer is, the
+# more often the answer is right.
 
 # %% tags=["thumbnail"]
 sure, hit = mean.max(axis=1), mean.argmax(axis=1) == y_test

@@ -13,12 +13,13 @@
 # %% [markdown]
 # # Topics of texts, by a gradient of your own
 #
-# Which words go together in a collection of texts? A topic model answers without being
-# told what the texts are about. Its likelihood sums over a hidden topic of every word,
-# too many terms to compute, so that it cannot be written as a PyMC distribution.
-# `sg.GradientPotential` needs only a random estimate of the likelihood's gradient. This
-# page makes one, first for a model whose answer is known, then for texts. For those
-# whose likelihood cannot be computed. It takes a minute.
+# Which words go together in a collection of texts? A topic model answers this without
+# knowing what the texts are about. Its likelihood sums over a hidden topic of every
+# word. These are too many terms to compute, so the likelihood cannot be written as a
+# PyMC distribution. `sg.GradientPotential` needs only a random estimate of the
+# likelihood's gradient. This page makes such an estimate, first for a model whose
+# answer is known, then for texts. The page is for users whose likelihood cannot be
+# computed. It takes a minute.
 
 # %%
 import inspect
@@ -47,17 +48,17 @@ rng = np.random.default_rng(0)
 #
 # Each of 1,000 numbers $y_i$ is a hidden number $z_i$ plus standard normal noise, and
 # $z_i$ is normal with mean θ and variance 1. If all $z_i$ were known, the derivative of
-# the log likelihood by θ would be $\sum_i (z_i - \theta)$. They are not, but given
-# $y_i$ and θ we can draw them: $z_i$ is then normal with mean $(y_i + \theta)/2$ and
-# variance ½. The derivative at one such draw is right on average. That is Fisher's
-# identity:
+# the log likelihood with respect to θ would be $\sum_i (z_i - \theta)$. They are not
+# known, but we can draw them: given $y_i$ and θ, $z_i$ is normal with mean $(y_i +
+# \theta)/2$ and variance ½. The derivative at one such draw is right on average. This
+# is Fisher's identity:
 #
 # $$\nabla_\theta \log p(y \mid \theta)
 # = \operatorname{E}\bigl[\nabla_\theta \log p(y, z \mid \theta)
 # \bigm| y, \theta\bigr].$$
 #
-# The function below is that draw and that derivative, for the rows of a batch. `noise`
-# hands out random numbers that are fresh at every update.
+# The function below makes that draw and returns that derivative, for the rows of a
+# batch. `noise` gives random numbers that are fresh at every update.
 
 # %%
 data = rng.normal(1.0, np.sqrt(2), size=1000)
@@ -95,14 +96,14 @@ axis.set(xlabel="θ", yticks=[])
 legend = axis.legend()
 
 # %% [markdown]
-# Neither the density of $y_i$ nor its derivative was written down.
+# We wrote down neither the density of $y_i$ nor its derivative.
 #
 # ## Texts
 #
 # The texts are the docstrings of functions of SciPy, because every reader has them. We
-# know from which part of SciPy each comes and do not tell the model. Very frequent and
-# rare words are left out, and 40 random words are kept of each text. Shorter texts end
-# with -1.
+# know from which part of SciPy each text comes, but the model does not. We leave out
+# very frequent and rare words, and keep 40 random words of each text. Shorter texts are
+# filled up with -1.
 
 # %%
 LENGTH, TOPICS, ALPHA = 40, 6, 0.1
@@ -139,9 +140,9 @@ print(f"{len(texts)} texts, {len(vocabulary)} different words")
 # $$(\alpha + n_k)\, \pi_{kw},
 # \qquad n_k \text{ the other words of the text with topic } k.$$
 #
-# A Gibbs sampler draws one word's topic after the other by this rule, in all texts of
-# the batch at once. `pytensor.scan` is the loop over the words. In the first pass $n_k$
-# counts the words before this one. The passes after it forget that start.
+# A Gibbs sampler draws the topics of the words one after the other by this rule, in all
+# texts of the batch at once. `pytensor.scan` is the loop over the words. In the first
+# pass $n_k$ counts only the words before this one. The later passes forget that start.
 #
 # We write π as the softmax of an unbounded matrix φ. With all z known and $N_{kw}$ the
 # number of words w of topic k, the gradient with respect to $\phi_{kw}$ is
@@ -180,8 +181,8 @@ def of_topics(phi, words, noise):
 
 
 # %% [markdown]
-# Everything else is a model like any other: a prior, a minibatch, a step method. The
-# step size has to be given, since no density is known by which it could be tuned.
+# Everything else is as in any model: a prior, a minibatch, a step method. You have to
+# pass the step size, because tuning would need the density.
 
 # %%
 with pm.Model():
@@ -199,8 +200,9 @@ mean = pi.mean(axis=0)
 # %% [markdown]
 # ## What the topics are
 #
-# The words by which a topic differs most from the others, those of the largest
-# $\pi_{kw} \log(\pi_{kw} / \bar\pi_w)$, where $\bar\pi$ is the mean of all topics:
+# The table has the words by which a topic differs most from the others. They are those
+# with the largest $\pi_{kw} \log(\pi_{kw} / \bar\pi_w)$, where $\bar\pi$ is the mean of
+# all topics:
 
 # %%
 distinct = mean * np.log(mean / mean.mean(axis=0))
@@ -209,8 +211,8 @@ top = np.argsort(-distinct, axis=1)[:, :10]
 pd.DataFrame({name: vocabulary[row] for name, row in zip(names, top, strict=True)})
 
 # %% [markdown]
-# Which parts of SciPy use them? Each text is given to the topic under which its words
-# are likeliest.
+# Which parts of SciPy use these topics? We assign each text to the topic under which
+# its words are likeliest.
 
 # %%
 likelier = np.log(mean).T[np.maximum(texts, 0)] * (texts >= 0)[..., None]
@@ -226,9 +228,10 @@ image = axis.imshow(share, cmap="Blues", vmin=0, vmax=1, aspect="auto")
 bar = figure.colorbar(image, label="share of the texts")
 
 # %% [markdown]
-# Topics have no order, so that another chain finds them under other numbers. Compare
-# chains by what does not depend on numbers, such as the perplexity of held-out texts.
+# Topics have no order, so another chain finds them under other numbers. Compare chains
+# by something that does not depend on the numbers, such as the perplexity of held-out
+# texts.
 #
-# A short Gibbs sampler that has not yet forgotten its start gives a biased gradient. To
-# see whether it matters, double `PASSES` and compare. To see whether the step size is
-# small enough, halve it.
+# If the Gibbs sampler is so short that it has not forgotten its start, the gradient is
+# biased. To see whether this matters, double `PASSES` and compare. To see whether the
+# step size is small enough, halve it.

@@ -13,14 +13,15 @@
 # %% [markdown]
 # # Get started in five minutes
 #
-# A model, what its log says, its summary, and whether it is right. For users of PyMC
-# whose data are too many for NUTS. It takes five minutes, installation included:
+# This page samples a first model, reads its log and its summary, and checks the result.
+# It is for users of PyMC who have too many rows for NUTS. It takes five minutes,
+# installation included:
 #
 # ```
 # pip install "pymc-sgmcmc[jax]"
 # ```
 #
-# The data are made here: 100,000 rows, three covariates.
+# The data are simulated: 100,000 rows with three covariates.
 
 # %%
 import arviz as az
@@ -36,9 +37,9 @@ y = 0.5 + X @ [1.0, 2.0, 3.0] + rng.normal(size=100_000)
 # %% [markdown]
 # ## The model, and one argument more
 #
-# The model is that which NUTS would sample. Only `step=` is new. (Where processes are
-# not forked, as on Windows and macOS, a program that is no notebook needs
-# `if __name__ == "__main__":`.)
+# The model is the same as for NUTS. Only `step=` is new. (On Windows and macOS, where
+# processes are not forked, a script needs `if __name__ == "__main__":`. A notebook does
+# not.)
 
 # %%
 with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:
@@ -51,13 +52,14 @@ with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:
 # %% [markdown]
 # ## What the log says
 #
-# - **rows in batches**: the step method saw that the log density is a sum over the rows
-#   of `y`, and that a pass over all of them costs much more than one over a few. With
-#   few rows, or with rows that depend on each other, each update takes all.
-# - **Tuned**: before its first draw each chain looked for the centre and the shape of
-#   the posterior, measured the noise of its gradients, chose its step size and checked
-#   itself.
+# - **rows in batches**: the step method found that the log density is a sum over the
+#   rows of `y`, and that a pass over all rows costs much more than a batch. With few
+#   rows, or with rows that depend on each other, each update would use all rows.
+# - **Tuned**: before its first draw each chain found the centre and the shape of the
+#   posterior, measured the noise of its gradients, chose a step size and checked it.
 # - A **warning** after sampling would say what looks wrong. There is none here.
+#
+# [What a run tells you](../statistics) explains every line.
 #
 # ## The summary and two plots
 #
@@ -77,8 +79,8 @@ forest = az.plot_forest(dt, var_names=["intercept", "beta"], combined=True)
 # %% [markdown]
 # ## Is it right?
 #
-# This model's posterior is nearly that of least squares. The draws' means should be
-# within a tenth of an sd of it, and their sds within 10 %:
+# The posterior of this model is nearly that of least squares. The means of the draws
+# should be within a tenth of an sd of the exact ones, and the sds within 10 %:
 
 # %%
 design = np.column_stack([np.ones(len(X)), X])
@@ -92,13 +94,15 @@ print("errors of the means, in sds:", np.round((draws.mean(axis=0) - exact) / sd
 print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 
 # %% [markdown]
-# Where nothing exact is known: read the warnings, compare a small part of the rows with
-# NUTS, and run [`sg.diagnostics.bias_report`](diagnostics), which repeats the run with
-# half the step size.
+# For most models nothing exact is known. Then read the warnings, compare with NUTS on a
+# small part of the rows, and run [`sg.diagnostics.bias_report`](diagnostics), which
+# repeats the run with half the step size.
 #
 # ## Where to go next
 #
-# - [NUTS, ADVI or SG-MCMC?](choosing): the three on one data set of four sizes.
-# - [Examples](../examples), such as [incomes of a census](census).
-# - [Choose a sampler](../choose_a_sampler).
-# - [Gotchas](../gotchas): what R-hat does not see, and other surprises.
+# - [NUTS, ADVI or SG-MCMC?](choosing) compares the three methods at four sizes of the
+#   data.
+# - [Examples](../examples), such as [incomes of a census](census), show complete
+#   analyses.
+# - [Choose a sampler](../choose_a_sampler) explains the methods and their tuning.
+# - [Gotchas](../gotchas) lists what R-hat does not see, and other surprises.

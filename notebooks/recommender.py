@@ -14,13 +14,13 @@
 # # A recommender that knows whom it does not know yet
 #
 # Which film will this person like? A matrix factorisation gives each person and each
-# film a few numbers, and predicts a rating from their products. That is tens of
-# thousands of parameters, and a point estimate of them is as sure of a person with
-# three ratings as of one with three hundred. The posterior is not. NUTS looks at all
-# ratings for each of its many steps; `MSGNHT` looks at a batch of them.
+# film a few numbers, and predicts a rating from their products. It has tens of
+# thousands of parameters. A point estimate of them is as sure of a person with three
+# ratings as of a person with three hundred. The posterior is not. NUTS needs all
+# ratings for each of its many steps. `MSGNHT` uses a batch of them.
 #
-# For users of PyMC with many users, items or other indices. The page shows how to
-# predict for other pairs, and how to rank with uncertainty. It takes three minutes.
+# The page shows how to predict for other pairs, and how to rank with uncertainty. It is
+# for users of PyMC with many users, items or other indices. It takes three minutes.
 
 # %%
 import sys
@@ -39,11 +39,11 @@ from datasets import ratings
 # %% [markdown]
 # ## Data
 #
-# Ratings of 1 to 5. These are MovieLens 100K, 943 people and 1,682 films, which `make
-# datasets` downloads. Its licence forbids to redistribute it. Where it is not, the page
-# takes data that a random factorisation made. A tenth of the ratings is kept for tests.
-# Every tenth person is made a newcomer: all but at most five of their ratings are kept
-# for tests too.
+# The data are ratings from 1 to 5 from MovieLens 100K, with 943 people and 1,682 films.
+# `make datasets` downloads them, because their licence forbids redistribution. If they
+# are missing, the page uses data that a random factorisation made. We keep a tenth of
+# the ratings for tests. We also turn every tenth person into a newcomer: all but at
+# most five of their ratings are kept for tests, too.
 
 # %%
 user, item, rating, _ = ratings()
@@ -64,13 +64,13 @@ print(f"{train.sum():,} ratings to learn from, {test.sum():,} to be tested on")
 # %% [markdown]
 # ## Model
 #
-# A rating is a mean, plus what the person gives to every film, plus what the film gets
-# from everyone, plus a sum of products of five tastes of the person and five traits of
-# the film. How much people and films differ is learned. Indices pick what a row needs:
-# nothing is ever as large as people times films.
+# A rating is the sum of a mean, an effect of the person, an effect of the film, and the
+# products of five tastes of the person with five traits of the film. The model learns
+# how much people and films differ. Indices pick what a row needs, so nothing is ever as
+# large as people times films.
 #
-# The model is the ordinary one of all ratings. Which person and which film a row is
-# about are `pm.Data`, so that other pairs can take their place afterwards.
+# This is an ordinary model of all ratings. The person and the film of each row are
+# `pm.Data`, so that we can replace them by other pairs afterwards.
 
 # %%
 coords = {
@@ -95,9 +95,9 @@ with pm.Model(coords=coords) as model:
 # %% [markdown]
 # ## Sampling
 #
-# The step draws batches of 500 of the rows, and nothing is tuned by hand. Two hundred
-# draws of each of two chains are enough for means and intervals of predictions, and
-# spare memory: each draw is as large as the model.
+# The step method uses batches of 500 rows. Nothing is tuned by hand. Two hundred draws
+# from each of two chains are enough for means and intervals of predictions. More would
+# need much memory, because each draw is as large as the model.
 
 # %%
 start = time.perf_counter()
@@ -128,10 +128,9 @@ pd.concat({"mean": of_chain.mean(), "sd": of_chain.std()}).unstack(0).T.round(3)
 # %% [markdown]
 # ## Predictions for new pairs
 #
-# The ordinary PyMC way: `pm.set_data` exchanges the pairs, and
-# `pm.sample_posterior_predictive` makes their ratings from the draws. The expected
-# rating of each pair gets a name now: in every draw of the sampler it would have been
-# computed for all rows.
+# We predict in PyMC's usual way: `pm.set_data` replaces the pairs, and
+# `pm.sample_posterior_predictive` draws their ratings. We name the expected rating of
+# each pair only now. During sampling every draw would have computed it for all rows.
 
 # %%
 with model:
@@ -163,11 +162,12 @@ print(f"RMSE {np.sqrt(np.mean(error**2)):.3f}; ", end="")
 print(f"of the mean of all ratings {np.std(guess):.3f}")
 
 # %% [markdown]
-# ## Can the intervals be taken at their word?
+# ## Are the intervals right?
 #
-# Of the ratings kept back, an interval of 80 % should hold 80 %: of old customers and
-# newcomers alike. Ratings are whole numbers, and the model's are not. So each gets the
-# place among the made ones of a random number that would be rounded to it.
+# An interval of 80 % should hold 80 % of the ratings kept for tests, for old customers
+# and for newcomers. Real ratings are whole numbers, and the model's ratings are not. So
+# we replace each real rating by a random number that would be rounded to it, and look
+# at its place among the model's ratings.
 
 # %%
 whole = rating[test]
@@ -188,9 +188,9 @@ _ = axis.legend()
 # %% [markdown]
 # ## Newcomers
 #
-# The fewer ratings a person has given, the less is known of what they will like. Each
-# point is a person: the sd of their *expected* rating, averaged over the films kept
-# back for them.
+# The fewer ratings a person has given, the less we know about what they will like. Each
+# point is a person. The vertical axis is the sd of their *expected* rating, averaged
+# over the films kept for tests.
 
 # %%
 width = pd.Series(expected.std(axis=0)).groupby(user[test]).mean()
@@ -208,11 +208,12 @@ print(f"at least 100: median sd {width[of >= 100].median():.2f}")
 # %% [markdown]
 # ## What to recommend
 #
-# Ten films are to be shown. A list by expected rating hides what we know: the first and
-# the fortieth film may be as good as equal. Each draw of the posterior ranks all films,
-# so that we can count how often a film is among the ten best. For somebody well known
-# few films are nearly sure to be; for a newcomer the probability is spread over many,
-# and a good list would take some to learn from.
+# Suppose that we want to show ten films. A list by expected rating hides the
+# uncertainty: the first and the fortieth film may be nearly equal. But each draw of the
+# posterior ranks all films, so we can count how often a film is among the ten best. For
+# a person with many ratings, a few films are nearly sure to be among them. For a
+# newcomer the probability is spread over many films, and a good list would include some
+# films in order to learn more.
 
 
 # %%

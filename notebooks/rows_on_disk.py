@@ -13,10 +13,10 @@
 # %% [markdown]
 # # Rows from disk, and a run that is killed
 #
-# Two things of long runs: data that stay on disk while a model is sampled, and a run
-# that is killed in the middle and goes on as if nothing had happened. For users of PyMC
-# whose data do not fit into memory, or whose jobs end when their time is up. It takes
-# two minutes.
+# This page shows two features for long runs. The data stay on disk while a model is
+# sampled. And a run that is killed in the middle continues as if nothing had happened.
+# The page is for users of PyMC whose data do not fit into memory, or whose jobs have a
+# time limit. It takes two minutes.
 
 # %%
 import os
@@ -40,9 +40,9 @@ PART = 100_000
 # %% [markdown]
 # ## Four million rows
 #
-# They are made here, a part at a time, so that all of them are never in memory.
-# `numpy.lib.format.open_memmap` makes a `.npy` file that can be written in parts. Zarr
-# and parquet [can be read as well](../large_data).
+# We simulate the rows in parts, so that all of them are never in memory.
+# `numpy.lib.format.open_memmap` makes a `.npy` file that can be written in parts. The
+# package also reads [zarr and parquet](../large_data).
 
 # %%
 temporary = tempfile.TemporaryDirectory()
@@ -68,9 +68,9 @@ for path in sorted(folder.glob("*.npy")):
 # %% [markdown]
 # ## The model
 #
-# `sg.on_disk` stands for the rows of a file. Nothing is read when the model is written;
-# while it is sampled a thread reads the batches of the next updates. The model is in a
-# file of its own, since a second program will use it below.
+# `sg.on_disk` stands for the rows of a file. Nothing is read when the model is written.
+# During sampling a thread reads the batches of the next updates. The model is in a file
+# of its own, because a second program will use it below.
 
 # %%
 program = f"""
@@ -107,8 +107,9 @@ print(f"{time.perf_counter() - start:.0f} s")
 # %% [markdown]
 # ## Is it right?
 #
-# The prior is flat next to four million rows, so the posterior of the slopes is that of
-# least squares. Errors of means are in posterior sds, and sds are over the exact ones.
+# Compared with four million rows the prior is flat, so the posterior of the slopes is
+# that of least squares. The table has the errors of the means in posterior sds, and the
+# sds divided by the exact ones.
 
 # %%
 exact = np.linalg.solve(squares, products)
@@ -122,9 +123,9 @@ table.round(2)
 # %% [markdown]
 # ## Killed
 #
-# `sg.checkpoint` around the step method keeps the chains in a folder. The same model is
-# now sampled by another process, which is killed two seconds after its first draws were
-# kept. (The signal is SIGKILL: no program can catch it and tidy up.)
+# `sg.checkpoint` around the step method keeps the chains in a folder. Another process
+# now samples the same model. We kill it two seconds after it has kept its first draws.
+# (The signal is SIGKILL, which no program can catch to tidy up.)
 
 # %%
 store = folder / "store"
@@ -150,8 +151,8 @@ print(f"The process ended by signal {-process.wait()}; {kept() / 1e3:.0f} kB are
 # %% [markdown]
 # ## And resumed
 #
-# The same call again, here in the notebook. Kept draws are read, not computed anew: see
-# in the log which chain begins where.
+# We make the same call again, here in the notebook. Kept draws are read, not computed
+# again. The log says where each chain begins.
 
 # %%
 start = time.perf_counter()
@@ -160,7 +161,7 @@ with regression.model():
 print(f"{time.perf_counter() - start:.0f} s")
 
 # %% [markdown]
-# The draws are those of the run that was never killed, to the last bit:
+# The draws are those of the run that was never killed, bit for bit:
 
 # %%
 same = {
@@ -182,6 +183,7 @@ legend = axis.legend()
 temporary.cleanup()
 
 # %% [markdown]
-# More draws are had by a larger `draws=` and the same folder: the first ones stay.
-# [Long runs](../long_runs) says what is lost in a kill and what keeping costs,
-# [Data larger than memory](../large_data) how rows in a bad order are shuffled.
+# For more draws pass a larger `draws=` with the same folder. The first draws stay the
+# same. [Long runs](../long_runs) says what is lost when a run is killed, and what
+# keeping the chains costs. [Data larger than memory](../large_data) says how to shuffle
+# rows that are in a bad order.

@@ -13,12 +13,14 @@
 # %% [markdown]
 # # A binary neural net
 #
-# [Yokoi, Otsuka and Sato (2019)](https://arxiv.org/abs/1903.02750), Figure 4: a net whose weights
-# are −1 or 1 when it predicts. They are sampled as numbers in (−1, 1) with a Beta prior, stretched
-# to (−1, 1), whose parameters are below 1, so that its density is unbounded at both bounds. For a
-# prediction each weight becomes its sign. The change of random variable (CoRV, with the sigmoid,
-# the arctangent and the softsign) is compared with plain Langevin dynamics that mirrors at the
-# bounds. The paper says that
+# This page repeats Figure 4 of [Yokoi, Otsuka and Sato
+# (2019)](https://arxiv.org/abs/1903.02750): a net whose weights are −1 or 1 when it
+# predicts. The weights are sampled as numbers in (−1, 1). Their prior is a Beta
+# distribution, stretched to (−1, 1), with parameters below 1, so its density is
+# unbounded at both bounds. For a prediction each weight is replaced by its sign. The
+# paper compares the change of random variable (CoRV, with the sigmoid, the arctangent
+# and the softsign) with plain Langevin dynamics that mirrors at the bounds. It says
+# that
 #
 # - mirroring has the slower learning curve on MNIST and on Fashion-MNIST,
 # - CoRV predicts better, in loss and in accuracy, with each of its three maps,
@@ -41,10 +43,10 @@
 # A weight is w = 2b − 1 with b ~ Beta(0.5, 0.5), which PyMC has. The maps of CoRV are the same as
 # for w. Mirroring b with a step h is mirroring w with 4h.
 #
-# `sg.MirrorSGLD` refuses a density that is unbounded where it mirrors, because what it samples then
-# is wrong at every step size. It is told to go on by `unbounded="allow"`. Double precision is
-# needed for it: in single precision a weight is rounded to a bound now and then, and the gradient
-# there is infinite.
+# `sg.MirrorSGLD` refuses a density that is unbounded where it mirrors, because it would
+# sample a wrong distribution at every step size. `unbounded="allow"` overrides this. It
+# needs double precision. In single precision a weight is rounded to a bound now and
+# then, and the gradient there is infinite.
 
 # %%
 import logging
@@ -157,8 +159,9 @@ class Sampler:
 # %% [markdown]
 # ## The search for step sizes
 #
-# The same for each method: TPE minimises the validation loss after 15 epochs. A chain that ends
-# early has the worst loss. Without Optuna a grid of as many step sizes takes the place of TPE.
+# The search is the same for each method: TPE minimises the validation loss after 15
+# epochs. A chain that ends early has the worst loss. Without Optuna, a grid of the same
+# number of step sizes replaces TPE.
 
 
 # %%
@@ -195,8 +198,8 @@ for where, parts in data.items():
 # %% [markdown]
 # ## Learning curves
 #
-# As in Figure 4: test loss above, test accuracy below. The lines are means over the seeds, the
-# shades one standard deviation.
+# As in Figure 4, the upper row has the test loss and the lower row the test accuracy.
+# The lines are means over the seeds, and the shades are one standard deviation.
 
 # %%
 figure, axes = plt.subplots(
@@ -248,8 +251,8 @@ for where in data:
         )
 
 # %% [markdown]
-# A slower learning curve: in how many epochs does a method reach a test accuracy that all methods
-# reach in the end?
+# To measure how slow a learning curve is, we count the epochs until a method reaches a
+# test accuracy that all methods reach in the end.
 
 # %%
 for where in data:
@@ -310,7 +313,8 @@ if not SMALL:
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults: batches of 500, nothing set. The small version leaves this out.
+# These runs have the package's defaults: batches of 500, nothing set. The small version leaves
+# this out.
 
 # %%
 if not SMALL:

@@ -13,11 +13,12 @@
 # %% [markdown]
 # # Non-negative matrix factorisation
 #
-# [Yokoi et al. (2019)](https://arxiv.org/abs/1903.02750), Figure 3 and appendix C: ratings
-# $X_{ij} \sim \mathrm{Poisson}(\sum_r W_{ir} H_{jr})$ with W and H exponential of mean 1 and rank
-# R = 20. Langevin dynamics in transformed coordinates (CoRV) with exp, softplus and ICLL compete
-# with two samplers in W and H themselves, reflected at 0: SGLD (`MirrorSGLD`) and SGRLD. The
-# measure is the test error (RMSE) of the predictive mean. The paper says
+# This page repeats Figure 3 of [Yokoi et al. (2019)](https://arxiv.org/abs/1903.02750),
+# with the settings of appendix C. The ratings are $X_{ij} \sim \mathrm{Poisson}(\sum_r
+# W_{ir} H_{jr})$, with W and H exponential of mean 1 and rank R = 20. The paper
+# compares Langevin dynamics in transformed coordinates (CoRV), with exp, softplus and
+# ICLL, with two samplers in W and H themselves that reflect at 0: SGLD (`MirrorSGLD`)
+# and SGRLD. The measure is the test error (RMSE) of the predictive mean. The paper says
 #
 # 1. that CoRV with softplus or ICLL reaches an RMSE of 0.90 in 3,000 iterations, for which mirror
 #    SGLD takes all of its 10,000;
@@ -25,17 +26,20 @@
 #
 # What we changed:
 #
-# - MovieLens 100K in place of MovieLens 10M. A batch of the paper's 10,000 ratings would be a
-#   seventh of these 75,000. It is 1,000 here, 75 updates for a pass over the data. The paper's has
-#   750, so that its 10,000 iterations are 13 passes; the 4,000 here are 53.
-# - Mirror SGLD's own last RMSE takes the place of 0.90, which belongs to the larger data.
-# - Step sizes by 8 trials of Optuna's TPE on 500 iterations in place of 100 trials, each method
-#   over the same range. A trial that diverges counts as an RMSE of 10.
-# - R = 50 is left out.
+# - We use MovieLens 100K in place of MovieLens 10M. The paper's batch of 10,000 ratings
+#   would be a seventh of these 75,000. Our batch has 1,000, so a pass over the data
+#   takes 75 updates. The paper's pass takes 750, so its 10,000 iterations are 13
+#   passes. Our 4,000 are 53.
+# - The last RMSE of mirror SGLD takes the place of 0.90, which belongs to the larger
+#   data.
+# - Step sizes come from 8 trials of Optuna's TPE on 500 iterations in place of 100
+#   trials, for each method over the same range. A trial that diverges counts as an RMSE
+#   of 10.
+# - We leave out R = 50.
 #
-# What the paper does not say, we chose: W and H start at exponential random numbers whose product
-# has the mean of the ratings, alike for all methods; predictions are averaged over the later half
-# of the draws so far, and are not clipped to 1 to 5.
+# Where the paper does not say, we chose. W and H start at exponential random numbers
+# whose product has the mean of the ratings, the same for all methods. Predictions are
+# averaged over the later half of the draws so far, and are not clipped to 1 to 5.
 
 # %%
 import logging
@@ -185,8 +189,8 @@ reproduction.picture(figure)
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults on the same model of some 50,000 dimensions: whitening, step size and
-# thinning are found by tuning before the first draw. The small version leaves it out.
+# This run has the package's defaults on the same model of about 50,000 dimensions. Tuning finds
+# whitening, step size and thinning before the first draw. The small version leaves this out.
 
 # %%
 if not SMALL:

@@ -81,9 +81,10 @@ verdict = reproduction.verdict
 # %% [markdown]
 # ## Models
 #
-# Independent chains are the elements of one variable. No element's gradient depends on another's,
-# and each has noise of its own, so that this is exact. `sg.GradientPotential` is a term of
-# the model that is known by its gradient alone: here pure noise, with mean 0.
+# Independent chains are the elements of one variable. This is exact, because no
+# element's gradient depends on another element, and each has noise of its own.
+# `sg.GradientPotential` is a term of the model of which only the gradient is known.
+# Here it is pure noise with mean 0.
 
 # %%
 NOISE = 1.0
@@ -121,9 +122,9 @@ def noisy_model(target, chains, sd):
 # %% [markdown]
 # ## Samplers
 #
-# `Sampler` holds one step method. Its step size is a schedule whose value changes from run to run,
-# so that a whole search compiles the method once. A run ends where an update is not finite: with
-# Itô's formula a chain does not return from there.
+# `Sampler` holds one step method. Its step size is a schedule whose value changes from
+# run to run, so a whole search compiles the method once. A run ends if an update is not
+# finite, because with Itô's formula a chain does not return from there.
 
 
 # %%
@@ -169,12 +170,13 @@ class Sampler:
 # %% [markdown]
 # ## Figure 1
 #
-# The search: 20 trials of TPE for each sampler and target, step sizes from 0.0001 to 1 on a
-# logarithmic scale. Its objective is the share of the mass that the histogram misplaces, the total
-# variation distance over 50 bins of equal width and one for what lies beyond them. The histogram
-# of a run that ends early has the draws until then. Without Optuna a grid of as many step sizes
-# takes the place of TPE. Draws of the chosen step size are made with another seed. Itô's draws are
-# those of one chain without a burn-in: it would end before.
+# The search: 20 trials of TPE for each sampler and target, step sizes from 0.0001 to 1
+# on a logarithmic scale. Its objective is the share of the mass that the histogram
+# misplaces, the total variation distance over 50 bins of equal width and one for what
+# lies beyond them. The histogram of a run that ends early has the draws until then.
+# Without Optuna a grid of as many step sizes takes the place of TPE. The draws at the
+# chosen step size have another seed. Itô's draws are those of one chain without a
+# burn-in, because it would end before the burn-in does.
 
 # %%
 chains, updates, burn, trials = (20, 300, 50, 3) if SMALL else (20, 5_000, 500, 20)
@@ -281,9 +283,10 @@ verdict(
 # %% [markdown]
 # ## Figure 2
 #
-# The error of an expectation is that of the stationary law plus what the finite number of draws
-# adds. To see the first, the second has to be small: 1,000 chains with 30,000 updates each at every
-# step size, and a standard error from the differences between chains.
+# The error of an expectation is that of the stationary law plus an error from the
+# finite number of draws. To see the first, the second has to be small. So there are
+# 1,000 chains with 30,000 updates each at every step size. The standard error comes
+# from the differences between chains.
 
 # %%
 chains, thin = 1_000, 20
@@ -356,8 +359,9 @@ for (target, h), life in lives.items():
 # %% [markdown]
 # ### How the error falls
 #
-# The fit is $e = c h^p$ by least squares with the standard errors as weights, where the error at
-# the largest step size is at least four standard errors. Where it is less there is nothing to fit.
+# The fit is $e = c h^p$ by least squares, weighted by the standard errors. It needs an
+# error of at least four standard errors at the largest step size. If the error is
+# smaller, there is nothing to fit.
 
 
 # %%
@@ -561,11 +565,12 @@ verdict(
 # %% [markdown]
 # ## With the package's own defaults
 #
-# What does `sg.CoRVSGLD()` give somebody who has not read the paper? It chooses its maps, its
-# coordinates, its step size and how to treat the noise, and its integrator is not Euler's. A
-# likelihood that is known by its gradient alone cannot be tuned on. So here the noise is that of a
-# minibatch: 1,000 rows $z_i$ that sum to 0, each with a log likelihood of $z_i\theta$. The full
-# data say nothing about θ, and a batch of 10 gives the gradient a noise of the same sd as above.
+# What does `sg.CoRVSGLD()` give somebody who has not read the paper? It chooses its
+# maps, its coordinates, its step size and its treatment of the noise, and its
+# integrator is not Euler's. Tuning needs a likelihood, not only a gradient. So here the
+# noise is that of a minibatch: 1,000 rows $z_i$ that sum to 0, each with a log
+# likelihood of $z_i\theta$. The full data say nothing about θ, and a batch of 10 gives
+# the gradient noise of the same sd as above.
 
 # %%
 rows, batch_size = 1_000, 10

@@ -27,19 +27,21 @@
 # 3. that FLA is the more robust to large steps, the smaller α is, and almost constant at one of the
 #    smaller α.
 #
-# The paper's numbers (units, images, updates, step sizes, values of α) are lost in the text version
-# that we have. What we chose:
+# The paper's numbers (units, images, updates, step sizes, values of α) are lost in the
+# text version that we have. So we chose:
 #
-# - 5,000 digits of MNIST in place of the whole, 200 of them for testing, averaged to 14 by 14
-#   pixels and cut at 0.5. Log likelihoods are those of 196 pixels, not to be compared with the
-#   paper's.
-# - 50 hidden units, batches of 50 images, 1,500 updates, priors N(0, 1) on W, b and c.
-# - The start, the same for all runs: small random weights, b = 0, and c that fits each pixel's
-#   mean.
-# - The gradient of the log likelihood is an expectation over h given v (Fisher's identity). It is
-#   estimated with h from two sweeps of a Gibbs sampler that starts at the prior. What more sweeps
-#   change is shown below.
-# - The likelihood is that of the last draw, on average over three chains. FLA's draws have no mean.
+# - The data are 5,000 digits of MNIST in place of all, 200 of them for testing,
+#   averaged to 14 by 14 pixels and cut at 0.5. Log likelihoods are those of 196 pixels
+#   and cannot be compared with the paper's.
+# - There are 50 hidden units, batches of 50 images, 1,500 updates, and priors N(0, 1)
+#   on W, b and c.
+# - All runs have the same start: small random weights, b = 0, and c that fits each
+#   pixel's mean.
+# - The gradient of the log likelihood is an expectation over h given v (Fisher's
+#   identity). It is estimated with h from two sweeps of a Gibbs sampler that starts at
+#   the prior. What more sweeps change is shown below.
+# - The likelihood is that of the last draw, on average over three chains. FLA's draws
+#   have no mean.
 #
 # The package tames FLA, which departs from the paper: drifts and jumps are bounded. Without bounds
 # it is the paper's algorithm. Both are run.
@@ -87,10 +89,10 @@ print(f"{N:,} images for training, {HELD_OUT} for testing, {PIXELS} pixels")
 #
 # $$b_j + \sum_d v_d W_{dj} - \sum_d \log\bigl(1 + \sigma(a_d)(e^{W_{dj}} - 1)\bigr).$$
 #
-# A factor β of what comes from the pixels serves annealing below.
+# A factor β on the terms of the pixels is needed for annealing below.
 #
-# Everything from outside is handed to the loop as `non_sequences`: what an inner function of
-# `pytensor.scan` takes from around it by itself is computed anew in every iteration.
+# The loop gets everything from outside as `non_sequences`. Otherwise the inner function
+# of `pytensor.scan` would compute it again in every iteration.
 
 
 # %%

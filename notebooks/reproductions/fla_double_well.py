@@ -13,17 +13,19 @@
 # %% [markdown]
 # # FLA on a double well
 #
-# [Şimşekli (2017)](https://arxiv.org/abs/1706.03649), Figures 2, 3 and 4. Langevin dynamics stays
-# in the well in which it starts. Noise with heavy tails, the α-stable noise of `FLA`, jumps to
-# the other one. The paper estimates the mean of the target and reports its bias, over
-# repetitions: of its first scheme, a fractional difference of $2K + 1$ terms at distances
-# $\delta$ (`drift="riesz"`), against $K$ and $\delta$; and of FLA itself against α.
+# [Şimşekli (2017)](https://arxiv.org/abs/1706.03649), Figures 2, 3 and 4. Langevin
+# dynamics stays in the well in which it starts. Noise with heavy tails, the α-stable
+# noise of `FLA`, jumps to the other well. The paper estimates the mean of the target
+# and reports its bias over repetitions. It does so for its first scheme, a fractional
+# difference of $2K + 1$ terms at distances $\delta$ (`drift="riesz"`), against $K$ and
+# $\delta$, and for FLA itself against α.
 #
-# Three things differ from the paper. Its formula of the potential is lost in its text version; this
-# one has two wells of the same kind. Its falling step sizes have constants that are lost, too; here
-# step sizes are constant, and a smaller one is tried. Updates are tamed, as
-# the documentation of the mathematics says: without it most chains diverge here. The bias
-# here is that of the mean over all repetitions, so that it can be told from Monte-Carlo error.
+# Four things differ from the paper. Its formula of the potential is lost in its text
+# version; ours has two wells of the same kind. The constants of its falling step sizes
+# are lost, too; ours are constant, and we try a smaller one. Updates are tamed, as [the
+# mathematics](../../mathematics) explains, because otherwise most chains diverge here.
+# The bias here is that of the mean over all repetitions, so that it can be
+# distinguished from Monte-Carlo error.
 
 # %%
 import logging
@@ -233,7 +235,7 @@ print(f"mass of the left well: FLA (α = 1.7) {left:.3f}, exact {LEFT:.3f}")
 # %% [markdown]
 # ## Untuned
 #
-# What a user gets who passes no arguments, in as many draws.
+# These are the results without any arguments, with the same number of draws.
 
 # %%
 for name, method in (("sg.FLA()", sg.FLA), ("sg.CoRVSGLD()", sg.CoRVSGLD)):

@@ -178,8 +178,8 @@ for alpha in ALPHAS[-1:] if SMALL else ALPHAS[1:]:
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults, which find whitening, step size and thinning before the first draw. For
-# the time this takes only the first 100 users and 150 films are in this model.
+# The package's defaults find whitening, step size and thinning before the first draw.
+# Because this takes time, this model has only the first 100 users and 150 films.
 
 # %%
 few_users, few_items = (20, 30) if SMALL else (100, 150)
@@ -204,10 +204,10 @@ for method in (sg.CoRVSGLD,) if SMALL else (sg.CoRVSGLD, sg.FLA):
     )
 
 # %% [markdown]
-# Tuning fails here, and says so. Its fit of a width for each coordinate walks away from the
-# posterior until gradients overflow, from which it does not come back. Small batches are part of
-# the cause: with batches of a quarter of these ratings in place of a twentieth the fit stayed near
-# the posterior, when we tried it.
+# Tuning fails here, and says so. Its fit of a width for each coordinate moves away from
+# the posterior until gradients overflow, and does not come back. Small batches are part
+# of the cause. When we tried batches of a quarter of these ratings in place of a
+# twentieth, the fit stayed near the posterior.
 
 # %% [markdown]
 # ## Verdicts

@@ -13,13 +13,13 @@
 # %% [markdown]
 # # Logistic regression on a9a
 #
-# [Li et al. (2016)](https://arxiv.org/abs/1512.07662), Table 2: test accuracies of the multivariate
-# thermostat (mSGNHT) and of stochastic-gradient HMC, each with the symmetric splitting (S) and with
-# Euler's scheme (E). The paper's settings: batches of 10 of 32,561 people, a normal prior of
-# variance 10, 3,000 updates, of which 300 are burn-in, and every 50th is kept. It tests a large
-# range of step sizes and does not print it, nor the diffusion; the range here is below, and D = 1
-# is also the friction of SGHMC. The predicted probability is averaged over the draws, as a Bayesian
-# does.
+# [Li et al. (2016)](https://arxiv.org/abs/1512.07662), Table 2: test accuracies of the
+# multivariate thermostat (mSGNHT) and of stochastic-gradient HMC, each with the
+# symmetric splitting (S) and with Euler's scheme (E). The paper's settings are batches
+# of 10 of 32,561 people, a normal prior of variance 10, and 3,000 updates, of which 300
+# are burn-in and every 50th is kept. The paper tests a large range of step sizes, but
+# prints neither the range nor the diffusion. Our range is below, and D = 1 is also the
+# friction of SGHMC. The predicted probability is averaged over the draws.
 
 # %%
 import logging
@@ -125,7 +125,7 @@ for family in ("mSGNHT", "SGHMC"):
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults: batches of 500, nothing set.
+# These runs have the package's defaults: batches of 500, nothing set.
 
 # %%
 for name, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):

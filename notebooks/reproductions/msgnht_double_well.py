@@ -99,10 +99,11 @@ print(f"Mass of the left well: {density[grid < 0].sum() * (grid[1] - grid[0]):.4
 # %% [markdown]
 # ## Sampling
 #
-# Euler's rule explodes now and then where the step is large: an unusually fast particle makes its
-# thermostat so strong that one update reverses the momentum and enlarges it. `pm.sample` then stops
-# with an error. What was drawn before that counts for Euler, and the chains are started anew from
-# θ = 0. Where ten such lives last less than a fiftieth of the run on average, we give up.
+# With a large step Euler's rule diverges now and then. An unusually fast particle makes
+# its thermostat so strong that one update reverses the momentum and enlarges it.
+# `pm.sample` then stops with an error. The draws before the error count for Euler, and
+# the chains start again from θ = 0. If ten such runs last less than a fiftieth of the
+# whole run on average, we give up.
 
 
 # %%
@@ -151,10 +152,10 @@ for i, integrator in enumerate(integrators):
 # %% [markdown]
 # ## Figure 1: divergence against step size
 #
-# Large markers: all chains together, that is, what the integrator is wrong by. Small markers: the
-# mean over single chains of $10^6$ updates, as the paper has one. At small step sizes a chain is
-# so short a time that the divergence is that of too few visits to the right well, whatever the
-# integrator.
+# Large markers are all chains together; they show the error of the integrator. Small
+# markers are the mean over single chains of $10^6$ updates, such as the paper's chain.
+# At small step sizes a chain covers so short a time that it visits the right well too
+# few times. This causes its divergence, whatever the integrator.
 
 # %%
 pooled, single = {}, {}
@@ -242,8 +243,8 @@ for h in shown:
 # %% [markdown]
 # ## Untuned
 #
-# Who never read the paper writes `sg.MSGNHT()`. The four chains here are short, so their divergence
-# is mostly that of few visits to the right well.
+# Somebody who has not read the paper writes `sg.MSGNHT()`. The four chains here are
+# short, so their divergence comes mostly from few visits to the right well.
 
 # %%
 with pm.Model():

@@ -462,8 +462,8 @@ if deep is not None and shallow is not None:
 # %% [markdown]
 # ## Untuned
 #
-# A model that is known by its gradient alone cannot be tuned, and a step method without a step size
-# says so.
+# A model of which only the gradient is known cannot be tuned. A step method without a
+# step size says so.
 
 # %%
 untuned = model()

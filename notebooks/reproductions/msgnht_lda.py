@@ -31,15 +31,16 @@
 # sweeps, of which the first 2 are burn-in; SGRLD and Gibbs sampling have a Dirichlet(0.1) prior for
 # the words of a topic. What we changed:
 #
-# - The abstracts are not to be had. Their place is taken by 395 reports of Reuters, cut into
-#   documents of at most 60 words, about the length of an abstract. Words seen less than ten
-#   times are left out.
-# - 70 % of the documents are for training, 15 % for the choice of step sizes and 15 % for the test.
-# - The step sizes are the paper's three and one larger one. They are the same for SGRLD, where $h$
-#   is ε/2 of its own paper.
-# - Perplexity is that of document completion. The words at even places of a held-out document
-#   estimate its proportions, those at odd places are scored. Their probabilities are averaged over
-#   the later half of the draws until then.
+# - The abstracts are not available. We use 395 reports of Reuters instead, cut into
+#   documents of at most 60 words, which is about the length of an abstract. We leave
+#   out words that occur less than ten times.
+# - 70 % of the documents are for training, 15 % for the choice of step sizes and 15 %
+#   for the test.
+# - The step sizes are the paper's three and one larger one. They are the same for
+#   SGRLD, where $h$ is ε/2 of its own paper.
+# - Perplexity is that of document completion. The words at even places of a held-out
+#   document estimate its proportions, those at odd places are scored. Their
+#   probabilities are averaged over the later half of the draws until then.
 #
 # The prior of the words and the larger step size were settled by short pilot runs on the validation
 # part, and left as they were after that. At the smallest step size no chain has converged after
@@ -209,8 +210,8 @@ for method, printed in PRINTED.items():
 # %% [markdown]
 # ## Untuned
 #
-# Tuning needs a density, which this model has not. Whoever leaves the step size to the package is
-# told so.
+# Tuning needs a density, which this model does not have. A step method without a step
+# size says so.
 
 # %%
 with model(True):

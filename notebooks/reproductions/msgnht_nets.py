@@ -37,9 +37,9 @@
 # | training negative log-likelihood | not said of what | current draw, mean of 1,000 digits |
 # | test accuracy | not said of what | mean prediction of all draws so far |
 #
-# The step size scales with the curvature: a momentum method is stable up to a step that falls like
-# $1/\sqrt{N}$, and $\sqrt{60000/4000} \approx 4$. To leave nothing to this rule a section near the
-# end takes 60,000 images and the paper's step size.
+# The step size scales with the curvature. A momentum method is stable up to a step that
+# falls like $1/\sqrt{N}$, and $\sqrt{60000/4000} \approx 4$. To check this rule, a
+# section near the end uses 60,000 images and the paper's step size.
 #
 # Everything is computed in single precision. An update that gives infinite numbers is rejected by
 # the package, and many of them end a chain. The paper's algorithm rejects nothing. So a run
@@ -335,8 +335,9 @@ reproduction.verdict(
 )
 
 # %% [markdown]
-# What became of the runs that met updates that were not finite? The package ended some. Others went
-# on: a momentum that is too large is rejected until it has calmed down.
+# What became of the runs with updates that were not finite? The package ended some.
+# Others went on: updates are rejected until a momentum that is too large has become
+# smaller.
 
 # %%
 for scheme in SCHEMES:
@@ -422,8 +423,8 @@ reproduction.verdict(
 # %% [markdown]
 # ## Untuned
 #
-# The package's defaults on a net of depth 2 in single precision: batches of 500, nothing set. The
-# small version leaves this out.
+# These runs have the package's defaults on a net of depth 2 in single precision:
+# batches of 500, nothing set. The small version leaves this out.
 
 # %%
 UNTUNED = {"sg.MSGNHT()": sg.MSGNHT, "sg.CoRVSGLD()": sg.CoRVSGLD}

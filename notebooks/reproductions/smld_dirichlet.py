@@ -119,10 +119,10 @@ last = slice(4 * iterations // (5 * thin), None)
 # %% [markdown]
 # ## Search for the step sizes
 #
-# MLD with a large step is thrown far away by the uniform start, where the gradient is about 9,000,
-# and is long on its way back; with a small one it is slow. SGRLD with a large step never reaches
-# the small values of the eight empty categories; with a small one it does not leave the start in
-# time.
+# At the uniform start the gradient is about 9,000. It throws MLD with a large step far
+# away, and the way back takes long. With a small step MLD is slow. SGRLD with a large
+# step never reaches the small values of the eight empty categories. With a small step
+# it does not leave the start in time.
 
 # %%
 best, lowest = {}, {}
@@ -213,11 +213,12 @@ for i, (name, steps) in enumerate(best.items()):
 # %% [markdown]
 # ## With a scale by hand
 #
-# Two things make it easier. The last category is the one to which the entropic map compares the
-# others, and the paper's is one that was never seen. With the most frequent one last the map's
-# coordinates are almost independent. Then a `scale` of $a_k^{-1/2}$, from the curvature $a_k$
-# at the mode, makes them alike. Integrator: the package's default. Start: the posterior's mean.
-# This is not the paper's setting, and no verdict rests on it.
+# Two things make the problem easier. The entropic map compares all categories to the
+# last one, and the paper's last category was never seen. If the most frequent category
+# is the last one, the map's coordinates are almost independent. Then a `scale` of
+# $a_k^{-1/2}$, from the curvature $a_k$ at the mode, gives them equal widths. The
+# integrator is the package's default, and the start is the posterior's mean. This is
+# not the paper's setting, and no verdict depends on it.
 
 # %%
 order = np.array([*range(1, 11), 0])
@@ -232,8 +233,9 @@ print(f"\nSMLD, scale by hand: {row}  {below['by hand']:.2f}")
 # %% [markdown]
 # ## Untuned
 #
-# Who never read the paper writes `sg.SMLD()` or `sg.CoRVSGLD()` and leaves step size and whitening
-# to the package. Four chains of each run one by one; one that ended in an error would be shown.
+# Somebody who has not read the paper writes `sg.SMLD()` or `sg.CoRVSGLD()` and leaves
+# step size and whitening to the package. Four chains of each run one by one. A chain
+# that ended in an error would be shown.
 
 
 # %%
@@ -279,9 +281,10 @@ floor = total_variation(independent[:500])
 print(f"500 independent exact draws: {floor.min():.2f} to {floor.max():.2f}")
 
 # %% [markdown]
-# Untuned methods sample the masses of the categories, one coordinate for each, in place of the
-# entropic map's ratios. In these the empty categories are nearly normal, too, and draws are about
-# as good as independent ones.
+# With default settings the methods sample the masses of the categories, one coordinate
+# for each, in place of the entropic map's ratios. In these coordinates the empty
+# categories are nearly normal, too, and the draws are about as good as independent
+# ones.
 
 # %% [markdown]
 # ## Verdicts

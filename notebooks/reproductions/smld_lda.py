@@ -23,9 +23,9 @@
 # 2. that it gets there sooner;
 # 3. that the replacement is needed, since exponentials overflow in problems of this size.
 #
-# What the paper does not say itself it takes from the paper on SGRLD, whose priors are α = 0.01 for
-# the proportions of a document and β = 0.0001 for the words of a topic, and whose batch is 50
-# documents. What we chose and changed:
+# For the other settings the paper refers to the paper on SGRLD. Its priors are α = 0.01
+# for the proportions of a document and β = 0.0001 for the words of a topic, and its
+# batch is 50 documents. What we chose and changed:
 #
 # - Wikipedia is replaced by 395 reports of Reuters and by the novel Pride and Prejudice. Words seen
 #   less than ten times are left out. Texts are cut into documents of at most 60 words, in random
@@ -205,8 +205,8 @@ for name in texts:
 # %% [markdown]
 # ## Untuned
 #
-# Tuning needs a density, which this model has not. Whoever leaves the step size to the package is
-# told so.
+# Tuning needs a density, which this model does not have. A step method without a step
+# size says so.
 
 # %%
 with model(texts["Pride and Prejudice"]):
