@@ -7,6 +7,8 @@
 
 # -lowest in test-lowest
 VERSIONS :=
+# Files and folders, for fewer than all
+TESTS :=
 VENV := .venv$(VERSIONS)
 CONSTRAINTS := .constraints$(VERSIONS).txt
 BIN := $(VENV)/bin
@@ -30,8 +32,8 @@ HEADLESS := MPLBACKEND=Agg
 help:
 	@echo 'make demo        sample a model of census data (notebooks/census.py)'
 	@echo 'make test        the tests, without the slow ones'
-	@echo 'make test-lowest the same tests and those of integrations, in .venv-lowest, with the lowest'
-	@echo '                 PyMC and PyTensor'
+	@echo 'make test-lowest those of models, of what PyMC calls and of integrations, in .venv-lowest,'
+	@echo '                 with the lowest PyMC and PyTensor'
 	@echo 'make slow        the slow tests'
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
@@ -53,11 +55,15 @@ demo: $(RUN)
 	cd notebooks && $(HEADLESS) ../$(BIN)/python census.py
 
 test: $(DEV)
-	$(PYTEST)
+	$(PYTEST) $(TESTS)
 
+# What the versions of PyMC and PyTensor decide: how a model is read and compiled, what PyMC calls.
 # Compiled files are kept apart: their names do not tell versions of PyTensor from each other.
+LOWEST := integrations model step kernel backends test_interface.py test_package.py test_models.py \
+    test_mixed.py test_names.py test_inputs.py
 test-lowest:
-	PYTENSOR_FLAGS='base_compiledir=$(CURDIR)/.venv-lowest/.pytensor' $(MAKE) test VERSIONS=-lowest
+	PYTENSOR_FLAGS='base_compiledir=$(CURDIR)/.venv-lowest/.pytensor' $(MAKE) test VERSIONS=-lowest \
+	    TESTS='$(addprefix tests/,$(LOWEST))'
 
 slow: $(DEV)
 	$(PYTEST) -m slow
