@@ -18,6 +18,7 @@ from pymc_sgmcmc.samplers.mirror_sgld import MirrorSGLD
 from pymc_sgmcmc.samplers.msgnht import MSGNHT
 from pymc_sgmcmc.samplers.sghmc import SGHMC
 from pymc_sgmcmc.samplers.sgld import SGLD
+from pymc_sgmcmc.samplers.sgnht import SGNHT
 from pymc_sgmcmc.samplers.sgrld import SGRLD
 from pymc_sgmcmc.samplers.smld import SMLD
 from pymc_sgmcmc.schedules import constant, cyclical, polynomial
@@ -30,6 +31,7 @@ __all__ = [
     "MSGNHT",
     "SGHMC",
     "SGLD",
+    "SGNHT",
     "SGRLD",
     "SMLD",
     "SVRG",
@@ -58,4 +60,4 @@ __all__ = [
     "transforms",
 ]
 
-register(CoRVSGLD, FLA, MSGNHT, SMLD, SGLD, SGHMC, SGRLD, MirrorSGLD, ItoSGLD)
+register(CoRVSGLD, FLA, MSGNHT, SMLD, SGLD, SGHMC, SGNHT, SGRLD, MirrorSGLD, ItoSGLD)

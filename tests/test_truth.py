@@ -22,18 +22,25 @@ SAMPLERS = {
     "SMLD": (sg.SMLD, {**LM, "transforms": "mirror"}),
     "MSGNHT": (sg.MSGNHT, THERMOSTAT),
     "SGHMC": (sg.SGHMC, HAMILTONIAN),
+    "SGNHT": (sg.SGNHT, THERMOSTAT),
 }
 
 
 # Draws of SGLD and of Euler's scheme are those of FLA at α = 2, draw for draw, and SMLD's those of
 # the Leimkuhler-Matthews scheme but for its maps
-_OWN = ("CoRVSGLD-lm", "FLA-2", "SMLD", "MSGNHT", "SGHMC")
+_OWN = ("CoRVSGLD-lm", "FLA-2", "SMLD", "MSGNHT", "SGHMC", "SGNHT")
 
 
 # One backend for each method: both compile the same update, and the matrix below has both
 @pytest.mark.parametrize(
     ("name", "backend"),
-    [("CoRVSGLD-lm", "numba"), ("MSGNHT", "numba"), ("FLA-2", "jax"), ("SGHMC", "jax")],
+    [
+        ("CoRVSGLD-lm", "numba"),
+        ("MSGNHT", "numba"),
+        ("FLA-2", "jax"),
+        ("SGHMC", "jax"),
+        ("SGNHT", "numba"),
+    ],
 )
 def test_one_target_of_the_matrix(name, backend):
     """The one with minibatches: a wrong step, noise or scale of the gradient shows there."""

@@ -103,10 +103,10 @@ def compiled(
             if not on_processor(backend):
                 precision = products_in_full(precision)
             with _named(backend), precision(), long_integers_allowed(), compilations_kept():
-                found = jitted(*arguments)
+                outputs = jitted(*arguments)
             # Not before: the first call may be interrupted, and JAX traces again
             traced = True
-            return found
+            return outputs
 
         return in_precision
     with repeatable(), _named(backend) if backend == "numba" else nullcontext():

@@ -93,9 +93,7 @@ def loop(
     ]
     step = FunctionGraph([*steps, *states, *fixed], list(graphs), clone=True)
     op = Loop(step, len(steps), n, length, tuple(types), in_a_row)
-    given = [*steps.values(), *states.values(), *fixed.values()]
-    found: Any = op(*given, return_list=True)
-    return list(found)
+    return list(op(*steps.values(), *states.values(), *fixed.values(), return_list=True))
 
 
 def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
@@ -108,34 +106,28 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
     first, second = op.sequences, op.sequences + op.states
     dtypes = [t.dtype for t in op.types]
 
-    def several(*inputs: Any) -> Any:
-        """Run steps that do not depend on each other in parallel."""
-
-        def step(elements: Any) -> Any:
-            found = one(*elements, *inputs[second:])
-            return [jax.numpy.asarray(x, t) for x, t in zip(found, dtypes, strict=True)]
-
-        each = jax.lax.map(step, list(inputs[:first]), batch_size=_side_by_side(op))
-        return tuple(each) if len(each) > 1 else each[0]
+    def computed(elements: Any, carry: Any, fixed: Any) -> list[Any]:
+        """Return a step's outputs as arrays: a constant is a number of Python."""
+        outputs = one(*elements, *carry, *fixed)
+        return [jax.numpy.asarray(x, t) for x, t in zip(outputs, dtypes, strict=True)]
 
     def loop(*inputs: Any) -> Any:
+        sequences, carry, fixed = list(inputs[:first]), list(inputs[first:second]), inputs[second:]
         if not op.states and not on_processor("jax"):
-            return several(*inputs)
-        fixed = inputs[second:]
+            # Steps do not depend on each other: a GPU makes several at once
+            each = jax.lax.map(
+                lambda elements: computed(elements, [], fixed),
+                sequences,
+                batch_size=_side_by_side(op),
+            )
+        else:
 
-        def step(carry: Any, elements: Any) -> Any:
-            found = one(*elements, *carry, *fixed)
-            # A constant is a number of Python
-            found = [jax.numpy.asarray(x, t) for x, t in zip(found, dtypes, strict=True)]
-            return found[: op.states], found[op.states :]
+            def step(carry: Any, elements: Any) -> Any:
+                outputs = computed(elements, carry, fixed)
+                return outputs[: op.states], outputs[op.states :]
 
-        carry, each = jax.lax.scan(
-            step,
-            list(inputs[first:second]),
-            list(inputs[:first]),
-            length=op.length,
-            unroll=min(op.in_a_row, op.length),
-        )
+            unroll = min(op.in_a_row, op.length)
+            carry, each = jax.lax.scan(step, carry, sequences, length=op.length, unroll=unroll)
         outputs = (*carry, *each)
         # As PyTensor has it
         return outputs if len(outputs) > 1 else outputs[0]
@@ -154,8 +146,8 @@ def _side_by_side(op: Loop) -> int:
 def _rewrite_steps(fgraph: Any) -> None:
     rewrite_inner_graph(fgraph, _is_loop, _rewritten)
     for node in fgraph.toposort():
-        if _is_loop(node.op) and (found := _with_less_to_do(node)) is not None:
-            fgraph.replace_all(list(zip(node.outputs, found, strict=True)), reason="once for all")
+        if _is_loop(node.op) and (outputs := _with_less_to_do(node)) is not None:
+            fgraph.replace_all(list(zip(node.outputs, outputs, strict=True)), reason="once for all")
 
 
 def _is_loop(op: Op) -> bool:

@@ -270,20 +270,20 @@ def _traces(
 _compute_log_density = log_density.compute_log_density
 
 
-def before_log_likelihood(tell: Callable[[Model], None]) -> None:
-    """Have PyMC call ``tell`` with the model before it computes a log likelihood.
+def before_log_likelihood(notify: Callable[[Model], None]) -> None:
+    """Have PyMC call ``notify`` with the model before it computes a log likelihood.
 
     A step method has no hook for ``idata_kwargs``, nor for :func:`pymc.compute_log_likelihood`.
     """
 
-    def told(
+    def notifying(
         *args: Any, model: Model | None = None, kind: str = "likelihood", **others: Any
     ) -> Any:
         if kind == "likelihood":
-            tell(modelcontext(model))
+            notify(modelcontext(model))
         return _compute_log_density(*args, model=model, kind=kind, **others)
 
-    log_density.compute_log_density = told
+    log_density.compute_log_density = notifying
 
 
 # ----------------------------------------------------------------------------- numba
@@ -296,14 +296,14 @@ def unkept() -> None:
     """
     from numba.core import caching
 
-    tell = cache(partial(warnings.warn, category=UserWarning, stacklevel=2))
+    warn_once = cache(partial(warnings.warn, category=UserWarning, stacklevel=2))
 
     @contextmanager
     def guarded(self: Any) -> Generator[None]:
         try:
             yield
         except OSError as error:
-            tell(
+            warn_once(
                 f"What numba compiled cannot be kept in '{self._cache_path}' ({error.strerror}): "
                 "each process compiles it again. Make room there, or set base_compiledir in the "
                 "environment's PYTENSOR_FLAGS, and NUMBA_CACHE_DIR, to another folder."

@@ -29,7 +29,8 @@ from pymc.model import Model
 from pytensor.graph.basic import Constant
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.transforms import EntropicMirror, bounds_of, infinite_elements
+from pymc_sgmcmc.transforms import EntropicMirror
+from pymc_sgmcmc.transforms.bounded import bounds_of, infinite_elements
 
 __all__ = ["kind_of_support", "narrower"]
 

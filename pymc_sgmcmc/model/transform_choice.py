@@ -15,7 +15,8 @@ from pymc.logprob.transforms import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus, infinite_elements, mixed
+from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus
+from pymc_sgmcmc.transforms.bounded import infinite_elements, mixed
 
 __all__ = ["lipschitz", "mirror"]
 

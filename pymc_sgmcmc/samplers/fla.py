@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pytensor.tensor.variable import TensorVariable
-
 from pymc_sgmcmc.checks import one_of, positive, positive_int, within
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.estimators import Plain
@@ -141,12 +139,7 @@ class FLA(SGMCMCStep):
         return math.gamma(alpha - 1) / math.gamma(alpha / 2) ** 2
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One tamed update."""
         x, h, alpha = position, step_size, self.alpha

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytensor.tensor.variable import TensorVariable
-
 from pymc_sgmcmc.kernel.blocks import Blocks, sqrt
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
@@ -62,12 +60,7 @@ class ItoSGLD(SGMCMCStep):
         return Policy(step_size=0.01, whitened=False, tuned=False)
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One Euler update."""
         phi, h = position, step_size

@@ -62,12 +62,7 @@ class LangevinStep(SGMCMCStep):
         return {"eta": [rng.standard_normal(x.shape).astype(x.dtype) for x in position]}
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: Any,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One update of the chosen integrator."""
         x, h = position, step_size

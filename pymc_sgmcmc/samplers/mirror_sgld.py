@@ -77,12 +77,7 @@ class MirrorSGLD(SGMCMCStep):
         )
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One Euler update, reflected."""
         theta, h, variables = position, step_size, gradient.variables

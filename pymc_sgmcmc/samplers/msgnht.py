@@ -109,12 +109,7 @@ class MSGNHT(SGMCMCStep):
         }
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One update of the chosen integrator."""
         x, p, xi = position, extra["momentum"], extra["thermostat"]

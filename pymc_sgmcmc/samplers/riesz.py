@@ -19,55 +19,27 @@ __all__ = ["coefficients", "riesz_drift"]
 
 
 def coefficients(alpha: float, terms: int) -> np.ndarray:
-    r"""Return :math:`g_k`, k = −terms, …, terms, of the centred fractional difference.
+    r"""Return :math:`g_k`, |k| ≤ K = ``terms``, of the centred fractional difference, all positive.
 
     With γ = α − 2, :math:`g_0 = \Gamma(\alpha - 1) / \Gamma(\alpha/2)^2` and
     :math:`g_{k+1} = g_k (k - \gamma/2) / (k + 1 + \gamma/2)`; :math:`g_{-k} = g_k`.
-
-    Parameters
-    ----------
-    alpha : float
-        Tail index, 1 < α < 2.
-    terms : int
-        K.
-
-    Returns
-    -------
-    ndarray
-        Shape (2 K + 1,), all positive.
     """
     half = (alpha - 2) / 2
-    found = [math.gamma(alpha - 1) / math.gamma(alpha / 2) ** 2]
+    g = [math.gamma(alpha - 1) / math.gamma(alpha / 2) ** 2]
     for k in range(terms):
-        found.append(found[-1] * (k - half) / (k + 1 + half))
-    return np.array([*found[:0:-1], *found])
+        g.append(g[-1] * (k - half) / (k + 1 + half))
+    return np.array([*g[:0:-1], *g])
 
 
 def riesz_drift(
     gradient: Gradient, position: Blocks, alpha: float, delta: float, terms: int
 ) -> tuple[Blocks, Blocks]:
-    r"""Return signs and logarithms of the drift b.
+    r"""Return signs and logarithms of the drift b of each coordinate, which grows like :math:`e^U`.
 
     .. math:: b_i = \delta^{2 - \alpha} \sum_{|k| \le K} g_k\, e^{U(x) - U(x - k \delta e_i)}\,
        \partial_i U(x - k \delta e_i)
 
-    It grows like :math:`e^U`, so it is summed in logarithms.
-
-    Parameters
-    ----------
-    gradient : Gradient
-        Of U; its potential is taken from the same rows.
-    position : Blocks
-        x, of d elements in all.
-    alpha, delta : float
-        α and δ.
-    terms : int
-        K; the drift takes (2 K + 1) d potentials and gradients.
-
-    Returns
-    -------
-    signs, logs : Blocks
-        Of each coordinate.
+    It takes (2 K + 1) d potentials and gradients of the same rows.
     """
     sizes = [int(np.prod(x.type.shape)) for x in position]
     dtype = np.result_type(*[x.dtype for x in position])
@@ -88,10 +60,10 @@ def riesz_drift(
         slope = (gradient(shifted) * parts(unit)).sum()
         return [gradient.potential(shifted).astype(dtype), slope.astype(dtype)]
 
-    found: Any = pytensor.scan(
+    at_shifts: Any = pytensor.scan(
         at_shift, sequences=[pt.constant(along), pt.constant(far)], return_updates=False
     )
-    potentials, slopes = (x.reshape((d, count)) for x in found)
+    potentials, slopes = (x.reshape((d, count)) for x in at_shifts)
     here = potentials[:, terms : terms + 1]
     logs = pt.constant(np.log(coefficients(alpha, terms)).astype(dtype)) + here - potentials
     # Where a potential is infinite the density is 0, and so is its share

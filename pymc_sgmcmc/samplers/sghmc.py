@@ -96,12 +96,7 @@ class SGHMC(SGMCMCStep):
         return {"momentum": [rng.standard_normal(x.shape).astype(x.dtype) for x in position]}
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One update of the chosen integrator."""
         x, p, h, C = position, extra["momentum"], step_size, self.friction

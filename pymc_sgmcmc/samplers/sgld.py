@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytensor.tensor.variable import TensorVariable
+from typing import Any
 
 from pymc_sgmcmc.kernel.blocks import Blocks, sqrt
 from pymc_sgmcmc.kernel.noise import Noise
@@ -43,12 +43,7 @@ class SGLD(SGMCMCStep):
     name = "sgld"
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One Euler update."""
         x, h = position, step_size

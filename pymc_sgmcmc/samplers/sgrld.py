@@ -92,12 +92,7 @@ class SGRLD(SGMCMCStep):
         }
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: TensorVariable,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One reflected update."""
         low, slope, eta = gradient.variables.lower(position), gradient(position), noise.normal()

@@ -86,12 +86,7 @@ class SMLD(LangevinStep):
         return extra
 
     def update(
-        self,
-        position: Blocks,
-        extra: Extra,
-        gradient: Gradient,
-        step_size: Any,
-        noise: Noise,
+        self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One update; with the linear map of y, at the x that the map gives it."""
         if self.exp == "exact":

@@ -14,6 +14,7 @@ SAMPLERS = {
     "SMLD": (sg.SMLD, {"step_size": 1e-4}),
     "SGLD": (sg.SGLD, {"step_size": 1e-4}),
     "SGHMC": (sg.SGHMC, {"step_size": 5e-3}),
+    "SGNHT": (sg.SGNHT, {"step_size": 5e-3}),
 }
 
 
