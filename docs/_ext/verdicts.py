@@ -107,7 +107,8 @@ class Reproductions(_Found):
         for value, (one, several) in WORDS.items():
             if count := holds.count(value):
                 shown = several if count > 1 else one
-                fate += [word(value, f"{count} {shown}"), nodes.Text(" ")]
+                comma = [nodes.Text(", ")] if fate.children else []
+                fate += [*comma, word(value, f"{count} {shown}")]
         cells = [about, [fate]] if len(heads) == 2 else [picture, about, [fate]]
         return nodes.row("", *[nodes.entry("", *cell) for cell in cells])
 
