@@ -11,7 +11,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice,
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.minibatch import BatchScheme
 from pymc_sgmcmc.tuning.noise import ALLOWED, GradientNoise
-from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.surface import Flat, Surface
 
 __all__ = ["Terms", "chosen_estimator", "variance_ratios"]
 
@@ -60,7 +60,7 @@ class _Candidate:
     """An estimator, one batch's variance in each coordinate, (d,), and gradients that it takes."""
 
     estimator: GradientChoice
-    variance: np.ndarray
+    variance: Flat
     gradients: int
 
     def best(
@@ -85,7 +85,7 @@ class _Candidate:
 
 def chosen_estimator(
     options: Options, noise: GradientNoise, terms: Terms
-) -> tuple[GradientChoice, int, np.ndarray, float]:
+) -> tuple[GradientChoice, int, Flat, float]:
     """Return the estimator and K of the cheapest effective draw, its variance and ratio.
 
     The quieter one wins at equal cost. All rows are used where K batches are much of the data.

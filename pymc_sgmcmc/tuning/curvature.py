@@ -8,7 +8,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
-from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Root, Surface, antithetic
+from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Root, Surface, antithetic
 
 __all__ = [
     "Stiffness",
@@ -55,13 +55,13 @@ def difference_step(surface: Surface) -> float:
 
 
 def mean_hessian(
-    gradients: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    gradients: Callable[[Points, Flat], Points],
     points: Points,
     scale: Flat,
     step: float,
     *,
     central: bool = True,
-) -> np.ndarray:
+) -> Root:
     """Return the mean Hessian of U over positions, (d, d), by differences of ``gradients(x, p)``.
 
     x, (n, d), are near ``points[p]``. One-sided differences cost half; their error cancels between
@@ -87,14 +87,14 @@ def mean_hessian(
 
 
 def mean_curvature(
-    gradients: Callable[[np.ndarray], np.ndarray],  # at (2 pairs, d) positions, pairs adjacent
+    gradients: Map,  # at (2 pairs, d) positions, pairs adjacent
     centre: Flat,
     root: Root,
     rng: Rng,
     pairs: int,
     *,
     batches: bool = False,  # each pair has a batch of its own
-) -> np.ndarray:
+) -> Root:
     r"""Return L'HL, H the mean Hessian of U over N(m, LL'), NaN if few gradients are finite.
 
     By Stein's identity it is :math:`E[L^\top \nabla U(m + L e)\, e^\top]`, also with all curvature
@@ -121,7 +121,7 @@ def mean_curvature(
     return (curvature + curvature.T) / 2
 
 
-def mean_gradient_change(surface: Surface, points: Points) -> Callable[[np.ndarray], np.ndarray]:
+def mean_gradient_change(surface: Surface, points: Points) -> Map:
     """Return a function of moves v, (d,), for the mean of ∇U(x + v) − ∇U(x) over the points x.
 
     The error of these one-sided differences is odd, and cancels between opposite points.
@@ -130,7 +130,7 @@ def mean_gradient_change(surface: Surface, points: Points) -> Callable[[np.ndarr
     return lambda move: (surface.full(points + move)[1] - here).mean(axis=0)
 
 
-def measured_diagonal(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> np.ndarray:
+def measured_diagonal(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> Flat:
     r"""Return a diagonal L from curvatures at pairs x ± σe, each on a batch of its own.
 
     The mean of :math:`(g_+ - g_-) e / 2\sigma` over that of :math:`e^2` is exact for independent
@@ -155,9 +155,7 @@ def measured_diagonal(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> np.
 # ---------------------------------------------------------------- the largest curvature
 
 
-def _power_iteration(
-    image: Callable[[np.ndarray], np.ndarray], direction: Flat, rounds: int
-) -> tuple[np.ndarray, np.ndarray]:
+def _power_iteration(image: Map, direction: Flat, rounds: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the largest absolute eigenvalue of a symmetric map of unit vectors, and its vector.
 
     Rows of ``direction``, (P, d), are iterated each on its own. Sizes are NaN where images are not
@@ -174,7 +172,7 @@ def _power_iteration(
     return size, direction
 
 
-def largest_curvatures(surface: Surface, positions: Points, root: Root, rng: Rng) -> np.ndarray:
+def largest_curvatures(surface: Surface, positions: Points, root: Root, rng: Rng) -> Flat:
     r"""Return the largest absolute eigenvalue of :math:`L^\top \nabla^2 U L` at each φ, (P,).
 
     L has shape (d, d) or (d,). The value is NaN where gradients are not finite or do not change.
@@ -182,7 +180,7 @@ def largest_curvatures(surface: Surface, positions: Points, root: Root, rng: Rng
     whole = np.diag(root) if root.ndim == 1 else root
     step = difference_step(surface)
 
-    def image(unit: np.ndarray) -> np.ndarray:
+    def image(unit: Points) -> Points:
         there = surface.full(positions + step * unit @ whole.T)[1] @ whole
         return (there - here) / step
 
@@ -198,7 +196,7 @@ def largest_curvature_of_batches(
     step, rows = _wide_step(surface), surface.draw_rows(rng, batches)
     each = max(1, _MOST_NUMBERS // len(x))
 
-    def gradient(at: np.ndarray) -> np.ndarray:
+    def gradient(at: Flat) -> Flat:
         total = np.zeros(len(at))
         for first in range(0, batches, each):
             some = rows[first : first + each]
@@ -206,7 +204,7 @@ def largest_curvature_of_batches(
             total += g.sum(axis=0)
         return total / batches
 
-    def image(unit: np.ndarray) -> np.ndarray:
+    def image(unit: Flat) -> Flat:
         return sd * (gradient(x + step * sd * unit) - here) / step
 
     here = gradient(x)
@@ -229,7 +227,7 @@ class Stiffness:
         self._surface, self._rng, self._batches = surface, rng, batches
         self._passes = Passes(surface, rng)
         self.several = self._passes.batches > 1 and surface.dimension > LARGEST_DENSE
-        self._direction: np.ndarray | None = None
+        self._direction: Flat | None = None
 
     def at(self, x: Flat, sd: Flat) -> float:
         """Return the largest absolute eigenvalue of σ ∇²U σ at x; 1 if unknown."""

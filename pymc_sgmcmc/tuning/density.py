@@ -17,7 +17,7 @@ from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, more_starts
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
-from pymc_sgmcmc.tuning.surface import Points, Surface
+from pymc_sgmcmc.tuning.surface import Flat, Points, Surface
 
 __all__ = ["Density"]
 
@@ -60,17 +60,17 @@ class Density:
         phi = [at_scales(x.phi, x.scales, self.scales, x.others) for x in self.places]
         return Remembered(self.views, np.stack([Potential.join(x) for x in phi]))
 
-    def rescale(self, points: Points) -> np.ndarray:
+    def rescale(self, points: Points) -> Points:
         """Fit softplus scales to the first of these positions; return all in them, shape (P, d)."""
         blocks = [self.views[0].split(point) for point in points]
         scales, moved = rescaled(self._engine.posterior.coordinates, self.scales, blocks)
         self.set_scales(scales)
         return np.stack([Potential.join(block) for block in moved])
 
-    def jittered_start(self, phi: Sequence[np.ndarray]) -> np.ndarray:
+    def jittered_start(self, phi: Sequence[np.ndarray]) -> Flat:
         """Return a start near φ with a finite density, (d,), or raise SamplingError."""
 
-        def potential(points: Points) -> np.ndarray:
+        def potential(points: Points) -> Flat:
             values, gradient = self.views[-1].full(points)
             finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
             return np.where(finite, values, np.inf)
@@ -80,7 +80,7 @@ class Density:
             raise SamplingError(self._engine.why_not_finite(phi, self.scales, self.others))
         return start
 
-    def more_starts(self, phi: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def more_starts(self, phi: Sequence[np.ndarray]) -> list[Flat]:
         """Return starts for a search for other modes, none if the first must be kept."""
         start = Potential.join(phi)
         if not self._state.jitter or len(self.places) > 1 or len(start) > LARGEST_NEWTON:

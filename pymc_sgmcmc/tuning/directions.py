@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.optimize import linear_sum_assignment
 
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change
 from pymc_sgmcmc.tuning.failure import named_step
-from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Surface, antithetic, ranges_of
+from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Surface, antithetic, ranges_of
 
 __all__ = ["Turn", "shared_directions"]
 
@@ -54,7 +54,7 @@ class Turn:
 
     away: np.ndarray  # V = E - U, shape (d, r), with zero columns up to a multiple of 4
     middle: np.ndarray  # inverse of I - U'E, shape (r, r), with zeros too
-    lengths: np.ndarray  # Λ, 1 but for the coordinates that become directions, shape (d,)
+    lengths: Flat  # Λ, 1 but for the coordinates that become directions, shape (d,)
 
     @classmethod
     def to(cls, directions: np.ndarray, lengths: Flat, sizes: Sequence[int], sd: Flat) -> Turn:
@@ -89,7 +89,7 @@ class Turn:
         x = psi * self.lengths
         return x - (x @ self.away) @ (self.middle.T @ self.away.T)
 
-    def pull_back(self, gradient: Points) -> np.ndarray:
+    def pull_back(self, gradient: Points) -> Points:
         """Return ΛQ'g for vectors of shape (..., d)."""
         turned = gradient - (gradient @ self.away) @ (self.middle @ self.away.T)
         return turned * self.lengths
@@ -108,7 +108,7 @@ class Turn:
 @named_step("the directions that variables share")
 def shared_directions(
     surface: Surface, centre: Flat, sd: Flat, sizes: Sequence[int], rng: Rng
-) -> tuple[np.ndarray, Turn | None]:
+) -> tuple[Flat, Turn | None]:
     """Return a better centre, and a turn to directions far from fitted normals, if any.
 
     They are eigenvectors (Rayleigh-Ritz; Saad, 2011, chapter 4) in the space of variables' common
@@ -158,7 +158,7 @@ def _ritz(
     return ritz, lengths
 
 
-def _products(surface: Surface, points: Points, sd: Flat) -> Callable[[np.ndarray], np.ndarray]:
+def _products(surface: Surface, points: Points, sd: Flat) -> Map:
     """Return a function for H V, H the mean Hessian in units of the sds and V of shape (d, k)."""
     change, width = mean_gradient_change(surface, points), difference_step(surface)
 
@@ -173,7 +173,7 @@ def _products(surface: Surface, points: Points, sd: Flat) -> Callable[[np.ndarra
     return products
 
 
-def _common_moves(sd: Flat, sizes: Sequence[int], circular: np.ndarray) -> np.ndarray:
+def _common_moves(sd: Flat, sizes: Sequence[int], circular: Flat) -> np.ndarray:
     """Return common moves of variables, or a small one's elements, in units of the sds, (d, k)."""
     own = min(_SMALL, _MOST_OWN // max(1, sum(1 < n <= _SMALL for n in sizes)))
     columns = []
@@ -216,14 +216,14 @@ def _without_traces(directions: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 def _moved(
     surface: Surface, centre: Flat, around: Flat, sd: Flat, directions: np.ndarray, lengths: Flat
-) -> np.ndarray:
+) -> Flat:
     """Return the centre after Newton steps along the directions, shorter where U would rise.
 
     The gradient is a mean over points around the centre, at which a noise scale is far smaller than
     where thousands of parameters have their own spread.
     """
 
-    def at(x: Flat) -> tuple[float, np.ndarray]:
+    def at(x: Flat) -> tuple[float, Flat]:
         potentials, gradients = surface.full(x + around)
         return float(potentials.mean()), gradients.mean(axis=0)
 
@@ -243,6 +243,6 @@ def _moved(
     return centre
 
 
-def _small(sizes: Sequence[int]) -> np.ndarray:
+def _small(sizes: Sequence[int]) -> Flat:
     """Return which coordinates are those of small variables, shape (d,)."""
     return np.repeat(np.array(sizes) <= _SMALL, sizes)

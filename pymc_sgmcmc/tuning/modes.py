@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -10,7 +10,17 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_hessian
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.surface import TINY, Flat, Points, Rng, Root, Rows, Surface, TuningError
+from pymc_sgmcmc.tuning.surface import (
+    TINY,
+    Flat,
+    Map,
+    Points,
+    Rng,
+    Root,
+    Rows,
+    Surface,
+    TuningError,
+)
 
 __all__ = ["LARGEST_NEWTON", "best_mode", "more_starts", "newton", "rows_of_a_search"]
 
@@ -52,7 +62,7 @@ _LEAST_STARTS = 3
 _APART = 4.0
 
 
-def rows_of_a_search(surface: Surface, rng: Rng) -> np.ndarray | None:
+def rows_of_a_search(surface: Surface, rng: Rng) -> Rows | None:
     """Draw the batches of a search for a rough centre, None if the full data are not more."""
     if not surface.batch_size:
         return None
@@ -68,7 +78,7 @@ def newton(
     *,
     most_steps: int = _MOST_STEPS,  # 0 measures the curvature alone
     rough: bool = False,  # end within about one sd, as is always done on fixed rows
-) -> tuple[np.ndarray, np.ndarray, bool]:
+) -> tuple[Flat, Root, bool]:
     """Return a rough mode, (d,), its Hessian, (d, d), and whether the descent went on to less mass.
 
     Steps are damped (Levenberg, Marquardt), with eigenvalues by magnitude so that saddles repel
@@ -116,7 +126,7 @@ class _Differences:
         self._surface, self._rows, self._first = surface, rows, True
         self._scale = np.full(surface.dimension, _FIRST_WIDTH)
 
-    def hessian(self, x: Flat) -> tuple[np.ndarray, np.ndarray]:
+    def hessian(self, x: Flat) -> tuple[Root, Flat]:
         """Return the Hessian at x, (d, d), and the sds along single coordinates, (d,)."""
         kinked = self._surface.kinked
         for _ in range(_LOOKS_AT_KINKS if kinked else _LOOKS):
@@ -159,7 +169,7 @@ def log_volume(hessian: Root, scale: Flat, free: Flat) -> float:
     return float(np.sum(np.log(scale)) - np.sum(np.log(least)) / 2)
 
 
-def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, np.ndarray]:
+def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, Flat]:
     """Return U and ∇U at x, of the full data or averaged over fixed batches."""
     if rows is None:
         [u], [g] = surface.full(x[None])
@@ -168,7 +178,7 @@ def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, np.ndarray
     return float(u[None].mean(axis=1)[0]), g[None].mean(axis=1)[0]
 
 
-def _gradients(surface: Surface, points: Points, rows: Rows | None) -> np.ndarray:
+def _gradients(surface: Surface, points: Points, rows: Rows | None) -> Points:
     if rows is None:
         return surface.full(points)[1]
     each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
@@ -178,7 +188,7 @@ def _gradients(surface: Surface, points: Points, rows: Rows | None) -> np.ndarra
 # ---------------------------------------------------------------- several modes
 
 
-def more_starts(start: Flat, width: float, rng: Rng) -> list[np.ndarray]:
+def more_starts(start: Flat, width: float, rng: Rng) -> list[Flat]:
     """Return starts within ``width`` of an unjittered one, shape (d,) each.
 
     The generator's own draws stay the same.
@@ -188,12 +198,8 @@ def more_starts(start: Flat, width: float, rng: Rng) -> list[np.ndarray]:
 
 
 def best_mode(
-    surface: Surface,
-    starts: Sequence[np.ndarray],
-    rows: Rows | None,
-    rng: Rng,
-    begin: Callable[[np.ndarray], np.ndarray],
-) -> tuple[np.ndarray, np.ndarray, bool]:
+    surface: Surface, starts: Sequence[Flat], rows: Rows | None, rng: Rng, begin: Map
+) -> tuple[Flat, Flat, bool]:
     r"""Descend from starts; return a mode drawn by mass, its start, and whether the mass fell.
 
     Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion.
@@ -221,9 +227,9 @@ def best_mode(
 class _Mode:
     """A rough mode, and where the Newton steps to it began."""
 
-    centre: np.ndarray
-    hessian: np.ndarray
-    start: np.ndarray
+    centre: Flat
+    hessian: Root
+    start: Flat
     collapses: bool
     mass: float
 

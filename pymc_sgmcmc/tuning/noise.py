@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,17 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes, random_signs
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.shared_index import InBlocks
-from pymc_sgmcmc.tuning.surface import TINY, Flat, Rng, Root, Surface, TuningError, ranges_of
+from pymc_sgmcmc.tuning.surface import (
+    TINY,
+    Flat,
+    Map,
+    Points,
+    Rng,
+    Root,
+    Surface,
+    TuningError,
+    ranges_of,
+)
 
 __all__ = [
     "ALLOWED",
@@ -54,9 +64,9 @@ _NOT_FINITE = (
 class GradientNoise:
     """Variance of one batch's gradient in whitened coordinates."""
 
-    plain: np.ndarray  # of the gradient as it is, shape (d,)
-    controlled: np.ndarray  # with the centre as the anchor, shape (d,)
-    rotation: np.ndarray | None = None  # axes of the noise, in which both are measured, (d, d)
+    plain: Flat  # of the gradient as it is, shape (d,)
+    controlled: Flat  # with the centre as the anchor, shape (d,)
+    rotation: Root | None = None  # axes of the noise, in which both are measured, (d, d)
 
     def at_least(self, variance: float) -> GradientNoise:
         """Return noise whose largest anchored variance is at least ``variance``."""
@@ -74,15 +84,15 @@ class GradientNoise:
 class TurnedNoise:
     """A turn's effect on variances v of gradients: times v + plus, shape (d,)."""
 
-    times: np.ndarray
-    plus: np.ndarray
+    times: Flat
+    plus: Flat
 
     @classmethod
     def none(cls, dimension: int) -> TurnedNoise:
         """Return the effect of no turn."""
         return cls(np.ones(dimension), np.zeros(dimension))
 
-    def __call__(self, variance: Flat) -> np.ndarray:
+    def __call__(self, variance: Flat) -> Flat:
         """Return the variances after the turn, shape (d,)."""
         return variance * self.times + self.plus
 
@@ -105,7 +115,7 @@ def measured_noise(
     """
     bulk = root if spread is None or root.ndim == 2 else spread
 
-    def samples() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def samples() -> Iterator[tuple[Points, Points]]:
         places = _places(surface, centre, bulk, rng)
         return _samples(surface, centre, places, rng, _batches(root))
 
@@ -151,8 +161,8 @@ def turned_noise(
 
 @named_step("the measurement of the gradient noise")
 def met_noise(
-    surface: Surface, centre: Flat, root: Root, psi: np.ndarray, phi: Flat, rng: Rng
-) -> np.ndarray:
+    surface: Surface, centre: Flat, root: Root, psi: Points, phi: Points, rng: Rng
+) -> Flat:
     """Return an anchored batch's variance along the chain in each whitened coordinate, shape (d,).
 
     Noise far out heats more and counts with the squared distance, as E vψ² / E ψ², which is v where
@@ -179,7 +189,7 @@ def most_of_each(variance: Flat, sizes: Sequence[int]) -> float:
 
 def shorter(
     root: Root, turn: Turn | None, turned: TurnedNoise, variance: Flat, free: float
-) -> tuple[np.ndarray, Turn | None, TurnedNoise, np.ndarray]:
+) -> tuple[Root, Turn | None, TurnedNoise, Flat]:
     """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
     most = max(float(np.quantile(variance, _MOST_OF_MANY)), free)
     by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
@@ -199,7 +209,7 @@ def _batches(root: Root) -> int:
     return _LEAST_BATCHES if root.ndim == 1 else max(_LEAST_BATCHES, _BATCHES_OF_EACH * len(root))
 
 
-def _axes(covariance: Root, circular: np.ndarray) -> np.ndarray:
+def _axes(covariance: Root, circular: Flat) -> Root:
     """Return eigenvectors, shape (d, d), with circular coordinates unchanged."""
     if not circular.any():
         return np.asarray(np.linalg.eigh(covariance)[1])
@@ -211,7 +221,7 @@ def _axes(covariance: Root, circular: np.ndarray) -> np.ndarray:
 
 def _places(
     surface: Surface, centre: Flat, spread: Root, rng: Rng
-) -> Iterator[tuple[Surface, Surface, np.ndarray]]:
+) -> Iterator[tuple[Surface, Surface, Flat]]:
     """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
     for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
         if isinstance(surface, Remembered):
@@ -225,10 +235,10 @@ def _places(
 def _samples(
     surface: Surface,
     centre: Flat,
-    places: Iterable[tuple[Surface, Surface, np.ndarray]],
+    places: Iterable[tuple[Surface, Surface, Flat]],
     rng: Rng,
     batches: int,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+) -> Iterator[tuple[Points, Points]]:
     """Yield, for each place, gradients of batches and their differences from the centre's."""
     each = int(np.clip(_LARGEST // len(centre), 2, batches // _POINTS))
     for here, anchor, x in places:
@@ -244,9 +254,7 @@ def _samples(
             yield at_x[finite], (at_x - at_centre)[finite]
 
 
-def _variances(
-    samples: Iterable[tuple[np.ndarray, np.ndarray]], whitened: Callable[[np.ndarray], np.ndarray]
-) -> tuple[Flat, Flat]:
+def _variances(samples: Iterable[tuple[Points, Points]], whitened: Map) -> tuple[Flat, Flat]:
     """Return the mean variances of plain and of anchored gradients."""
     of_each = [[np.var(whitened(g), axis=0, ddof=1) for g in both] for both in samples]
     if not of_each:
@@ -258,9 +266,7 @@ def _variances(
 # ---------------------------------------------------------------- passes over the data
 
 
-def _variances_of_pairs(
-    surface: Surface, centre: Flat, width: Flat, rng: Rng
-) -> tuple[np.ndarray, np.ndarray]:
+def _variances_of_pairs(surface: Surface, centre: Flat, width: Flat, rng: Rng) -> tuple[Flat, Flat]:
     """Return one batch's plain and anchored variances for φ, (d,), averaged over some passes.
 
     Between opposite positions, two sds apart in each coordinate, an anchored gradient has four
@@ -287,7 +293,7 @@ class NoiseOnTheWay:
     ``anchor`` is φ̄, shape (d,), or None for plain gradients.
     """
 
-    def __init__(self, surface: Surface, anchor: np.ndarray | None, rng: Rng) -> None:
+    def __init__(self, surface: Surface, anchor: Flat | None, rng: Rng) -> None:
         self._surface, self._anchor = surface, anchor
         self._passes = Passes(surface, rng)
         self.positions = _steps(surface, self._passes)
@@ -317,7 +323,7 @@ class NoiseOnTheWay:
         self._sum += np.maximum(squares - total**2 / n, 0) / (n - 1)
         self._count += 1
 
-    def variance(self) -> np.ndarray | None:
+    def variance(self) -> Flat | None:
         """Return one batch's variance for φ, shape (d,), or None before any position."""
         if not self._count:
             return None

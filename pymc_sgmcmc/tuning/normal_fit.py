@@ -55,7 +55,7 @@ _EACH, _GROWTH = 25, 1.5
 
 
 @named_step("the fit of independent normals")
-def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[np.ndarray, np.ndarray]:
+def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Flat]:
     """Fit mean and sds of independent normals, shape (d,), to at most some hundred parameters."""
     d = len(start)
     x, velocity, total, count = start.copy(), _Velocity(d), np.zeros(d), 0
@@ -103,7 +103,7 @@ def gaussian_of_many(
     *,
     patient: bool = False,  # steps at the full rate go on while U falls
     trusted: Flat | None = None,  # known sds that say more than a batch's noise, (d,)
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Flat, Flat]:
     r"""Fit mean and sds of independent normals, shape (d,), to thousands of parameters.
 
     A precision is the mean of :math:`(g_+ - g_-) s / 2\sigma` at pairs x ± σs where that is
@@ -232,7 +232,7 @@ class _Widths:
         precision = np.where(self.curvature > _KNOWN * error, self.curvature, elsewhere)
         _, self.sd = _widened(precision, sd, self._widest)
 
-    def quiet(self) -> np.ndarray:
+    def quiet(self) -> Flat:
         """Return sds, lower where noise beyond the curvature would ask for many batches."""
         noise = np.where(self._trusted, 0.0, self.noise)
         return np.minimum(self.sd, np.maximum(noise, TINY) ** -0.5)
@@ -247,14 +247,14 @@ class _Velocity:
 
     def __init__(self, dimension: int, *, grows: bool = False) -> None:
         self._v, self._before = np.zeros(dimension), np.zeros(dimension)
-        self.farthest: float | np.ndarray = _MOST_MOVES
+        self.farthest: float | Flat = _MOST_MOVES
         self._grows = grows
 
     def stop(self) -> None:
         """Forget the momentum."""
         self._v = np.zeros(len(self._v))
 
-    def after(self, mean: Flat, sd: Flat, rate: float, free: Flat | bool = True) -> np.ndarray:
+    def after(self, mean: Flat, sd: Flat, rate: float, free: Flat | bool = True) -> Flat:
         """Return the move after a mean gradient, of the free coordinates, shape (d,)."""
         move, most = mean * sd**2, self.farthest * sd
         self._v = (_MOMENTUM * self._v - rate * np.clip(move, -most, most)) * free
@@ -265,7 +265,7 @@ class _Velocity:
         return self._v
 
 
-def _widened(precision: Flat, sd: Flat, widest: Flat) -> tuple[np.ndarray, np.ndarray]:
+def _widened(precision: Flat, sd: Flat, widest: Flat) -> tuple[Flat, Flat]:
     """Return precisions with a lower bound, and sds of them that grow by at most a factor."""
     precise = np.maximum(precision, _LEAST_PRECISION * precision.max() + TINY)
     return precise, np.minimum(np.minimum(1 / np.sqrt(precise), 3 * sd), widest)

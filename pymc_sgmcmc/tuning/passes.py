@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.surface import Rng, Surface
+from pymc_sgmcmc.tuning.surface import Points, Rng, Rows, Surface
 
 __all__ = ["LEAST_STEPS", "PAIRS", "PASSES", "Passes", "random_signs"]
 
@@ -13,7 +13,7 @@ PAIRS = 8
 LEAST_STEPS, PASSES = 400, 20
 
 
-def random_signs(rng: Rng, dimension: int) -> np.ndarray:
+def random_signs(rng: Rng, dimension: int) -> Points:
     """Return a step's random signs, 8-bit integers of shape (pairs, d)."""
     return (2 * rng.integers(0, 2, (PAIRS, dimension), dtype=np.int8) - 1).astype(np.int8)
 
@@ -32,7 +32,7 @@ class Passes:
         self.pairs = min(self._places, default=1)
         self._left = [np.zeros(0, dtype=int) for _ in surface.sizes]
 
-    def draw(self) -> np.ndarray:
+    def draw(self) -> Rows:
         """Draw a step's batches: offsets, shape (pairs, [batches,] minibatches)."""
         rows = [self._first(k) for k in range(len(self._sizes))]
         first = np.stack(rows, axis=1) if rows else np.zeros((PAIRS, 0), dtype=int)

@@ -333,7 +333,7 @@ class Tuning:
     ) -> tuple[Surface, np.ndarray, np.ndarray]:
         """Return surface, centre and sds with correlated elements of one index whitened jointly."""
         mixes = self._mixes(scale, len(centre))
-        inside = in_blocks(surface, centre, root) if mixes else None
+        inside = in_blocks(surface, centre, root, self._rng) if mixes else None
         if inside is None:
             return surface, centre, root
         return inside, inside.inward(centre[None])[0], inside.sd

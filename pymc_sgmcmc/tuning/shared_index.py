@@ -50,34 +50,36 @@ class InBlocks(Mapped):
         self.mixed = np.zeros(len(sd), dtype=bool)
         self._of = surface.shapes
 
-    def whole(self, points: Points) -> np.ndarray:
+    def whole(self, points: Points) -> Points:
         """Return φ = Cx, shape (P, d)."""
         x = _split(points, self._of)
         return _joined(self.shear(x, x, self.below))
 
-    def pulled(self, gradient: Points) -> np.ndarray:
+    def pulled(self, gradient: Points) -> Points:
         """Return C'g, shape (P, d)."""
         g = _split(gradient, self._of)
         return _joined(self.shear(g, g, self.below, transposed=True))
 
-    def inward(self, points: Points) -> np.ndarray:
+    def inward(self, points: Points) -> Points:
         """Return x = C⁻¹φ, shape (P, d)."""
         phi = _split(points, self._of)
         return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
 
 
 @named_step("the blocks of elements that share an index")
-def in_blocks(surface: Surface, centre: Flat, sd: Flat) -> InBlocks | None:
+def in_blocks(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> InBlocks | None:
     """Return the surface with correlated elements of one index whitened jointly, or None.
 
     All elements of one vector are moved at once, with random signs s: another's gradient at index i
-    changes by :math:`s_i H_i`, beside terms whose signs average out.
+    changes by :math:`s_i H_i`, beside terms whose signs average out. The generator's own draws stay
+    the same.
     """
-    # An own generator, so that other draws are the same where nothing is found
-    rng = np.random.default_rng(0)
+    if not (candidates := list(_families(surface))):
+        return None
+    [rng] = rng.spawn(1)
     families, blocks = [], []
     numbers = _split(np.arange(len(centre)), surface.shapes)
-    for family in _families(surface):
+    for family in candidates:
         index = np.array(Shear([family]).columns(numbers, 0))
         whitened = _blocks(surface, centre, sd, index, rng)
         if whitened is not None:
@@ -93,21 +95,21 @@ def in_blocks(surface: Surface, centre: Flat, sd: Flat) -> InBlocks | None:
 
 def fitted_in_blocks(
     surface: Surface, start: Flat, rng: Rng, known: Flat | None = None, *, patient: bool = False
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Flat, Flat]:
     """Fit independent normals, in blocks where variables share an index; return mean and sds.
 
-    Without blocks a group's pair would be fitted far too narrow, and the scale of all groups would
-    fall.
+    Without blocks a group's pair is fitted far too narrow, and the scale of all groups falls.
     """
     inside, centre = None, start
     if len(start) > LARGEST_DENSE:
-        inside = in_blocks(surface, start, np.full(len(start), _NARROW) if known is None else known)
+        sd = np.full(len(start), _NARROW) if known is None else known
+        inside = in_blocks(surface, start, sd, rng)
     if inside is not None and known is None:
         # The blocks at a start may differ from those in the bulk, or not exist there
         ahead = copy.deepcopy(rng)
         x, sd = gaussian_of_many(inside, inside.inward(start[None])[0], ahead, patient=patient)
         centre = inside.whole(x[None])[0]
-        inside = in_blocks(surface, centre, np.where(inside.mixed, inside.alone, sd))
+        inside = in_blocks(surface, centre, np.where(inside.mixed, inside.alone, sd), rng)
     if inside is None:
         return gaussian_of_many(surface, start, rng, known, patient=patient)
     x = inside.inward(centre[None])[0]
@@ -191,6 +193,6 @@ def _split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarr
     return [x.reshape((*flat.shape[:-1], *s)) for x, s in zip(parts, shapes, strict=True)]
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+def _joined(parts: Sequence[np.ndarray]) -> Points:
     """Return the flat vectors of which these are the parts, shape (P, d)."""
     return np.concatenate([x.reshape((len(x), -1)) for x in parts], axis=1)

@@ -63,12 +63,12 @@ class WhitenedGradients:
     def __init__(self, surface: Surface, centre: Flat, root: Root, turn: Turn | None) -> None:
         self.surface, self._turn, self._centre, self._root = surface, turn, centre, root
 
-    def pulled(self, gradient: Points) -> np.ndarray:
+    def pulled(self, gradient: Points) -> Points:
         """Return gradients with respect to ψ, shape (n, d)."""
-        whitened: np.ndarray = gradient * self._root
+        whitened = gradient * self._root
         return whitened if self._turn is None else self._turn.pull_back(whitened)
 
-    def __call__(self, psi: np.ndarray, rows: Rows) -> np.ndarray:
+    def __call__(self, psi: np.ndarray, rows: Rows) -> Points:
         """Return gradients of batches at one position, or one position each, shape (n, d)."""
         turned = psi if self._turn is None else self._turn(psi)
         phi = np.broadcast_to(self._centre + self._root * turned, (len(rows), len(self._centre)))
@@ -132,7 +132,7 @@ class SharedNoise:
         self._small = np.concatenate([*small, np.zeros(0, int)])
         self._large = [slice(r.start, r.stop) for r in ranges_of(sizes) if len(r) >= _LARGE]
 
-    def errors_of_small(self) -> np.ndarray:
+    def errors_of_small(self) -> Flat:
         """Return the errors of small variables' variances, relative to these."""
         noise = self._gradients(self._zero, self._draw(self._rng, _BATCHES))
         errors = []
@@ -144,7 +144,7 @@ class SharedNoise:
             errors.append(abs(together - parts**2 @ self._share) / (parts @ parts))
         return np.array(errors)
 
-    def heat(self, batches: float) -> np.ndarray:
+    def heat(self, batches: float) -> Flat:
         """Return small variables' heat from noise where batches have moved all others.
 
         A share r of the chain's variance is along the noise of the data's batches, and a batch's
@@ -164,7 +164,7 @@ class SharedNoise:
         heat = change * batches / gradients.surface.n_blocks / own_noise
         return np.where(np.isfinite(heat), heat, 0.0) * self._share[few]
 
-    def slopes(self) -> np.ndarray:
+    def slopes(self) -> Flat:
         """Return changes of temperatures over an sd of large variables' coordinates."""
         d = len(self._share)
         each = int(np.clip(_LARGEST // d, _RESPONSES, _EACH))

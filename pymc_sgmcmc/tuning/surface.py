@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from pymc_sgmcmc.kernel.pair_sums import PairSums
 __all__ = [
     "TINY",
     "Flat",
+    "Map",
     "NoGaussianError",
     "Points",
     "Rng",
@@ -31,6 +32,7 @@ type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,); or a Hessian
 type Points = np.ndarray  # positions, or gradients at them, shape (P, d)
 type Rows = np.ndarray  # batches, as the first row of each minibatch, shape (P, minibatches)
 type Rng = np.random.Generator
+type Map = Callable[[np.ndarray], np.ndarray]  # of positions, directions or gradients
 
 
 class TuningError(RuntimeError):
@@ -50,32 +52,32 @@ class Surface(Protocol):
     batch_size: int
     sizes: list[tuple[int, int]]  # rows N and batch size B of each minibatch
     precision: float  # relative rounding error of the model's floats
-    unbounded: np.ndarray  # which coordinates are those of variables without bounds, shape (d,)
-    circular: np.ndarray  # which coordinates lie on a circle, shape (d,)
-    widest: np.ndarray  # the largest sd that a fit may give to each coordinate, shape (d,)
+    unbounded: Flat  # which coordinates are those of variables without bounds, shape (d,)
+    circular: Flat  # which coordinates lie on a circle, shape (d,)
+    widest: Flat  # the largest sd that a fit may give to each coordinate, shape (d,)
     kinked: bool  # whether ∇U may jump, as that of a Laplace distribution does
     numbers: int  # numbers that a gradient of one batch computes: what it costs
 
-    def full(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+    def full(self, points: Points) -> tuple[Flat, Points]:
         """Return U and ∇U of the full data, (P,) and (P, d), at positions (P, d)."""
 
-    def batch(self, points: Points, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    def batch(self, points: Points, rows: Rows) -> tuple[Flat, Points]:
         """Return unbiased estimates of U and ∇U from one batch for each position."""
 
-    def batch_gradient(self, points: Points, rows: Rows) -> np.ndarray:
+    def batch_gradient(self, points: Points, rows: Rows) -> Points:
         """Return estimates of ∇U alone, which may cost far less."""
 
-    def block(self, points: Points, which: int | np.ndarray) -> np.ndarray:
+    def block(self, points: Points, which: int | np.ndarray) -> Points:
         """Return the share of the full ∇U of one block of the data for each position."""
 
-    def pair_sums(self, point: np.ndarray, width: Flat, signs: np.ndarray, rows: Rows) -> PairSums:
+    def pair_sums(self, point: Flat, width: Flat, signs: Points, rows: Rows) -> PairSums:
         """Sum gradients at ``point ± signs width``, each pair from a batch of its own."""
 
-    def draw_rows(self, rng: Rng, count: int) -> np.ndarray:
+    def draw_rows(self, rng: Rng, count: int) -> Rows:
         """Draw batches."""
 
 
-def antithetic(rng: Rng, pairs: int, dimension: int) -> np.ndarray:
+def antithetic(rng: Rng, pairs: int, dimension: int) -> Points:
     """Return standard normal vectors e and −e, shape (2 pairs, d), neighbours opposite."""
     e = rng.standard_normal((pairs, dimension))
     return np.stack([e, -e], axis=1).reshape(2 * pairs, dimension)

@@ -61,7 +61,7 @@ _LITTLE_MORE, _MOST_PAIRS = 1.5, 4
 _PAIRS_OF_REGRESSION = 8, 64
 
 
-def inverse_root(hessian: Root, circular: np.ndarray | None = None) -> np.ndarray:
+def inverse_root(hessian: Root, circular: Flat | None = None) -> Root:
     """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude, shape (d, d).
 
     Circular coordinates are not mixed with others, and have lengths of at most one.
@@ -78,7 +78,7 @@ def inverse_root(hessian: Root, circular: np.ndarray | None = None) -> np.ndarra
     return (v / np.sqrt(w)) / d[:, None]
 
 
-def upright(root: Root) -> np.ndarray:
+def upright(root: Root) -> Root:
     """Return the L of the same LL' that mixes coordinates least: symmetric but for their scales."""
     scale = np.sqrt(np.sum(root**2, axis=1))
     unit = root / scale[:, None]
@@ -86,9 +86,7 @@ def upright(root: Root) -> np.ndarray:
     return scale[:, None] * ((v * np.sqrt(np.maximum(w, 0))) @ v.T)
 
 
-def refined(
-    root: Root, curvature: Root, circular: np.ndarray | None = None
-) -> tuple[np.ndarray, float]:
+def refined(root: Root, curvature: Root, circular: Flat | None = None) -> tuple[Root, float]:
     """Return L with LL' = H⁻¹ from L'HL, and the largest factor by which a length changed.
 
     Lengths at most double, as an old L with H near zero or negative reached too far. Those on
@@ -335,7 +333,7 @@ def _is_flat(slope: Flat) -> bool:
     return bool(slope @ slope < _FLAT * len(slope) and np.abs(slope).max() < _NEAR)
 
 
-def _with_circles(line: Root, circular: np.ndarray, lengths: Flat) -> Root:
+def _with_circles(line: Root, circular: Flat, lengths: Flat) -> Root:
     """Return L from that of the other coordinates and the lengths of circular ones."""
     root = np.zeros((len(circular), len(circular)))
     root[np.ix_(~circular, ~circular)] = line
@@ -343,7 +341,7 @@ def _with_circles(line: Root, circular: np.ndarray, lengths: Flat) -> Root:
     return root
 
 
-def _sds(root: Root) -> np.ndarray:
+def _sds(root: Root) -> Flat:
     """Return conditional sds of N(0, LL'), (d,), along which a difference stays in the bulk."""
     inverse = np.linalg.pinv(root)
     # A direction without any curvature has a length that pinv takes for infinite

@@ -6,6 +6,7 @@ import pytest
 from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
+from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.shared_noise import noise_in_common
 
 D = 120
@@ -16,14 +17,20 @@ def in_common(surface, rng):
     noise_in_common(surface, surface.mean, ones / 5, None, ones, 0.5, THERMOSTAT, [D], rng)
 
 
+def of_one_index(surface, rng):
+    surface.shapes = [(60,), (60,)]
+    in_blocks(surface, surface.mean, np.full(D, 0.2), rng)
+
+
 @pytest.mark.parametrize(
     "decide",
     [
         lambda surface, rng: has_modes_by_permutation(surface, lambda x: [x[:60], x[60:]], rng),
         lambda surface, rng: refuse_stiff(surface, surface.mean, np.full(D, 0.2), rng),
         in_common,
+        of_one_index,
     ],
-    ids=["modes by permutation", "stiffness", "noise in common"],
+    ids=["modes by permutation", "stiffness", "noise in common", "blocks of one index"],
 )
 def test_chains_look_at_other_positions_and_batches(decide):
     def seen(rng):

@@ -42,7 +42,7 @@ SHAPES = pytest.mark.parametrize(
 def test_blocks_have_curvature_one(shapes):
     surface = pairs(0.97, shapes)
     sd = np.diag(surface.matrix) ** -0.5
-    found = in_blocks(surface, surface.mean, sd)
+    found = in_blocks(surface, surface.mean, sd, np.random.default_rng(0))
     d = surface.dimension
     root = found.whole(np.diag(found.sd)).T
     assert away_from_identity(root.T @ surface.matrix @ root) < 1.001
@@ -58,20 +58,23 @@ def test_blocks_have_curvature_one(shapes):
 @SHAPES
 def test_weak_correlations_are_left(shapes):
     surface = pairs(0.2, shapes)
-    assert in_blocks(surface, surface.mean, np.diag(surface.matrix) ** -0.5) is None
+    assert (
+        in_blocks(surface, surface.mean, np.diag(surface.matrix) ** -0.5, np.random.default_rng(0))
+        is None
+    )
 
 
 def test_what_all_elements_have_in_common_makes_no_blocks():
     surface = pairs(0.0, [(), (GROUPS,), (GROUPS,)])
     # As of two effects of one mean: each element is coupled with all of the other variable
     surface.matrix = np.eye(601) + 1 / 601
-    assert in_blocks(surface, surface.mean, np.ones(601)) is None
+    assert in_blocks(surface, surface.mean, np.ones(601), np.random.default_rng(0)) is None
 
 
 def test_a_circle_is_no_part_of_a_block():
     surface = pairs(0.97, [(), (GROUPS,), (GROUPS,)])
     surface.circular[1] = True
-    assert in_blocks(surface, surface.mean, np.ones(601)) is None
+    assert in_blocks(surface, surface.mean, np.ones(601), np.random.default_rng(0)) is None
 
 
 class Lines(Exact):
