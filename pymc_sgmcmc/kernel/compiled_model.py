@@ -18,11 +18,13 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, first_line
 from pymc_sgmcmc.backends.placing import aligned, place
+from pymc_sgmcmc.centring import Probe
 from pymc_sgmcmc.disk.fetch import has_source, rows_at, sampled
 from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, arrange, shape_of_table
+from pymc_sgmcmc.model.affine_use import depends_on
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import (
     Coordinate,
@@ -30,7 +32,6 @@ from pymc_sgmcmc.model.coordinates import (
     coordinates_for,
     left_as_written,
 )
-from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data, impossible
@@ -150,12 +151,16 @@ class CompiledModel:
     def weights(self, scales: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
         """Return λ of the variables that have one, shaped as their coordinates, by name."""
         found = self._weights(scales)
-        return {c.name: w[0] if c.map.numbers else w for c, w in found.items()}
+        return {c.name: w[0] for c, w in found.items()}
 
     def standardised(self, scales: Sequence[np.ndarray]) -> list[bool]:
         """Return for each coordinate whether these weights standardise all elements."""
-        told = {c for c, w in self._weights(scales).items() if c.map.by_shift and w[1].any()}
-        return [c in told for c in self.posterior.coordinates]
+        known = {
+            c
+            for c, w in self._weights(scales).items()
+            if c.map.probe is Probe.COMMON and w[1].any()
+        }
+        return [c in known for c in self.posterior.coordinates]
 
     @property
     def shares_noise(self) -> bool:

@@ -25,7 +25,7 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import DirichletRV, GammaRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.hierarchy import values_of
+from pymc_sgmcmc.model.support import values_of
 
 __all__ = ["ExpandedSimplex", "Mass", "Masses", "masses_of"]
 

@@ -14,11 +14,11 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.many_parameters import gaussian_of_many
 from pymc_sgmcmc.tuning.modes import best_mode
 from pymc_sgmcmc.tuning.newton import LARGEST_NEWTON, newton, rows_of_a_search
+from pymc_sgmcmc.tuning.parametrisation import Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
-from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["find_bulk"]
 
@@ -34,7 +34,7 @@ def find_bulk(
     scale: str | np.ndarray | None,
     rng: np.random.Generator,
     report: Callable[[str], None],
-    writing: Writing | None = None,
+    writing: Parametrisation | None = None,
     *,
     permutable: bool = False,
     others: Sequence[np.ndarray] = (),
@@ -74,7 +74,7 @@ class _Search:
     rescale: Callable[[np.ndarray], np.ndarray]
     rng: np.random.Generator
     report: Callable[[str], None]
-    writing: Writing | None
+    writing: Parametrisation | None
     others: Sequence[np.ndarray]
     fit: Callable[..., tuple[np.ndarray, np.ndarray]]
 
