@@ -9,6 +9,7 @@ from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.centring import Field, ShortWalk, Walk
 from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.posterior import Posterior
 
 COUNT = 12
 W = np.roll(np.eye(COUNT, dtype=int), 1, axis=0)
@@ -68,6 +69,21 @@ def test_effects_beside_a_field_are_those_of_the_sum(effects):
     factor = 0.5 * np.sqrt(0.2 / 0.4)
     np.testing.assert_allclose(location, factor * np.arange(COUNT))
     np.testing.assert_allclose([of_field, np.max(spread), beside], [factor, *[0.5 * 0.8**0.5] * 2])
+
+
+@pytest.mark.parametrize("order", ["theta z", "z theta"])
+def test_effects_beside_a_field_do_not_go_round(order):
+    """Of an effect and a residual in one sum only one can have the other in its location."""
+    with pm.Model() as model:
+        s, t = pm.HalfNormal("s"), pm.HalfNormal("t")
+        phi = pm.ICAR("phi", W=W)
+        scale = {"theta": s, "z": 1.0}
+        effects = {name: pm.Normal(name, 0, scale[name], shape=COUNT) for name in order.split()}
+        mean = pt.add(effects["theta"], phi, t * effects["z"])
+        pm.Normal("y", mean, 1, observed=np.zeros(COUNT))
+    coordinates = list(coordinates_of(model).values())
+    assert all(c.weighted for c in coordinates if c.name in ("theta", "z", "phi"))
+    Posterior(model, coordinates)
 
 
 def test_neighbours_that_are_no_constant_or_too_many_are_no_field():
