@@ -54,36 +54,33 @@ _OF_EXPONENTIAL = 3
 
 @dataclass(frozen=True)
 class Link:
-    """θ = f(x), its inverse and log f'(x), as functions of tensors and of the scale of x."""
+    """θ = f(x), its inverse, and log|det dθ/dφ| from that of x and x.
+
+    All are functions of tensors, the last of which is the scale of x.
+    """
 
     name: str
     to: Callable[[Any, Any], Any]
     back: Callable[[Any, Any], Any]
-    log_slope: Callable[[Any, Any], Any]
+    log_det: Callable[[Any, Any, Any], Any]
     bounded: bool = True
     ndim: int = 0  # number of last dimensions of φ that are mapped jointly
 
-    def log_det(self, slope: Any, x: Any, unit: Any) -> Any:
-        """Return log|det dθ/dφ| from that of x, ``slope``."""
-        if self.ndim:
-            slope = pt.sum(slope, axis=tuple(range(-self.ndim, 0)))
-        return slope + self.log_slope(x, unit)
 
-
-IDENTITY = Link("identity", lambda x, _: x, lambda x, _: x, lambda _x, _: 0.0, bounded=False)
-LOG = Link("log", lambda x, _: pt.exp(x), lambda theta, _: pt.log(theta), lambda x, _: x)
+IDENTITY = Link("identity", lambda x, _: x, lambda x, _: x, lambda slope, *_: slope, bounded=False)
+LOG = Link("log", lambda x, _: pt.exp(x), lambda y, _: pt.log(y), lambda slope, x, _: slope + x)
 LOGIT = Link(
     "logit",
     lambda x, _: pt.sigmoid(x),
     lambda theta, _: pt.log(theta) - pt.log1p(-theta),
-    lambda x, _: -pt.softplus(x) - pt.softplus(-x),
+    lambda slope, x, _: slope - pt.softplus(x) - pt.softplus(-x),
 )
 # Towards the bound at 0 the square root bends on the scale c of its law: √θ = c softplus(x / c)
 ROOT = Link(
     "root",
     lambda x, c: (c * pt.softplus(x / c)) ** 2,
     lambda theta, c: c * _softplus_inverse(pt.sqrt(theta) / c),
-    lambda x, c: pt.log(2 * c * pt.softplus(x / c)) - pt.softplus(-x / c),
+    lambda slope, x, c: slope + pt.log(2 * c * pt.softplus(x / c)) - pt.softplus(-(x / c)),
 )
 
 
@@ -92,13 +89,15 @@ def zero_sum(own: Any) -> Link:
 
     The elements of θ are Bx, where B has orthonormal columns that sum to zero.
     """
+    ndim = len(own.zerosum_axes)
+    axes = tuple(range(-ndim, 0))
     return Link(
         "zero-sum",
         lambda x, _: own.backward(x),
         lambda theta, _: own.forward(theta),
-        lambda x, _: own.log_jac_det(x),
+        lambda slope, x, _: own.log_jac_det(x) + pt.sum(slope, axis=axes),
         bounded=False,
-        ndim=len(own.zerosum_axes),
+        ndim=ndim,
     )
 
 
