@@ -1,49 +1,32 @@
-"""Coordinates between the centred and the non-centred parametrization of hierarchies."""
+"""Coordinates of hierarchies: one conditional-Gaussian map, its structures, and a map by hand."""
 
-from pymc_sgmcmc.centring.elements import Centring
-from pymc_sgmcmc.centring.informed import (
-    Informed,
-    InformedCentring,
-    InformedLog,
-    InformedLogit,
-    InformedResidual,
-    InformedZeroSum,
-)
-from pymc_sgmcmc.centring.informed_coefficients import (
+from pymc_sgmcmc.centring.coefficients import (
     Coefficients,
-    InformedCoefficients,
-    told_of_block,
+    CoefficientsOfOneScale,
+    Member,
+    information_of_block,
 )
-from pymc_sgmcmc.centring.informed_fields import FieldPrior, InformedField
-from pymc_sgmcmc.centring.informed_walks import InformedWalk
-from pymc_sgmcmc.centring.nearest_normals import log_odds_of_beta, logarithm_of
-from pymc_sgmcmc.centring.one_scale import CoefficientsOfOneScale
-from pymc_sgmcmc.centring.roots import InformedRoot
-from pymc_sgmcmc.centring.vectors import VectorCentring, VectorRecentring, lower_factor
-from pymc_sgmcmc.centring.walks import WalkCentring
-from pymc_sgmcmc.centring.weighted import Weighted
+from pymc_sgmcmc.centring.elements import Elements, Residuals
+from pymc_sgmcmc.centring.fields import Field, FieldPrior
+from pymc_sgmcmc.centring.gaussian_map import GaussianMap, Middle, Probe
+from pymc_sgmcmc.centring.partial import Centring
+from pymc_sgmcmc.centring.vectors import ShortWalk, Vectors
+from pymc_sgmcmc.centring.walks import Walk
 
 __all__ = [
     "Centring",
     "Coefficients",
     "CoefficientsOfOneScale",
+    "Elements",
+    "Field",
     "FieldPrior",
-    "Informed",
-    "InformedCentring",
-    "InformedCoefficients",
-    "InformedField",
-    "InformedLog",
-    "InformedLogit",
-    "InformedResidual",
-    "InformedRoot",
-    "InformedWalk",
-    "InformedZeroSum",
-    "VectorCentring",
-    "VectorRecentring",
-    "WalkCentring",
-    "Weighted",
-    "log_odds_of_beta",
-    "logarithm_of",
-    "lower_factor",
-    "told_of_block",
+    "GaussianMap",
+    "Member",
+    "Middle",
+    "Probe",
+    "Residuals",
+    "ShortWalk",
+    "Vectors",
+    "Walk",
+    "information_of_block",
 ]

@@ -1,103 +1,109 @@
-r"""Coordinates between the centred and the non-centred parametrization of a hierarchy.
+r"""Independent elements, standardised by prior and data together: all matrices are diagonal.
 
-A variable θ with location μ and scale σ, at least one of them unknown, has a funnel where the data
-are weak and a ridge between σ and its standardised residuals where they are strong. With a weight λ
-for each element,
-
-.. math:: \theta = \mu + \sigma^{1 - \lambda} (\varphi - \lambda \mu),
-
-φ is θ itself for λ = 1, centred, and the standardised residual for λ = 0, non-centred [1]_.
-
-.. [1] Papaspiliopoulos, Roberts, Sköld (2007). A general framework for the parametrization of
-   hierarchical models. Statistical Science 22(1), 59-73.
+.. math::
+   x \sim N\Bigl(\frac{\mu + \sigma^2 g}{1 + J \sigma^2}, \frac{\sigma^2}{1 + J \sigma^2}\Bigr)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
 from pytensor.graph.basic import Variable
-from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring.weighted import Weighted, power
+from pymc_sgmcmc.centring.gaussian_map import LEAST_SHARE, Affine, GaussianMap, Middle, logarithm
+from pymc_sgmcmc.centring.links import IDENTITY, LOGIT, ROOT, Law, Link, location_and_scale
 
-__all__ = ["Centring"]
+__all__ = ["Elements", "Residuals"]
 
 
-class Centring(Weighted):
-    r"""Map from partially centred coordinates of a location-scale variable.
+class Elements(GaussianMap):
+    """Map to a variable θ = f(x) whose elements are independent given location and scale of x.
 
-    .. math:: \theta = \mu + \sigma^{1 - \lambda} (\varphi - \lambda \mu)
-
-    It serves ``pm.Normal``, ``pm.StudentT``, ``pm.Laplace``, ``pm.Cauchy``, ``pm.Logistic`` and
-    ``pm.Gumbel``, whose location and scale it takes from the variable itself. In a model for NUTS
-    pass it as ``transform=``.
-
-    Parameters
-    ----------
-    weight : float, array_like or tensor, default 0
-        λ, between 0 (non-centred) and 1 (centred), one number or one for each element.
-
-    Raises
-    ------
-    ValueError
-        If a weight is outside 0 to 1.
-
-    Examples
-    --------
-    >>> import pymc as pm
-    >>> with pm.Model():
-    ...     mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 5)
-    ...     theta = pm.Normal("theta", mu, tau, shape=8, transform=Centring())
+    ``law`` maps the variable's inputs to these. ``beside`` is added to the variable by the model:
+    the data determine the sum of an area's effect and a normal one, and J and g are of that sum.
     """
 
-    name: ClassVar[str] = "centring"
-    as_written: ClassVar[float] = 1.0
+    joint = False
 
-    def __init__(self, weight: Any = 0.0) -> None:
-        if not isinstance(weight, Variable):
-            weight = np.asarray(weight)
-            if weight.dtype.kind not in "fiu" or not np.all((weight >= 0) & (weight <= 1)):
-                raise ValueError(
-                    f"`weight` must be between 0 (non-centred) and 1 (centred), got {weight}."
-                )
-            weight = weight.astype(float)
-        self.weight = weight
+    def __init__(
+        self, law: Law = location_and_scale, link: Link = IDENTITY, beside: Any = None
+    ) -> None:
+        self.law, self.link, self.beside = law, link, beside
+        self.ndim_supp = link.ndim
+        self.shares_noise = self.noise_grows = link in (LOGIT, ROOT)
 
-    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map coordinates to the variable."""
-        location, width, weight = self._parts(inputs)
-        theta: TensorVariable = (1 - weight * width) * location + width * pt.as_tensor(value)
-        return theta
+    @property
+    def is_centred(self) -> Any:
+        """Mask of centred elements, φ = x."""
+        known = self.information
+        return pt.and_(pt.eq(known.precision, 0), known.share > 0)
 
-    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map the variable to its coordinates."""
-        location, width, weight = self._parts(inputs)
-        phi: TensorVariable = pt.as_tensor(value) / width + (weight - 1 / width) * location
-        return phi
+    def parents(self, *inputs: Variable) -> list[Any]:
+        """Return μ and σ."""
+        return self.law(*inputs)
 
-    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Return (1 − λ) log σ for each element."""
-        _, width, _ = self._parts(inputs)
-        slope: TensorVariable = pt.log(width) + pt.zeros_like(pt.as_tensor(value))
-        return slope
+    def depends_on(self, *inputs: Variable) -> list[Any]:
+        """Return μ, σ and the added term."""
+        return [*self.parents(*inputs), *([] if self.beside is None else [self.beside])]
 
-    def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ and σ, the last two inputs of each location-scale distribution."""
-        return [pt.as_tensor(x) for x in inputs[-2:]]
-
-    def spread(self, *inputs: Variable) -> TensorVariable:
+    def spread(self, *inputs: Variable) -> Any:
         """Return σ."""
         return self.parents(*inputs)[1]
 
-    def _parts(
-        self, inputs: Sequence[Variable]
-    ) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-        """Return μ, σ^(1 − λ) and λ."""
+    def location(self, *inputs: Variable) -> Any:
+        """Return μ, or the mean of the sum."""
+        location = self.parents(*inputs)[0]
+        return location if self.beside is None else location + self.beside
+
+    def prior(self, *inputs: Variable) -> Affine:
+        """Return x = μ + σz."""
         location, scale = self.parents(*inputs)
-        weight = pt.as_tensor(self.weight).astype(scale.dtype)
-        return location, power(scale, 1 - weight), weight
+        # A residual's σ may be 0, whose logarithm is infinite, where the element is not centred
+        divisor = pt.switch(self.is_centred, scale, 1.0) if self.of_residual else scale
+        return Affine(
+            lambda z: location + scale * z, lambda x: (x - location) / divisor, logarithm(divisor)
+        )
+
+    def given_data(self, *inputs: Variable) -> Affine:
+        """Return z, given the data."""
+        mean, precision = self._moments(self.location(*inputs), self.spread(*inputs))
+        sd = precision**-0.5
+        return Affine(lambda phi: mean + sd * phi, lambda z: (z - mean) / sd, pt.log(sd))
+
+    def _moments(self, location: Any, scale: Any) -> tuple[Any, Any]:
+        """Return mean and precision of z, given the data."""
+        known = self.information
+        precision = 1 + known.precision * scale**2
+        return scale * (known.score - known.precision * location) / precision, precision
+
+    def from_curvature(
+        self, curvature: np.ndarray, spreads: np.ndarray, middle: Middle
+    ) -> np.ndarray:
+        """Return λ, J and g of elements of which none is centred."""
+        scale, location = middle.spread, middle.location
+        relative = 1 / (1 + self.information.precision * spreads**2)
+        # The curvature along φ is (1 + Jσ²) / (1 + J'σ²) in coordinates of another J'
+        excess = (curvature - relative.mean(axis=0)) / (spreads**2 * relative).mean(axis=0)
+        is_known = excess * (spreads**2).mean(axis=0) > LEAST_SHARE
+        information = np.where(is_known, excess, 0)
+        mean, precision = self._moments(location, scale)
+        z = mean + middle.phi / np.sqrt(precision)
+        score = np.where(is_known, information * (location + scale * z) + z / scale, 0)
+        ratio = information * np.median(spreads, axis=0) ** 2
+        return np.stack([ratio / (1 + ratio), information, score])
+
+
+class Residuals(Elements):
+    """Map to a standard variable z that the model uses only as x = μ + σz.
+
+    μ and σ are graphs of the model's other variables.
+    """
+
+    as_written = 0.0
+    of_residual = True
+
+    def __init__(self, location: Any, scale: Any) -> None:
+        super().__init__(lambda *_: [location, scale])

@@ -1,12 +1,12 @@
-"""Vectors with a common covariance, in either parametrization.
+"""Vectors with a common covariance, and short walks: centred or non-centred as a whole.
 
-With Σ = LLᵀ, a vector is θ = φ (centred, λ = 1) or θ = μ + Lφ (non-centred, λ = 0). Its elements
-have one weight in common.
+With Σ = LLᵀ a vector is μ + Lz, and a walk has the standardised innovations z. The elements of one
+have λ in common, 0 or 1: the data determine nothing of it, or all.
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -15,115 +15,145 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.elemwise import DimShuffle
 from pytensor.tensor.linalg.solvers.triangular import solve_triangular
 from pytensor.tensor.math import Dot
-from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring.weighted import Weighted
+from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle
+from pymc_sgmcmc.centring.information import Share
 
-__all__ = ["VectorCentring", "VectorRecentring", "is_product", "lower_factor", "transposed"]
+__all__ = [
+    "ShortWalk",
+    "Switched",
+    "Vectors",
+    "innovations",
+    "is_product",
+    "lower_factor",
+    "transposed",
+]
+
+# Quantiles of the scale between which it is the bulk's
+_LOW, _HIGH = 0.05, 0.95
+
+# Logarithm of a ratio of precisions that makes no difference
+_SAME = 1e-3
 
 
-class _OfVectors(Weighted):
-    """The common part of both parametrizations; vectors lie along the last dimension of φ."""
+class Switched(GaussianMap):
+    """The common part of maps with one λ, 0 or 1, for each vector along the last dimension."""
 
+    kind = Share
+    refines = False
     ndim_supp = 1
 
+    @property
+    def is_centred(self) -> Any:
+        """Mask of centred elements."""
+        return self.information.share > 0
+
+    def given_data(self, *inputs: Variable) -> Affine:
+        """Return φ: without information it is z."""
+        return Affine(lambda phi: phi, lambda z: z, pt.constant(0.0, dtype=self.array.dtype))
+
+    def from_curvature(
+        self, curvature: np.ndarray, spreads: np.ndarray, middle: Middle
+    ) -> np.ndarray:
+        """Return λ: 1 where the conditional precision then varies less over the bulk."""
+        variances = spreads**2
+        information = self.of_each(curvature - 1) / variances.mean(axis=0)
+        gain = self.pooled(_gain(variances, information))
+        return (gain > 0).astype(float)[None]
+
+    def of_each(self, excess: np.ndarray) -> np.ndarray:
+        """Return the likelihood's information on each element of x, from that on each of z."""
+        return excess
+
     def pooled(self, gain: np.ndarray) -> np.ndarray:
-        """Return the sum over each vector."""
+        """Return what centring gains for each vector."""
         return np.broadcast_to(gain.sum(axis=-1, keepdims=True), gain.shape)
 
-    def _slope(self, factor: TensorVariable, sign: TensorVariable) -> TensorVariable:
-        """Return the weight times log|det L| of each vector."""
-        log_det = pt.sum(pt.log(pt.abs(pt.diagonal(factor))))
-        slope: TensorVariable = sign[..., 0] * log_det
-        return slope
 
+class Vectors(Switched):
+    """Map to a ``pm.MvNormal``, or to standard variables that the model uses only as μ + Lz.
 
-class VectorCentring(_OfVectors):
-    """Map to a ``pm.MvNormal``, with a λ of 0 or 1, the same for all elements of a vector."""
-
-    name: ClassVar[str] = "vector_centring"
-    as_written: ClassVar[float] = 1.0
-
-    def __init__(self, weight: Any = None) -> None:
-        self.weight = weight
-
-    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map coordinates to the variable."""
-        location, factor = self._parts(inputs)
-        theta: TensorVariable = self.weight * value + (1 - self.weight) * (
-            location + _times(factor, value)
-        )
-        return theta
-
-    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map the variable to its coordinates."""
-        location, factor = self._parts(inputs)
-        phi: TensorVariable = self.weight * value + (1 - self.weight) * _solved(
-            factor, value - location
-        )
-        return phi
-
-    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Return (1 − λ) log|det L| for each vector."""
-        return self._slope(self._parts(inputs)[1], 1 - self.weight)
-
-    def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ and Σ."""
-        return [pt.as_tensor(x) for x in inputs[-2:]]
-
-    def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return the roots of the diagonal of Σ."""
-        return _lengths(self._parts(inputs)[1])
-
-    def _parts(self, inputs: tuple[Variable, ...]) -> tuple[Any, Any]:
-        location, covariance = self.parents(*inputs)
-        return location, lower_factor(covariance)
-
-
-class VectorRecentring(_OfVectors):
-    """Map to standard variables z that the model uses only as μ + Lz.
-
-    μ is shaped as z or less; λ is 0 or 1, the same for all elements of a vector.
+    Of the latter μ and L are given.
     """
 
-    name: ClassVar[str] = "vector_recentring"
-    as_written: ClassVar[float] = 0.0
+    def __init__(self, location: Any = None, factor: Any = None) -> None:
+        self._location, self._factor = location, factor
+        self.of_residual = factor is not None
+        self.as_written = 0.0 if self.of_residual else 1.0
 
-    def __init__(
-        self, location: TensorVariable, factor: TensorVariable, weight: Any = None
-    ) -> None:
-        self.weight = weight
-        self._location = location
-        self.factor = factor
+    def parents(self, *inputs: Variable) -> list[Any]:
+        """Return μ and Σ, or μ and L."""
+        if self.of_residual:
+            return [self._location, self._factor]
+        return [pt.as_tensor(x) for x in inputs[-2:]]
 
-    def backward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map coordinates to the variable."""
-        z: TensorVariable = (1 - self.weight) * value + self.weight * _solved(
-            self.factor, value - self._location
+    def spread(self, *inputs: Variable) -> Any:
+        """Return the roots of the diagonal of Σ."""
+        return pt.sqrt(pt.sum(self._parts(inputs)[1] ** 2, axis=-1))
+
+    def prior(self, *inputs: Variable) -> Affine:
+        """Return x = μ + Lz."""
+        location, factor = self._parts(inputs)
+        return Affine(
+            lambda z: location + pt.dot(z, factor.T),
+            lambda x: _solved(factor, x - location),
+            pt.sum(pt.log(pt.abs(pt.diagonal(factor)))),
         )
-        return z
 
-    def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Map the variable to its coordinates."""
-        phi: TensorVariable = (1 - self.weight) * value + self.weight * (
-            self._location + _times(self.factor, value)
-        )
-        return phi
-
-    def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
-        """Return −λ log|det L| for each vector."""
-        return self._slope(self.factor, -self.weight)
-
-    def parents(self, *inputs: Variable) -> list[TensorVariable]:
-        """Return μ and L."""
-        return [self._location, self.factor]
-
-    def spread(self, *inputs: Variable) -> TensorVariable:
-        """Return the roots of the diagonal of LLᵀ."""
-        return _lengths(self.factor)
+    def _parts(self, inputs: tuple[Variable, ...]) -> tuple[Any, Any]:
+        location, matrix = self.parents(*inputs)
+        return location, matrix if self.of_residual else lower_factor(matrix)
 
 
-def lower_factor(covariance: TensorVariable) -> TensorVariable | None:
+class ShortWalk(Switched):
+    """Map to ``pm.GaussianRandomWalk`` and to other location-scale walks.
+
+    Non-centred, φ is the first value and the standardised innovations: the first is not scaled.
+    """
+
+    def parents(self, *inputs: Variable) -> list[Any]:
+        """Return μ and σ of the innovations."""
+        return innovations(*inputs)
+
+    def spread(self, *inputs: Variable) -> Any:
+        """Return the largest σ of a walk."""
+        return pt.max(self.parents(*inputs)[1], axis=-1, keepdims=True)
+
+    def prior(self, *inputs: Variable) -> Affine:
+        """Return the walk of its first value and innovations."""
+        location, scale = self.parents(*inputs)
+
+        def to(z: Any) -> Any:
+            steps = pt.concatenate([z[..., :1], location + scale * z[..., 1:]], axis=-1)
+            return pt.cumsum(steps, axis=-1)
+
+        def back(x: Any) -> Any:
+            return pt.concatenate([x[..., :1], (pt.diff(x, axis=-1) - location) / scale], axis=-1)
+
+        like = pt.zeros_like(self.array[0][..., 1:])
+        return Affine(to, back, pt.sum(pt.log(scale) + like, axis=-1))
+
+    def of_each(self, excess: np.ndarray) -> np.ndarray:
+        """Return the mean of the likelihood's information on each value.
+
+        An innovation moves all later values, so that its curvature is the sum of theirs.
+        """
+        later = np.arange(excess.shape[-1] - 1, 0, -1)
+        mean = excess[..., 1:].sum(axis=-1, keepdims=True) / later.sum()
+        return np.broadcast_to(mean, excess.shape)
+
+    def pooled(self, gain: np.ndarray) -> np.ndarray:
+        """Return what centring gains: all steps have the same information."""
+        return gain
+
+
+def innovations(*inputs: Variable) -> list[Any]:
+    """Return μ and σ of a walk's innovations, of its inputs."""
+    node: Any = inputs[1].owner
+    return [pt.as_tensor(x) for x in node.inputs[-2:]]
+
+
+def lower_factor(covariance: Any) -> Any:
     """Return the L of a covariance LLᵀ, None where vectors have different covariances."""
     node: Any = covariance.owner
     while node is not None and isinstance(node.op, DimShuffle) and covariance.ndim > 2:
@@ -134,10 +164,8 @@ def lower_factor(covariance: TensorVariable) -> TensorVariable | None:
     if covariance.ndim != 2:
         return None
     if is_product(node) and transposed(node.inputs[1]) is node.inputs[0]:
-        factor: TensorVariable = node.inputs[0]
-        return factor
-    found: TensorVariable = pt.linalg.cholesky(covariance)
-    return found
+        return node.inputs[0]
+    return pt.linalg.cholesky(covariance)
 
 
 def is_product(node: Any) -> bool:
@@ -152,19 +180,22 @@ def transposed(x: Any) -> Any:
     return node.inputs[0] if swaps and tuple(node.op.new_order) == (1, 0) else None
 
 
-def _lengths(factor: TensorVariable) -> TensorVariable:
-    lengths: TensorVariable = pt.sqrt(pt.sum(factor**2, axis=-1))
-    return lengths
-
-
-def _times(factor: TensorVariable, vectors: Any) -> TensorVariable:
-    """Return L times vectors along the last dimension."""
-    product: TensorVariable = pt.dot(vectors, factor.T)
-    return product
-
-
-def _solved(factor: TensorVariable, vectors: Any) -> TensorVariable:
+def _solved(factor: Any, vectors: Any) -> Any:
     """Return L⁻¹ times vectors along the last dimension."""
     flat = vectors.reshape((-1, factor.shape[0]))
-    solved: TensorVariable = solve_triangular(factor, flat.T, lower=True).T
-    return solved.reshape(vectors.shape)
+    return solve_triangular(factor, flat.T, lower=True).T.reshape(vectors.shape)
+
+
+def _gain(variances: np.ndarray, information: np.ndarray) -> np.ndarray:
+    """Return the logarithm of how much less an element's precision varies if it is centred.
+
+    With scale σ and likelihood information J the precision is 1 / σ² + J in centred coordinates,
+    which grows from the middle of the bulk to low σ, and 1 + J σ² in others, which grows to high σ.
+    """
+    low, middle, high = np.quantile(variances, [_LOW, 0.5, _HIGH], axis=0)
+    known = np.maximum(information, 0)
+    centred = np.log1p(known * low) - np.log(low) - np.log1p(known * middle) + np.log(middle)
+    non_centred = np.log1p(known * high) - np.log1p(known * middle)
+    # Where the scale is known, only a location is common: the data's share decides
+    same = (centred < _SAME) & (non_centred < _SAME)
+    return np.where(same, known * middle - 1, non_centred - centred)

@@ -19,6 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import BackendError, building, first_line
 from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.centring import Probe
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel import explain
 from pymc_sgmcmc.kernel.options import Options
@@ -26,9 +27,9 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory, Tables
+from pymc_sgmcmc.model.affine_use import depends_on
 from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import Coordinate, at_scales, coordinates_for, left_as_written
-from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.posterior import Posterior
@@ -188,12 +189,12 @@ class Engine:
 
     def weights(self, scales: Arrays) -> dict[str, np.ndarray]:
         """Return λ of the variables that have one, shaped as their coordinates, by name."""
-        return {c.name: w[0] if c.map.numbers else w for c, w in self._weights(scales).items()}
+        return {c.name: w[0] for c, w in self._weights(scales).items()}
 
     def standardised(self, scales: Arrays) -> list[bool]:
         """Return for each coordinate whether these weights standardise all elements."""
         weights = self._weights(scales)
-        informed = {c for c, w in weights.items() if c.map.by_shift and w[1].any()}
+        informed = {c for c, w in weights.items() if c.map.probe is Probe.COMMON and w[1].any()}
         return [c in informed for c in self.posterior.coordinates]
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, cast
@@ -14,17 +14,14 @@ import pytensor.tensor as pt
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
-from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import InformedCoefficients, Weighted
-from pymc_sgmcmc.model.coefficients import coefficients_of
-from pymc_sgmcmc.model.fields import beside_effects, fields_of
+from pymc_sgmcmc.centring import Centring, Coefficients, GaussianMap
+from pymc_sgmcmc.model.affine_use import ModelView, depends_on, is_standard
 from pymc_sgmcmc.model.graphs import substitute
-from pymc_sgmcmc.model.hierarchy import centring_of, depends_on
 from pymc_sgmcmc.model.masses import Masses, masses_of
-from pymc_sgmcmc.model.standardised import is_standard, standardised
+from pymc_sgmcmc.model.recognise import recognised
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
@@ -56,7 +53,8 @@ class Coordinate:
     value: TensorVariable  # PyMC's value variable
     transform: Transform | None  # f, as ``transform.backward``
     phi: TensorVariable
-    # What tuning fits of the map: s of a softplus, shaped as θ, a centring's weight, masses' scale
+    # What tuning fits of the map: s of a softplus, shaped as θ, a hierarchy's information, or the
+    # scale of masses
     scale: TensorVariable | None
     kind: str  # as ``kind_of_support`` names it
     lower: Any | None  # bounds of θ, graphs of the variable's inputs or None
@@ -64,20 +62,20 @@ class Coordinate:
 
     @property
     def weighted(self) -> bool:
-        """Whether ``scale`` is the weight of a centring."""
-        return self.scale is not None and isinstance(self.transform, Weighted)
+        """Whether ``scale`` is the information of a hierarchy's map."""
+        return self.scale is not None and isinstance(self.transform, GaussianMap)
 
     @property
     def unbounded(self) -> bool:
         """Whether φ is real because θ is."""
-        return self.transform is None or (
-            isinstance(self.transform, Weighted) and self.transform.unbounded
-        )
+        if isinstance(self.transform, GaussianMap):
+            return self.transform.unbounded
+        return self.transform is None or isinstance(self.transform, Centring)
 
     @property
-    def map(self) -> Weighted:
-        """The map of a coordinate with a weight."""
-        assert isinstance(self.transform, Weighted)
+    def map(self) -> GaussianMap:
+        """The map of a hierarchy."""
+        assert isinstance(self.transform, GaussianMap)
         return self.transform
 
 
@@ -106,48 +104,36 @@ def coordinates_for(
     """Choose coordinates of each value variable, and return them with a function of a point.
 
     The function returns φ and each scale: ten times the distance of θ from its bound (10,000 times
-    for a half-Cauchy variable), the weight of the model as written, or that of prior masses.
+    for a half-Cauchy variable), no information of a hierarchy, or the scale of prior masses.
     """
     rvs = [model.values_to_rvs[value] for value in values]
-    sampled = set(rvs) if centring else set()
-    own_maps: dict[TensorVariable, Weighted] = {}
+    maps: Mapping[TensorVariable, GaussianMap] = {}
     if centring:
-        fields = fields_of(model, sampled)
-        found = standardised(model, sampled, fields.keys())
-        own_maps.update({rv: parents.map() for rv, parents in found.items()})
-        own_maps.update(beside_effects(fields, own_maps))
         shapes = {rv: np.shape(point[str(v.name)]) for rv, v in zip(rvs, values, strict=True)}
-        own_maps.update(
-            coefficients_of(model, {rv for rv in sampled if rv.name not in named}, found, shapes)
-        )
+        maps = recognised(ModelView(model, rvs, shapes, named))
     chosen = [
         (named[rv.name], None)
         if rv.name in named
-        else _choose(model, value, choice, point[str(value.name)], sampled, own_maps, bend)
+        else _informed(rv, maps[rv], np.shape(point[str(value.name)]))
+        if rv in maps
+        else _bounded(model, value, choice, np.shape(point[str(value.name)]), bend)
         for rv, value in zip(rvs, values, strict=True)
     ]
     outputs = [
         rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         for rv, (transform, _) in zip(rvs, chosen, strict=True)
     ]
-    measured: list[TensorVariable] = []
-    for rv, (transform, scale) in zip(rvs, chosen, strict=True):
-        if scale is not None and isinstance(transform, Weighted):
-            shape = scale.type.shape[len(transform.numbers) :]
-            written = transform.uniform(transform.as_written, shape)
-            measured.append(pt.constant(written.astype(scale.dtype)))
-        elif scale is not None and isinstance(transform, Masses):
-            measured.append(transform.of_prior(rv).astype(scale.dtype))
-        elif scale is not None:
-            unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
-            distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
-            measured.append((_over_start(rv) * distance).astype(scale.dtype))
+    scales = [
+        _at_first(model, rv, transform, scale)
+        for rv, (transform, scale) in zip(rvs, chosen, strict=True)
+        if scale is not None
+    ]
     symbols = [scale for _, scale in chosen if scale is not None]
-    graphs = model.replace_rvs_by_values([*outputs, *measured])
-    measured = graphs[len(outputs) :]
+    graphs = model.replace_rvs_by_values([*outputs, *scales])
+    scales = graphs[len(outputs) :]
     graphs = [
-        *substitute(graphs[: len(outputs)], dict(zip(symbols, measured, strict=True))),
-        *measured,
+        *substitute(graphs[: len(outputs)], dict(zip(symbols, scales, strict=True))),
+        *scales,
     ]
     function = pm.compile(model.value_vars, graphs, mode=INTERPRETER, on_unused_input="ignore")
 
@@ -199,40 +185,39 @@ def at_scales(
     old: Sequence[np.ndarray],
     new: Sequence[np.ndarray],
     position: Sequence[np.ndarray],
-    reweighted: Callable[[], Sequence[np.ndarray]] | None = None,
+    informed: Callable[[], Sequence[np.ndarray]] | None = None,
 ) -> list[np.ndarray]:
     """Return φ in coordinates of other scales, at the same θ.
 
-    ``reweighted`` returns the new φ of coordinates with a weight; it is called if weights differ.
+    ``informed`` returns the new φ of hierarchies' maps; it is called if their information differs.
     """
-    moved, both = [], iter(zip(old, new, strict=True))
-    found: list[np.ndarray] | None = None
-    count = 0
-    for c, x in zip(coordinates, position, strict=True):
-        if c.scale is None:
+    both = iter(zip(old, new, strict=True))
+    pairs = [None if c.scale is None else next(both) for c in coordinates]
+    changed = [
+        pair is not None and c.weighted and not np.array_equal(*pair)
+        for c, pair in zip(coordinates, pairs, strict=True)
+    ]
+    of_maps: Iterator[np.ndarray] = iter(())
+    if any(changed):
+        assert informed is not None
+        of_maps = iter(informed())
+    moved = []
+    for c, x, pair, differs in zip(coordinates, position, pairs, changed, strict=True):
+        if pair is None or (c.weighted and not any(changed)):
             moved.append(x)
-            continue
-        a, b = next(both)
-        if isinstance(c.transform, Masses):
-            moved.append(c.transform.at_scale(x, a, b))
-            continue
-        if not c.weighted:
-            ratio = a.astype(float) / b
-            moved.append(_softplus_inverse(_softplus(x) * ratio).astype(x.dtype))
-            continue
-        if np.array_equal(a, b):
-            moved.append(x)
+        elif c.weighted:
+            at_new = next(of_maps)
+            moved.append(at_new if differs else x)
+        elif isinstance(c.transform, Masses):
+            moved.append(c.transform.at_scale(x, *pair))
         else:
-            if found is None:
-                assert reweighted is not None
-                found = list(reweighted())
-            moved.append(found[count])
-        count += 1
+            ratio = pair[0].astype(float) / pair[1]
+            moved.append(_softplus_inverse(_softplus(x) * ratio).astype(x.dtype))
     return moved
 
 
 def left_as_written(coordinates: Sequence[Coordinate]) -> list[str]:
-    """Return the names of variables with sampled parents, or a standard prior, but no weight."""
+    """Return the names of hierarchical or standard variables that no pass recognised."""
     sampled = {c.rv for c in coordinates}
     return [
         c.name
@@ -264,35 +249,43 @@ def _softplus_inverse(y: np.ndarray) -> np.ndarray:
     return y + np.log(-np.expm1(-y))
 
 
-def _choose(
-    model: Model,
-    value: TensorVariable,
-    choice: str,
-    array: np.ndarray,
-    sampled: Collection[Variable],
-    own_maps: Mapping[TensorVariable, Weighted],
-    bend: int | None,
+def _informed(
+    rv: TensorVariable, map_: GaussianMap, shape: tuple[int, ...]
+) -> tuple[Transform, TensorVariable]:
+    """Return a hierarchy's map and the symbol of its information."""
+    if isinstance(map_, Coefficients):
+        return map_, map_.array
+    array = pt.TensorType(rv.dtype, (map_.rows, *shape))(f"{rv.name}_weight")
+    return map_.with_information(array), array
+
+
+def _bounded(
+    model: Model, value: TensorVariable, choice: str, shape: tuple[int, ...], bend: int | None
 ) -> tuple[Transform | None, TensorVariable | None]:
+    """Return the map of a variable that is in no hierarchy, and the symbol of its scale or None."""
     rv = model.values_to_rvs[value]
     own = model.rvs_to_transforms[rv]
-    centring = own_maps.get(rv)
-    if centring is None and sampled:
-        centring = centring_of(rv, own, sampled, np.shape(array))
-    if isinstance(centring, InformedCoefficients):
-        return centring, centring.weight
-    if centring is not None:
-        shape = (*centring.numbers, *np.shape(array))
-        weight = pt.TensorType(value.dtype, shape)(f"{rv.name}_weight")
-        return centring.with_weight(weight), weight
     if bend is not None and (map_ := masses_of(rv, own)) is not None:
-        shape = (*np.shape(array)[:-1], 1) if map_.ndim_supp else np.shape(array)
-        scale = pt.TensorType(value.dtype, shape)(f"{rv.name}_scale")
+        of_mass = (*shape[:-1], 1) if map_.ndim_supp else shape
+        scale = pt.TensorType(value.dtype, of_mass)(f"{rv.name}_scale")
         return map_(scale, bend), scale
     if choice in ("identity", "model", "mirror"):
-        chosen = {"identity": None, "model": own, "mirror": mirror(own, rv)}
-        return chosen[choice], None
-    scale = pt.TensorType(value.dtype, np.shape(array))(f"{rv.name}_scale")
+        return {"identity": None, "model": own, "mirror": mirror(own, rv)}[choice], None
+    scale = pt.TensorType(value.dtype, shape)(f"{rv.name}_scale")
     transform = lipschitz(own, rv, scale=scale)
-    if isinstance(transform, Softplus) and transform is not own:
-        return transform, scale
-    return transform, None
+    fitted = isinstance(transform, Softplus) and transform is not own
+    return transform, scale if fitted else None
+
+
+def _at_first(
+    model: Model, rv: TensorVariable, transform: Transform | None, scale: TensorVariable
+) -> Any:
+    """Return the scale at a start, as a graph of the variables."""
+    if isinstance(transform, GaussianMap):
+        array = transform.uniform(transform.as_written, scale.type.shape[1:])
+        return pt.constant(array.astype(scale.dtype))
+    if isinstance(transform, Masses):
+        return transform.of_prior(rv).astype(scale.dtype)
+    unit = cast(Softplus, lipschitz(model.rvs_to_transforms[rv], rv, scale=1.0))
+    distance = pt.softplus(unit.forward(rv, *rv.owner.inputs))
+    return (_over_start(rv) * distance).astype(scale.dtype)

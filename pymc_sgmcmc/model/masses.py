@@ -25,34 +25,40 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import DirichletRV, GammaRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.hierarchy import values_of
+from pymc_sgmcmc.model.support import values_of
 
 __all__ = ["ExpandedSimplex", "Mass", "Masses", "masses_of"]
 
-# Without bend a sparse entry's law is wide towards 0, where U is linear, and has a curvature near 1
-# where rows belong to it: a fit sees the first, and the second limits the steps
+# Largest sd of a fit to a sparse entry without bend. Its law is wide towards 0, where U is linear,
+# and has a curvature near 1 where rows belong to it: a fit sees the tail, and the curvature limits
+# the steps
 _WIDEST = 1.5
 
-# Of a softplus: below it is written as an exponential
+# Argument below which a softplus equals an exponential
 _LOW = -30.0
 
 # Newton steps to the coordinate of a root
 _STEPS = 6
 
-# Step of a difference of logarithms of slopes; relative error of a curvature of which a fit of
-# normals says little, and absolute error of that of a sparse entry
-_STEP, _ERROR, _LEAST_ERROR = 1e-3, 0.1, 0.3
+# Step of a difference of logarithms of slopes
+_STEP = 1e-3
 
-# Smallest factor on a total, and smallest total where a single entry is nearly 1, which does not
-# determine it: with a small total all masses go to 0 together
-_LEAST_RATIO, _LEAST_TOTAL, _LEAST_SPREAD = 0.5, 8.0, 0.05
+# Relative error of a curvature from a fit of normals, and absolute error of a sparse entry's
+_ERROR, _LEAST_ERROR = 0.1, 0.3
+
+# Smallest factor on a total: with a small total all masses go to 0 together
+_LEAST_RATIO = 0.5
+
+# Smallest total of a simplex whose entries have a sum of variances below the second number: one
+# entry is nearly 1, which does not determine the total
+_LEAST_TOTAL, _LEAST_SPREAD = 8.0, 0.05
 
 
 class Masses(Transform):
     """Map from coordinates of masses, with a positive scale that does not change the law.
 
-    ``bend`` is 0 where scales are fitted from independent normals, which determine them poorly: r
-    is then log(1 + exp 2 φ) / 2, whose logarithm has a bounded slope.
+    ``bend`` is 0 or 1. It is 0 where scales are fitted from independent normals, which determine
+    them poorly: r is then log(1 + exp 2 φ) / 2, whose logarithm has a bounded slope.
     """
 
     # Masses of the same θ are as the scale to this power

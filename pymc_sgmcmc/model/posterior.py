@@ -26,7 +26,7 @@ from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import InformedCoefficients
+from pymc_sgmcmc.centring import Coefficients
 from pymc_sgmcmc.model.classes import log_softmax_of_classes
 from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
@@ -119,7 +119,7 @@ class Posterior:
         outputs, self.data = _lift_data(computed_once(lengths_as_numbers(outputs)))
         outputs = with_known_shapes(outputs)
         outputs = products_for_solves(outputs)
-        if any(isinstance(c.transform, InformedCoefficients) for c in self.coordinates):
+        if any(isinstance(c.transform, Coefficients) for c in self.coordinates):
             outputs = merged(outputs)
         self._summands = [
             _Term(term.name, logp, batch)

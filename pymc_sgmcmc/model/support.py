@@ -1,10 +1,12 @@
-"""Where a variable can be: the kind of its support and its bounds."""
+"""Where a variable can be, its support and bounds, and where graphs show that they are positive."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
@@ -26,13 +28,40 @@ from pymc.logprob.transforms import (
     Transform,
 )
 from pymc.model import Model
-from pytensor.graph.basic import Constant
+from pytensor.compile.ops import ViewOp
+from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.tensor.basic import Alloc
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.math import Dot, Prod, Sum
+from pytensor.tensor.shape import Reshape
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.transforms import EntropicMirror
 from pymc_sgmcmc.transforms.bounded import bounds_of, infinite_elements
 
-__all__ = ["kind_of_support", "narrower"]
+__all__ = [
+    "SELECTING",
+    "constant_of",
+    "is_copy",
+    "is_positive",
+    "is_triangular",
+    "kind_of_support",
+    "narrower",
+    "scalar_op",
+    "values_of",
+]
+
+# Operations that take elements of a variable: a common scale may come before or after them
+SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
+
+# Operations with positive results for a positive first argument, as in a process's spectral density
+_KEEPS_THE_SIGN = (*SELECTING, Alloc, Prod, Sum)
+# Functions of any number, and of positive numbers, that are positive; powers are of any exponent
+_POSITIVE = (ps.Exp, ps.Softplus, ps.Sigmoid, ps.Cosh)
+_POSITIVE_OF_POSITIVE = (
+    ps.Add, ps.Mul, ps.TrueDiv, ps.Sqrt, ps.Sqr, ps.Gamma, ps.Identity, ps.Cast,
+)  # fmt: skip
 
 _KINDS: list[tuple[tuple[type, ...], str]] = [
     ((CircularTransform,), "circle"),
@@ -63,12 +92,12 @@ def kind_of_support(
         return "half-line", 0.0, None
     if isinstance(transform, LogOddsTransform):
         return "interval", 0.0, 1.0
-    found = bounds_of(transform, rv.owner.inputs)
-    if found is None and isinstance(transform, IntervalTransform):
-        found = transform.args_fn(*rv.owner.inputs)
-    if found is None:
+    bounds = bounds_of(transform, rv.owner.inputs)
+    if bounds is None and isinstance(transform, IntervalTransform):
+        bounds = transform.args_fn(*rv.owner.inputs)
+    if bounds is None:
         return "other", None, None
-    lower, upper = (None if infinite_elements(bound).all() else bound for bound in found)
+    lower, upper = (None if infinite_elements(bound).all() else bound for bound in bounds)
     count = (lower is not None) + (upper is not None)
     return ("real", "half-line", "interval")[count], lower, upper
 
@@ -107,3 +136,74 @@ def _beyond(bound: Any, of_own: Any, sign: int) -> bool:
         numbers.append(np.asarray(constant.data, dtype=np.float64))
     inner, outer = numbers
     return bool(np.any(sign * (inner - outer) > 1e-6 * np.abs(outer)))
+
+
+# ---------------------------------------------------------------------- what graphs show
+
+
+def constant_of(x: Variable) -> float | None:
+    """Return the common value of a constant's elements, or None."""
+    values = values_of(x)
+    return float(values[0]) if values.size and (values == values[0]).all() else None
+
+
+def values_of(x: Variable) -> np.ndarray:
+    """Return the elements of a constant as a vector, empty for other graphs."""
+    while x.owner is not None and isinstance(x.owner.op, DimShuffle):
+        x = x.owner.inputs[0]
+    return np.ravel(x.data) if isinstance(x, Constant) else np.empty(0)
+
+
+def scalar_op(node: Apply) -> Any:
+    """Return the scalar operation of an elementwise operation, else None."""
+    return node.op.scalar_op if isinstance(node.op, Elemwise) else None
+
+
+def is_copy(node: Apply) -> bool:
+    """Whether a node names a variable, as pm.Deterministic does."""
+    return isinstance(node.op, ViewOp) or isinstance(scalar_op(node), ps.Identity)
+
+
+def is_positive(x: Any, known: Collection[Variable]) -> bool:
+    """Whether a graph of the variables ``known`` shows that it is positive."""
+    node = x.owner
+    if node is None:
+        return isinstance(x, Constant) and bool((x.data > 0).all())
+    if x in known:
+        kind, lower, _ = kind_of_support(None, x)
+        bound = None if lower is None else constant_of(pt.as_tensor(lower))
+        return kind in ("half-line", "interval") and bound is not None and bound >= 0
+    op = scalar_op(node)
+    if isinstance(op, ps.Sub):
+        return _is_below(node.inputs[1], constant_of(node.inputs[0]), known)
+    if isinstance(node.op, _KEEPS_THE_SIGN) or is_copy(node) or isinstance(op, ps.Pow):
+        return is_positive(node.inputs[0], known)
+    if isinstance(op, _POSITIVE_OF_POSITIVE) or isinstance(node.op, Dot):
+        return all(is_positive(argument, known) for argument in node.inputs)
+    return isinstance(op, _POSITIVE)
+
+
+def _is_below(x: Any, bound: float | None, known: Collection[Variable]) -> bool:
+    """Whether a variable has an upper bound below a number, as a share is below 1."""
+    while x.owner is not None and isinstance(x.owner.op, DimShuffle) and x not in known:
+        x = x.owner.inputs[0]
+    if bound is None or x not in known:
+        return False
+    kind, _, upper = kind_of_support(None, x)
+    highest = None if upper is None else constant_of(pt.as_tensor(upper))
+    return kind == "interval" and highest is not None and highest <= bound
+
+
+def is_triangular(x: Any, known: Collection[Variable]) -> bool:
+    """Whether a graph is a Cholesky factor as LKJCholeskyCov gives it.
+
+    A Gaussian process's is left out: each update would solve with it.
+    """
+    node = x.owner
+    if node is None or not isinstance(node.op, AdvancedIncSubtensor) or len(node.inputs) != 4:
+        return False
+    onto, packed, rows, columns = node.inputs
+    zeros = onto.owner is not None and all(constant_of(z) == 0 for z in onto.owner.inputs[:1])
+    constant = isinstance(rows, Constant) and isinstance(columns, Constant)
+    below = constant and bool((rows.data >= columns.data).all())
+    return zeros and below and packed in known and kind_of_support(None, packed)[0] == "cholesky"

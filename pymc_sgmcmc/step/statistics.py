@@ -11,7 +11,7 @@ from pymc.model import Model
 from pymc.stats.convergence import SamplerWarning
 
 from pymc_sgmcmc.chain.by_variable import CENTRING, NOISE, TEMPERATURE, statistic_of
-from pymc_sgmcmc.model.hierarchy import depends_on
+from pymc_sgmcmc.model.affine_use import depends_on
 
 __all__ = ["STATISTICS", "nothing_measured", "of_variables"]
 

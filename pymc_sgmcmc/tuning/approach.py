@@ -34,9 +34,9 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.surface import TuningError
 
 __all__ = ["common_start", "stands_still"]

@@ -13,10 +13,10 @@ from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
+from pymc_sgmcmc.tuning.parametrisation import Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Root, Rows, Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
-from pymc_sgmcmc.tuning.writing import Writing
 
 __all__ = ["find_bulk"]
 
@@ -32,7 +32,7 @@ def find_bulk(
     scale: str | np.ndarray | None,
     rng: Rng,
     report: Callable[[str], None],
-    writing: Writing | None = None,
+    writing: Parametrisation | None = None,
     *,
     permutable: bool = False,
     others: Sequence[Flat] = (),
@@ -81,7 +81,7 @@ class _Search:
     rescale: Callable[[Points], Points]
     rng: Rng
     report: Callable[[str], None]
-    writing: Writing | None
+    writing: Parametrisation | None
     others: Sequence[Flat]
     fit: Callable[..., tuple[Flat, Flat]]
 

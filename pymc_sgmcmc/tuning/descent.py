@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pymc_sgmcmc.model.affine_use import shape_priors
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.hierarchy import shape_priors
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["descended", "held_of"]

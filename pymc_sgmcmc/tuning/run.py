@@ -26,7 +26,6 @@ from pymc_sgmcmc.kernel.potential import Potential, gradient_at_anchor
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.model.improper import improper
 from pymc_sgmcmc.schedules import constant, thin_of
-from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
@@ -39,6 +38,7 @@ from pymc_sgmcmc.tuning.directions import Turn, shared_directions
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
+from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.plan import Plan, make_plan
 from pymc_sgmcmc.tuning.report import Report
 from pymc_sgmcmc.tuning.shared_index import in_blocks

@@ -1,20 +1,8 @@
 """Starts that data lead through the coordinates of a hierarchy."""
 
-import numpy as np
 import pytest
 
 from helpers.gallery import check
-from pymc_sgmcmc.centring import InformedCentring
-
-
-@pytest.mark.parametrize("excess", [0.0, 1e-8, -1e-8])
-def test_what_rounding_says_of_an_element_is_nothing(excess):
-    """Where σ falls to nothing z / σ is huge, and at another σ it would be a location."""
-    tiny = np.full(1, 1e-9)
-    weight = InformedCentring(np.zeros((3, 1))).chosen(
-        np.array([1 + excess]), tiny[None], np.array([1e-7]), np.zeros(1), tiny
-    )
-    np.testing.assert_array_equal(weight, 0)
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The coordinates of coefficients of processes: what the map is, and when they are standard."""
+"""Coefficients of processes: which make up a block, its map, and when it is standard normal."""
 
 from functools import cache
 
@@ -12,12 +12,12 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.linalg import Cholesky
 
-from pymc_sgmcmc.centring import CoefficientsOfOneScale, told_of_block
-from pymc_sgmcmc.model.coefficients import coefficients_of
+from pymc_sgmcmc.centring import CoefficientsOfOneScale, information_of_block
+from pymc_sgmcmc.model.affine_use import ModelView
+from pymc_sgmcmc.model.basis import basis_coefficients
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.posterior import Posterior
-from pymc_sgmcmc.model.standardised import standardised
 
 ROWS, NOISE = 40, 0.5
 
@@ -32,15 +32,15 @@ def process(name, of=0, basis=5, **options):
     return gp.prior(name, X=places()[:, of : of + 1])
 
 
-def seen(mean):
+def observed(mean):
     pm.Normal("y", mean, NOISE, observed=np.random.default_rng(1).normal(size=ROWS))
 
 
 def of_sum():
-    """Two processes, one in either writing, beside an intercept and a slope."""
+    """Two processes, one in either parametrization, beside an intercept and a slope."""
     a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3)
     f = process("f", parametrization="centered")
-    seen(process("g", 1, 4) + f + a - b * places()[:, 0] / 3)
+    observed(process("g", 1, 4) + f + a - b * places()[:, 0] / 3)
 
 
 def bends():
@@ -54,7 +54,7 @@ def of_trend():
     a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3, shape=2)
     d = pm.Normal("d", 0, pm.HalfNormal("height", 1), shape=6)
     slopes, levels = bends()
-    seen(a + slopes @ d - levels @ d + places()[:, :2] @ b)
+    observed(a + slopes @ d - levels @ d + places()[:, :2] @ b)
 
 
 def season():
@@ -67,12 +67,12 @@ def season():
 
 def of_periodic_process():
     """Cosines and sines, each with scales of their own for one part of the coefficients."""
-    seen(pm.Normal("a", 1, 2) + season())
+    observed(pm.Normal("a", 1, 2) + season())
 
 
 def of_standard_effects():
     height, z = pm.HalfNormal("height", 1), pm.Normal("z", 0, 1, shape=6)
-    seen(bends()[0] @ (height * z))
+    observed(bends()[0] @ (height * z))
 
 
 def read(build):
@@ -95,7 +95,7 @@ BLOCKS = {
 
 @cache
 def functions(build):
-    """Return the density, and functions for θ, log-slopes, ∇U, s, and φ at other weights."""
+    """Return the density, and functions for θ, log-slopes, ∇U, u, and φ with other information."""
     posterior, scales = read(build)
     inputs = [*posterior.phi, *posterior.scales, *posterior.new_weights, *posterior.data]
     graphs = [
@@ -115,8 +115,8 @@ def functions(build):
     )
 
 
-class AtWeights:
-    """A model whose block has weights of some J and g."""
+class Informed:
+    """A model whose block has some J and g."""
 
     def __init__(self, build, information=None, score=None, seed=2):
         posterior, scales, self.functions = functions(build)
@@ -170,7 +170,7 @@ class AtWeights:
 
 @pytest.mark.parametrize("build", BLOCKS)
 def test_inverse_and_slope(build):
-    at = AtWeights(build)
+    at = Informed(build)
     size = at.parts[-1].stop
     steps = 1e-4 * np.eye(size)
     jacobian = [
@@ -187,9 +187,9 @@ def test_inverse_and_slope(build):
 
 
 @pytest.mark.parametrize("build", [of_sum, of_trend])
-def test_other_weights_are_those_of_all(build):
-    """φ at other weights is that of the same θ."""
-    at, other = AtWeights(build), AtWeights(build, seed=3)
+def test_other_information_is_that_of_all(build):
+    """φ with other information is that of the same θ."""
+    at, other = Informed(build), Informed(build, seed=3)
     moved = at(4, weights=other.weights)
     names = list(at.coordinates)
     phi = [x.copy() for x in at.phi]
@@ -210,8 +210,8 @@ def test_one_factorisation():
 @cache
 def laws(build):
     """Return J and g of normal data, by the moves of s x in U."""
-    size = AtWeights(build).parts[-1].stop
-    at = AtWeights(build, np.zeros((size, size)), np.zeros(size))
+    size = Informed(build).parts[-1].stop
+    at = Informed(build, np.zeros((size, size)), np.zeros(size))
     # Of short lengths all elements are wide enough to be seen
     at.shift("length", -2)
     scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
@@ -224,7 +224,7 @@ def laws(build):
     return np.concatenate(
         [
             w.reshape(len(w), -1)
-            for w in told_of_block(old, scale, phi, middle, curvature, at.map.factorised)
+            for w in information_of_block(old, scale, phi, middle, curvature, at.map.factorised)
         ],
         axis=1,
     )
@@ -235,15 +235,15 @@ def laws(build):
 def test_right_information_makes_them_standard_normal(build, seed):
     """Whatever heights and lengths are, ∇U of the block is φ."""
     told = laws(build)
-    at = AtWeights(build, told[3:], told[2], seed=seed)
+    at = Informed(build, told[3:], told[2], seed=seed)
     np.testing.assert_allclose(at.joined(at(2)), at.joined(at.phi), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("build", [of_sum, of_trend])
-def test_weights_are_told_from_any_coordinates(build):
+def test_information_is_learned_in_any_coordinates(build):
     told = laws(build)
     size = len(told[0])
-    at = AtWeights(build)
+    at = Informed(build)
     # Of short lengths all elements are wide enough to be seen
     at.shift("length", -2)
     scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
@@ -251,25 +251,16 @@ def test_weights_are_told_from_any_coordinates(build):
     middle = at.joined(at(2))
     curvature = np.stack([at.joined(at(2, at.moved(e))) - middle for e in np.eye(size)])
     old = [at.weights[k] for k in at.of_block]
-    again = told_of_block(old, scale, at.joined(at.phi), middle, curvature, at.map.factorised)
+    again = information_of_block(
+        old, scale, at.joined(at.phi), middle, curvature, at.map.factorised
+    )
     again = np.concatenate([w.reshape(len(w), -1) for w in again], axis=1)
     np.testing.assert_allclose(again[2:], told[2:], rtol=1e-5, atol=1e-5)
 
 
-def test_data_that_say_nothing_of_an_element():
-    weights = [np.zeros((6, 2)), np.zeros((6,))]
-    curvature = np.diag([3.0, 1.0, 2.0])
-    scale = np.array([0.5, 1e-200, 1.0])
-    found = told_of_block(weights, scale, np.ones(3), np.zeros(3), curvature)
-    assert [w.shape for w in found] == [(6, 2), (6,)]
-    np.testing.assert_allclose(found[0][:, 0], [2 / 3, 8, 6, 8, 0, 0])
-    np.testing.assert_array_equal(found[0][:, 1], 0)
-    np.testing.assert_allclose(found[1], [0.5, 1, 2, 0, 0, 1])
-
-
 def group_effects():
     effects = pm.Normal("theta", 0, pm.HalfNormal("sigma"), shape=4)
-    seen(process("f") + effects[np.arange(ROWS) % 4])
+    observed(process("f") + effects[np.arange(ROWS) % 4])
 
 
 def rate():
@@ -280,25 +271,25 @@ def level_of_scale():
     level = pm.Normal("level", 0, 1)
     cov = pm.math.exp(2 * level) * pm.gp.cov.ExpQuad(1, 0.5)
     gp = pm.gp.HSGP(m=[5], c=1.5, cov_func=cov)
-    seen(level + gp.prior("f", X=places()[:, :1]))
+    observed(level + gp.prior("f", X=places()[:, :1]))
 
 
 def heavy_tails():
-    seen(pm.StudentT("a", nu=3) + process("f"))
+    observed(pm.StudentT("a", nu=3) + process("f"))
 
 
 def sampled_law():
-    seen(pm.Normal("a", pm.Normal("m"), 1) + process("f"))
+    observed(pm.Normal("a", pm.Normal("m"), 1) + process("f"))
 
 
 def horseshoe():
     z, scale = pm.Normal("z", 0, 1, shape=5), pm.HalfCauchy("scale", 1, shape=5)
-    seen(pm.Normal("a") + np.ones((ROWS, 5)) @ (z * scale))
+    observed(pm.Normal("a") + np.ones((ROWS, 5)) @ (z * scale))
 
 
 def ridge(*further):
     beta = pm.Normal("beta", 0, pm.HalfNormal("scale"), shape=5)
-    seen(pm.Normal("a") + np.ones((ROWS, 5)) @ beta + sum(further))
+    observed(pm.Normal("a") + np.ones((ROWS, 5)) @ beta + sum(further))
 
 
 def two_scales():
@@ -308,7 +299,7 @@ def two_scales():
 
 def used_otherwise():
     x = pm.Normal("x", 0, pm.HalfNormal("scale"), shape=5)
-    seen(np.ones((ROWS, 5)) @ x + pm.math.exp(x[0]))
+    observed(np.ones((ROWS, 5)) @ x + pm.math.exp(x[0]))
 
 
 def in_a_potential():
@@ -326,7 +317,7 @@ def parts(first, second, *further):
     z, basis = pm.Normal("z", 0, 3, shape=6), np.ones((ROWS, 6))
     one = pm.HalfNormal("scale", 1) * z[first]
     two = z[second] / pm.HalfNormal("other", 1)
-    seen(
+    observed(
         (basis[:, first] @ one if np.ndim(basis[0, first]) else basis[:, first] * one)
         + basis[:, second] @ two
         + sum(pm.math.exp(z[k]) for k in further)
@@ -337,7 +328,7 @@ def joined_scales(scale):
     """Return coefficients with a vector of scales of which a graph does not say the sign."""
     one = pt.tile(pm.HalfNormal("scale", 1), 2)
     scales = pt.concatenate([one, one * pm.Normal("other", 0, 1), pt.ones(2)])
-    seen(np.ones((ROWS, 6)) @ (scales * pm.Normal("z", 0, scale, shape=6)))
+    observed(np.ones((ROWS, 6)) @ (scales * pm.Normal("z", 0, scale, shape=6)))
 
 
 def intercept_among_them(*factor):
@@ -347,19 +338,19 @@ def intercept_among_them(*factor):
     for build in factor:
         scale = build("scale", 1)
         first, further = scale * first, scale * further
-    seen(first + np.ones((ROWS, 5)) @ further)
+    observed(first + np.ones((ROWS, 5)) @ further)
 
 
 def of_any_sign():
-    seen(np.ones((ROWS, 5)) @ (pm.Normal("factor", 0, 1) * pm.Normal("z", 0, 1, shape=5)))
+    observed(np.ones((ROWS, 5)) @ (pm.Normal("factor", 0, 1) * pm.Normal("z", 0, 1, shape=5)))
 
 
 def large():
-    seen(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
+    observed(process("f", basis=100) + process("g", basis=60) + pm.Normal("a"))
 
 
 def too_large():
-    seen(process("f", basis=200) + pm.Normal("a"))
+    observed(process("f", basis=200) + pm.Normal("a"))
 
 
 @pytest.mark.parametrize(
@@ -394,24 +385,22 @@ def too_large():
         (lambda: parts(slice(2), slice(2, None), 0), []),
         (large, [["f_hsgp_coeffs", "a"], ["g_hsgp_coeffs"]]),
         (too_large, []),
-        (lambda: seen(process("f") * pm.Normal("a")), [["f_hsgp_coeffs"]]),
+        (lambda: observed(process("f") * pm.Normal("a")), [["f_hsgp_coeffs"]]),
     ],
 )
 def test_what_is_in_a_block(build, names):
-    with pm.Model() as model:
-        build()
-    sampled, shapes = set(model.free_RVs), model.eval_rv_shapes()
-    found = coefficients_of(
-        model, sampled, standardised(model, sampled), {rv: shapes[rv.name] for rv in sampled}
-    )
-    blocks = dict.fromkeys(of_map.block for of_map in found.values())
+    blocks = dict.fromkeys(of_map.block for of_map in maps_of(build).values())
     assert [[member.rv.name for member in block] for block in blocks] == names
 
 
 def test_parts_of_one_scale_are_decomposed_once():
+    [of_map] = maps_of(intercept_among_them).values()
+    assert isinstance(of_map, CoefficientsOfOneScale)
+
+
+def maps_of(build):
     with pm.Model() as model:
-        intercept_among_them()
-    sampled = set(model.free_RVs)
-    shapes = {rv: model.eval_rv_shapes()[rv.name] for rv in sampled}
-    [found] = coefficients_of(model, sampled, {}, shapes).values()
-    assert isinstance(found, CoefficientsOfOneScale)
+        build()
+    shapes = model.eval_rv_shapes()
+    view = ModelView(model, model.free_RVs, {rv: shapes[rv.name] for rv in model.free_RVs})
+    return basis_coefficients(view)

@@ -1,16 +1,16 @@
-"""The matrix of what data say of a block of coefficients."""
+"""The cost of measuring a block of coefficients."""
 
 import numpy as np
 import pytest
 
-from pymc_sgmcmc.tuning.coefficients import BlockChoice
+from pymc_sgmcmc.tuning.parametrisation import _derivatives
 
 D = 5
 ROWS = np.array([1, 3, 4])
 
 
 class Quadratic:
-    """U = x'Hx / 2, of which each of many batches says what all say, but for an offset."""
+    """U = x'Hx / 2, whose gradient in each of many batches is that of all, but for an offset."""
 
     def __init__(self, n_blocks):
         root = np.random.default_rng(0).normal(size=(D, D))
@@ -33,8 +33,7 @@ class Quadratic:
 def test_block_is_measured_at_a_bounded_cost(n_blocks):
     surface = Quadratic(n_blocks)
     at = np.arange(D) / 2
-    choice = BlockChoice(None, surface, [], [], at, np.eye(D), np.random.default_rng(1))
-    gradient, curvature = choice._seen(at, ROWS)
+    gradient, curvature = _derivatives(surface, at, ROWS, np.random.default_rng(1))
     np.testing.assert_allclose(gradient, (at @ surface.hessian)[ROWS])
     np.testing.assert_allclose(curvature, surface.hessian[np.ix_(ROWS, ROWS)])
     # One pass for the gradient itself

@@ -6,10 +6,14 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.model.standardised import standardised
+from pymc_sgmcmc.model.affine_use import ModelView
 
 G = np.array([0, 1, 2, 2, 1, 0])
 Z = np.array([0.3, -1.2, 2.0])
+
+
+def parents_of(model, sampled):
+    return ModelView(model, sampled, {}).parents
 
 
 def product(mu, sd, z):
@@ -65,7 +69,7 @@ def test_location_and_scale(use, location, scale):
         z = pm.Normal("z", 0, 1, shape=3)
         theta = use(mu, sd, z)
         pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
-    [parents] = standardised(model, set(model.free_RVs)).values()
+    [parents] = parents_of(model, set(model.free_RVs)).values()
     at = {mu: np.array(1.5), sd: np.array(0.5)}
     found = [pt.as_tensor(g).eval(at, mode=INTERPRETER, on_unused_input="ignore").squeeze()
              for g in parents.graphs]  # fmt: skip
@@ -101,7 +105,7 @@ def test_what_is_left_as_it_is(use):
         z = pm.Normal("z", 0, 1, shape=3)
         theta = use(mu, sd, z)
         pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
-    assert standardised(model, set(model.free_RVs)) == {}
+    assert parents_of(model, set(model.free_RVs)) == {}
 
 
 @pytest.mark.parametrize(
@@ -126,7 +130,7 @@ def test_coefficients_of_a_process_in_a_basis(covariance, linearised):
         else:
             curve = process.prior("f", X=x)
         pm.Normal("y", curve, 1, observed=np.zeros(20))
-    [(z, parents)] = standardised(model, set(model.free_RVs)).items()
+    [(z, parents)] = parents_of(model, set(model.free_RVs)).items()
     assert z.type.shape == (4,)
     at = {length: np.array(0.7), height: np.array(1.3)}
     density = process.cov_func.power_spectral_density(np.pi * np.arange(1, 5)[:, None] / 3)
@@ -140,10 +144,10 @@ def test_other_priors_and_steps():
         wide = pm.Normal("wide", 0, 2, shape=3)
         z = pm.Normal("z", 0, 1, shape=3)
         pm.Normal("y", mu + sd * wide + sd * z, 1, observed=np.zeros(3))
-    assert list(standardised(model, {mu, sd, wide, z})) == [z]
+    assert list(parents_of(model, {mu, sd, wide, z})) == [z]
     # The parents belong to another step: nothing to decide between
-    assert standardised(model, {z}) == {}
-    assert standardised(model, {mu, sd}) == {}
+    assert parents_of(model, {z}) == {}
+    assert parents_of(model, {mu, sd}) == {}
 
 
 def test_a_potential_uses_what_it_is():
@@ -152,7 +156,7 @@ def test_a_potential_uses_what_it_is():
         z = pm.Normal("z", 0, 1, shape=3)
         pm.Normal("y", sd * z, 1, observed=np.zeros(3))
         pm.Potential("p", -(z**2))
-    assert standardised(model, {sd, z}) == {}
+    assert parents_of(model, {sd, z}) == {}
 
 
 def test_parents_that_would_go_round():
@@ -161,6 +165,6 @@ def test_parents_that_would_go_round():
         s, t = pm.HalfNormal("s"), pm.HalfNormal("t")
         a, b = pm.Normal("a", shape=3), pm.Normal("b", shape=3)
         pm.Normal("y", pt.add(s * a, t * b), 1, observed=np.zeros(3))
-    found = standardised(model, set(model.free_RVs))
+    found = parents_of(model, set(model.free_RVs))
     assert set(found) == {a, b}
     assert pt.as_tensor(found[b].location).eval(mode=INTERPRETER) == 0

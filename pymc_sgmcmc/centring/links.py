@@ -1,0 +1,166 @@
+r"""Links θ = f(x) to the scale on which a hierarchy is normal, and the laws of x there.
+
+A density :math:`\exp(k\,x - c\,e^{p x})` of a logarithm x has the mean curvature kp, and the normal
+law with the least relative entropy has the variance 1 / kp and the mean
+:math:`(\log(k / cp) - p / 2k) / p`. With these as its scale and location a positive variable is
+standard in the sense of a hierarchy's coordinates: curvature beyond 1 is the data's.
+
+The posterior of the logarithm of a rate with few events or none has a curvature that grows like the
+rate: steps become too long towards large rates, and so does the noise of batches, which heats that
+side. The rate's square root has about the same curvature everywhere [1]_. For a gamma variable with
+shape k and scale s its law is
+
+.. math::
+   \sqrt\theta \approx N\Bigl(\frac{k \sqrt s}{\sqrt{k + 1/4}}, \frac{s}{4}\Bigr) .
+
+.. [1] Anscombe (1948). The transformation of Poisson, binomial and negative-binomial data.
+   Biometrika 35, 246-254.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from pymc.distributions.continuous import WeibullBetaRV
+from pytensor.graph.basic import Variable
+from pytensor.tensor.random.basic import HalfNormalRV, InvGammaRV, LogNormalRV
+
+__all__ = [
+    "IDENTITY",
+    "LOG",
+    "LOGIT",
+    "ROOT",
+    "Law",
+    "Link",
+    "location_and_scale",
+    "log_odds_of_beta",
+    "logarithm_of",
+    "root_of_gamma",
+    "scale_of_zero_sum",
+    "zero_sum",
+]
+
+Law = Callable[..., list[Any]]
+"""Maps the inputs of a random variable to location and scale of x."""
+
+# Inputs of an exponential variable: a generator, a size and the scale
+_OF_EXPONENTIAL = 3
+
+
+@dataclass(frozen=True)
+class Link:
+    """θ = f(x), its inverse, and log|det dθ/dφ| from that of x and x.
+
+    All are functions of tensors, the last of which is the scale of x.
+    """
+
+    name: str
+    to: Callable[[Any, Any], Any]
+    back: Callable[[Any, Any], Any]
+    log_det: Callable[[Any, Any, Any], Any]
+    bounded: bool = True
+    ndim: int = 0  # number of last dimensions of φ that are mapped jointly
+
+
+IDENTITY = Link("identity", lambda x, _: x, lambda x, _: x, lambda slope, *_: slope, bounded=False)
+LOG = Link("log", lambda x, _: pt.exp(x), lambda y, _: pt.log(y), lambda slope, x, _: slope + x)
+LOGIT = Link(
+    "logit",
+    lambda x, _: pt.sigmoid(x),
+    lambda theta, _: pt.log(theta) - pt.log1p(-theta),
+    lambda slope, x, _: slope - pt.softplus(x) - pt.softplus(-x),
+)
+# Towards the bound at 0 the square root bends on the scale c of its law: √θ = c softplus(x / c)
+ROOT = Link(
+    "root",
+    lambda x, c: (c * pt.softplus(x / c)) ** 2,
+    lambda theta, c: c * _softplus_inverse(pt.sqrt(theta) / c),
+    lambda slope, x, c: slope + pt.log(2 * c * pt.softplus(x / c)) - pt.softplus(-(x / c)),
+)
+
+
+def zero_sum(own: Any) -> Link:
+    """Return the map from independent elements to ``pm.ZeroSumNormal``, by PyMC's transform.
+
+    The elements of θ are Bx, where B has orthonormal columns that sum to zero.
+    """
+    ndim = len(own.zerosum_axes)
+    axes = tuple(range(-ndim, 0))
+    return Link(
+        "zero-sum",
+        lambda x, _: own.backward(x),
+        lambda theta, _: own.forward(theta),
+        lambda slope, x, _: own.log_jac_det(x) + pt.sum(slope, axis=axes),
+        bounded=False,
+        ndim=ndim,
+    )
+
+
+def _softplus_inverse(y: Any) -> Any:
+    return y + pt.log(-pt.expm1(-y))
+
+
+# ---------------------------------------------------------------------- laws of x
+
+
+def location_and_scale(*inputs: Variable) -> list[Any]:
+    """Return μ and σ, the last two inputs of each location-scale distribution."""
+    return [pt.as_tensor(x) for x in inputs[-2:]]
+
+
+def scale_of_zero_sum(*inputs: Variable) -> list[Any]:
+    """Return 0 and σ of ``pm.ZeroSumNormal``."""
+    scale = pt.as_tensor(inputs[2])
+    return [pt.zeros_like(scale), scale]
+
+
+def root_of_gamma(*inputs: Variable) -> list[Any]:
+    """Return location and scale of the square root of a gamma or an exponential variable."""
+    scale = pt.as_tensor(inputs[-1])
+    shape = pt.as_tensor(inputs[-2]) if len(inputs) > _OF_EXPONENTIAL else 1.0
+    root = pt.sqrt(scale)
+    return [shape * root / pt.sqrt(shape + 0.25), root / 2 + pt.zeros_like(shape)]
+
+
+def log_odds_of_beta(*inputs: Variable) -> list[Any]:
+    """Return location and scale of the log odds of a beta variable."""
+    a, b = (pt.as_tensor(x) for x in inputs[-2:])
+    return [pt.log(a) - pt.log(b) - 1 / (2 * a) + 1 / (2 * b), pt.sqrt((a + b + 1) / (a * b))]
+
+
+def logarithm_of(op: object) -> Law:
+    """Return the law of the logarithm of a positive family's variables."""
+    return next((law for kind, law in _LOGARITHMS.items() if isinstance(op, kind)), _of_scale)
+
+
+def _of_scale(*inputs: Variable) -> list[Any]:
+    scale = pt.as_tensor(inputs[-1])
+    return [pt.log(scale), pt.ones_like(scale)]
+
+
+def _of_inverse_gamma(*inputs: Variable) -> list[Any]:
+    shape, scale = (pt.as_tensor(x) for x in inputs[-2:])
+    return [pt.log(scale) - pt.log(shape) + 1 / (2 * shape), shape**-0.5]
+
+
+def _of_half_normal(*inputs: Variable) -> list[Any]:
+    scale = pt.as_tensor(inputs[-1])
+    return [pt.log(scale) - 0.5, np.sqrt(0.5) * pt.ones_like(scale)]
+
+
+def _of_weibull(*inputs: Variable) -> list[Any]:
+    shape, scale = (pt.as_tensor(x) for x in inputs[-2:])
+    return [pt.log(scale) - 1 / (2 * shape), 1 / shape]
+
+
+_LOGARITHMS: dict[type, Law] = {
+    LogNormalRV: location_and_scale,
+    InvGammaRV: _of_inverse_gamma,
+    HalfNormalRV: _of_half_normal,
+    WeibullBetaRV: _of_weibull,
+}

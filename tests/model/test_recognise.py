@@ -1,0 +1,111 @@
+"""Which pass claims which variable."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+
+from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.centring import Field, ShortWalk, Walk
+from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.posterior import Posterior
+
+COUNT = 12
+W = np.roll(np.eye(COUNT, dtype=int), 1, axis=0)
+W = W + W.T
+
+
+def coordinates_of(model):
+    with interpreted():
+        point = model.initial_point()
+    coordinates, _, _ = coordinates_at(
+        model, model.continuous_value_vars, "lipschitz", point, centring=True
+    )
+    return {c.name: c for c in coordinates}
+
+
+def besag_york_mollie():
+    sigma, rho = pm.HalfNormal("sigma"), pm.Beta("rho", 0.5, 0.5)
+    theta, phi = pm.Normal("theta", 0, 1, shape=COUNT), pm.ICAR("phi", W=W)
+    mixture = pm.math.sqrt(1 - rho) * theta + pm.math.sqrt(rho / 0.4) * phi
+    return sigma * pm.Deterministic("mixture", mixture)[np.arange(COUNT).repeat(2)]
+
+
+def of_rows():
+    sigma, rho = pm.HalfNormal("sigma"), pm.Beta("rho", 0.5, 0.5)
+    theta, phi = pm.Normal("theta", 0, 1, shape=COUNT), pm.ICAR("phi", W=W)
+    row = pt.constant(np.arange(COUNT).repeat(2))
+    mixture = pm.math.sqrt(1 - rho) * theta[row] + pm.math.sqrt(rho / 0.4) * phi[row]
+    return pm.Normal("intercept") + sigma * mixture
+
+
+def of_own_scales():
+    sigma, rho = pm.HalfNormal("sigma"), pm.Beta("rho", 0.5, 0.5)
+    row = pt.constant(np.arange(COUNT).repeat(2))
+    theta = pm.Normal("theta", 0, sigma * pm.math.sqrt(1 - rho), shape=COUNT)
+    phi = pm.ICAR("phi", W=W)
+    return theta[row] + sigma * pm.math.sqrt(rho / 0.4) * phi[row]
+
+
+@pytest.mark.parametrize("effects", [besag_york_mollie, of_rows, of_own_scales])
+def test_effects_beside_a_field_are_those_of_the_sum(effects):
+    """Where the field moves, so does the data's information on the normal effects beside it."""
+    with pm.Model() as model:
+        pm.Poisson("y", pm.math.exp(effects()), observed=np.ones(2 * COUNT, dtype="int64"))
+    coordinates = coordinates_of(model)
+    theta, phi = coordinates["theta"].map, coordinates["phi"].map
+    rvs = {rv.name: rv for rv in model.free_RVs}
+    at = {
+        rvs["phi"]: np.arange(COUNT) * 1.0,
+        rvs["sigma"]: np.array(0.5),
+        rvs["rho"]: np.array(0.2),
+    }
+    inputs = rvs["theta"].owner.inputs
+    graphs = [theta.location(*inputs), theta.spread(*inputs), phi.spread(), phi.beside]
+    location, spread, of_field, beside = (
+        pt.as_tensor(x).eval(at, mode=INTERPRETER, on_unused_input="ignore") for x in graphs
+    )
+    factor = 0.5 * np.sqrt(0.2 / 0.4)
+    np.testing.assert_allclose(location, factor * np.arange(COUNT))
+    np.testing.assert_allclose([of_field, np.max(spread), beside], [factor, *[0.5 * 0.8**0.5] * 2])
+
+
+@pytest.mark.parametrize("order", ["theta z", "z theta"])
+def test_effects_beside_a_field_do_not_go_round(order):
+    """Of an effect and a residual in one sum only one can have the other in its location."""
+    with pm.Model() as model:
+        s, t = pm.HalfNormal("s"), pm.HalfNormal("t")
+        phi = pm.ICAR("phi", W=W)
+        scale = {"theta": s, "z": 1.0}
+        effects = {name: pm.Normal(name, 0, scale[name], shape=COUNT) for name in order.split()}
+        mean = pt.add(effects["theta"], phi, t * effects["z"])
+        pm.Normal("y", mean, 1, observed=np.zeros(COUNT))
+    coordinates = list(coordinates_of(model).values())
+    assert all(c.weighted for c in coordinates if c.name in ("theta", "z", "phi"))
+    Posterior(model, coordinates)
+
+
+def test_neighbours_that_are_no_constant_or_too_many_are_no_field():
+    with pm.Model() as model:
+        pm.CAR("of_data", np.zeros(COUNT), pm.Data("W", 1.0 * W), 0.5, 1.0)
+        pm.CAR("several", np.zeros((2, COUNT)), W, 0.5, 1.0)
+        large = np.roll(np.eye(2500, dtype=int), 1, axis=0)
+        pm.ICAR("large", W=large + large.T)
+    assert not any(isinstance(c.transform, Field) for c in coordinates_of(model).values())
+
+
+@pytest.mark.parametrize("length, kind", [(100, ShortWalk), (1000, Walk)])
+def test_walks_too_long_to_be_whitened_are_standardised(length, kind):
+    with pm.Model() as model:
+        start = pm.Normal.dist(0, 2)
+        pm.GaussianRandomWalk("x", 0, pm.HalfNormal("sd"), init_dist=start, shape=length)
+    assert type(coordinates_of(model)["x"].transform) is kind
+
+
+@pytest.mark.parametrize("size, weighted", [(500, False), (600, True)])
+def test_thousands_of_probabilities_are_standardised_in_their_log_odds(size, weighted):
+    """With fewer parameters a matrix whitens them, as they are written."""
+    with pm.Model() as model:
+        pm.Beta("x", pm.HalfNormal("a"), pm.HalfNormal("b"), shape=size)
+    assert coordinates_of(model)["x"].weighted is weighted
