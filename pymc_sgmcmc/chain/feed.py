@@ -51,7 +51,9 @@ class Feed:
 
     def draw(self, updates: int) -> list[np.ndarray]:
         """Draw what one draw takes for its batches."""
-        return self._draw(self._state.batch_rng, updates, self._state.batches_left)
+        state = self._state
+        draw = self._engine.program.draw_batches
+        return draw(state.batch_rng, self._transition, updates, state.batches_left)
 
     def next(self, updates: int, count: int) -> _Read:
         """Return, for each of ``count`` draws of a call, its batches, and the tables."""
@@ -118,13 +120,9 @@ class Feed:
     def _stacked(
         self, rng: np.random.Generator, updates: int, count: int, left: list[np.ndarray]
     ) -> list[np.ndarray]:
-        rows = [self._draw(rng, updates, left) for _ in range(count)]
+        draw = self._engine.program.draw_batches
+        rows = [draw(rng, self._transition, updates, left) for _ in range(count)]
         return [np.stack(of_one) for of_one in zip(*rows, strict=True)]
-
-    def _draw(
-        self, rng: np.random.Generator, updates: int, left: list[np.ndarray]
-    ) -> list[np.ndarray]:
-        return self._engine.program.draw_batches(rng, self._transition, updates, left)
 
 
 class _Buffers:

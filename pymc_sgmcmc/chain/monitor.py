@@ -22,8 +22,9 @@ __all__ = ["LARGEST_ERROR", "Monitor", "final_warning", "watched"]
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
 _MOST_PARTS = 80
 _LEAST_OF_PART, _LEAST_PARTS = 10, 10
+# Elements of ψ that are watched: sums of all would be as large as 240 draws
 _MOST_WATCHED = 1024
-# Share of updates whose gradient was scaled down
+# Share of updates whose gradient was scaled down: fewer hardly widen what is sampled
 _MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
 LARGEST_ERROR = 0.1

@@ -10,7 +10,7 @@ from threading import Thread
 
 __all__ = ["end_with_parent"]
 
-# Seconds between two looks
+# Seconds between two looks at the parent: a chain computes for as long at most for nothing
 _PERIOD = 0.5
 
 _watched: set[int] = set()

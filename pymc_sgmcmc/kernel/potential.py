@@ -31,8 +31,9 @@ __all__ = ["Potential", "gradient_at_anchor"]
 
 # Evaluations in one call, enough to outweigh its cost
 _LENGTH = 64
-_LARGEST_OUTPUT = 2**22
+# Numbers in the gradients of one call, and in those that are kept for a sum, for moderate memory
 _LARGEST_CALL = 2**20
+_LARGEST_OUTPUT = 2**22
 
 # What an evaluation computes: 0 nothing (it only fills the call), ∇U alone, or ∇U and U
 _GRADIENT, _VALUE_TOO = 1, 2
