@@ -1,15 +1,25 @@
-"""Bounds on the gradient noise."""
+"""Bounds on the gradient noise, and on the step size."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from pymc_sgmcmc.kernel.policy import Policy
 
-__all__ = ["FRICTION", "HEAT", "anchored_bound", "friction_bound", "shared_bound"]
+__all__ = [
+    "AIM",
+    "FRICTION",
+    "anchored_bound",
+    "friction_bound",
+    "not_too_stiff",
+    "shared_bound",
+    "within_noise",
+]
 
 # Largest variance of an anchored gradient. Where it grows with the squared distance from the
 # anchor, a thermostat, which measures its mean, leaves the tails too hot: the sds of 5,000 normal
 # groups are up to 13 % too wide at 4.3, and right at 2.1
-HEAT = 2.0
+_HEAT = 2.0
 
 # The same for rates and probabilities, along which it grows to one side: at 2 the parameters of the
 # distribution of 5,000 are a quarter of an sd off. At this bound an update has about four rows for
@@ -19,10 +29,17 @@ _HEAT_OF_RATES = 0.25
 # Twice the largest friction of a step, h²σ²
 FRICTION = 0.4
 
+# Largest accepted h λ (h²λ where a step size is a length), the value that a smaller step aims at,
+# and the share of the positions at which it must hold
+_STIFFEST, AIM, _SHARE = 1.0, 0.75, 0.9
+
+# Least variance by which a bound is divided
+_TINY = 1e-300
+
 
 def anchored_bound(policy: Policy) -> float:
     """Return the largest variance of an anchored gradient that costs nothing."""
-    return min(policy.noise, HEAT)
+    return min(policy.noise, _HEAT)
 
 
 def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, float]:
@@ -32,10 +49,33 @@ def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, flo
     some effective draws, and allows rates twice the noise.
     """
     factor = 0.5 if half and policy.noise_of_many else 1.0
-    return min(policy.noise, _HEAT_OF_RATES / factor if grows else HEAT), factor
+    return min(policy.noise, _HEAT_OF_RATES / factor if grows else _HEAT), factor
 
 
 def friction_bound(policy: Policy, variance: float) -> float:
     """Return the largest step size for gradients of this variance in the chain's coordinates."""
     largest = policy.widening if policy.widening is not None else FRICTION
-    return float((largest / max(variance, 1e-300)) ** (policy.power / 2))
+    return float((largest / max(variance, _TINY)) ** (policy.power / 2))
+
+
+def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False) -> np.ndarray:
+    """Return each coordinate's largest step size, for gradients of this variance, shape (d,).
+
+    A thermostat's ``friction`` is hσ²/2, and its error grows with the friction of a step.
+    """
+    variance = np.maximum(variance, _TINY)
+    h = np.sqrt(FRICTION / variance) if friction else np.full(len(variance), np.inf)
+    return h if policy.widening is None else np.minimum(h, policy.widening / variance)
+
+
+def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
+    """Return the step size, lowered where the curvature is far above its mean of 1.
+
+    Splittings are exact on Gaussians and stable up to hλ = 2. Where λ varies, as towards the neck
+    of a hierarchy, draws are wrong long before they diverge.
+    """
+    known = curvatures[np.isfinite(curvatures)]
+    if not known.size:
+        return h
+    stiff, root = float(np.quantile(known, _SHARE)), policy.power / 2
+    return float((AIM / stiff) ** root) if h ** (1 / root) * stiff > _STIFFEST else h

@@ -1,27 +1,21 @@
-"""Part of step 7 of tuning: the step size that the curvature along the chain allows."""
+"""The largest curvature at positions of a chain."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.surface import WIDE, Surface, difference_step
 
 __all__ = [
     "largest_curvature_of_batches",
     "largest_curvature_of_pairs",
     "largest_curvatures",
-    "not_too_stiff",
 ]
 
 _ROUNDS = 8
 
 # Numbers in the gradients of batches that are kept at once
 _MOST_NUMBERS = 2**22
-
-# Largest accepted h λ (h²λ where a step size is a length), the value that a smaller step aims at,
-# and the share of the positions at which it must hold
-_LARGEST, _AIM, _SHARE = 1.0, 0.75, 0.9
 
 
 def largest_curvatures(
@@ -93,16 +87,3 @@ def largest_curvature_of_pairs(
             return 1.0, direction
         direction = changed
     return size, direction
-
-
-def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
-    """Return the step size, lowered where the curvature is far above its mean of 1.
-
-    Splittings are exact on Gaussians and stable up to hλ = 2. Where λ varies, as towards the neck
-    of a hierarchy, draws are wrong long before they diverge.
-    """
-    known = curvatures[np.isfinite(curvatures)]
-    if not known.size:
-        return h
-    stiff, root = float(np.quantile(known, _SHARE)), policy.power / 2
-    return float((_AIM / stiff) ** root) if h ** (1 / root) * stiff > _LARGEST else h

@@ -11,8 +11,9 @@ import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.tuning.check import Trial
 from pymc_sgmcmc.tuning.noise_of_many import NoiseOnTheWay
+from pymc_sgmcmc.tuning.plan import Plan
+from pymc_sgmcmc.tuning.trial import Trial
 
 __all__ = ["MOST_WATCHED", "TrialChain"]
 
@@ -21,32 +22,27 @@ MOST_WATCHED = 1024
 
 # Factor of the bound above which a gradient is not the Gaussian's, and the factor that raises a
 # bound which batch noise exceeds
-_FAR, _LOOSER = 2.0, 4.0
+_FAR, _HIGHER = 2.0, 4.0
 
 
 class TrialChain:
-    """Runs a chain for a while, in units of its whitened coordinates.
+    """Runs a plan's chain for a while, in units of its whitened coordinates.
 
-    ``unit`` is the scale of the narrowest direction. Of ``many`` coordinates the quantiles of each
-    variable are judged, and each ``shared`` one.
+    ``others`` are the values of the variables that other steps sample; ``report`` gets the draws,
+    updates and seconds of an update before each run.
     """
 
     def __init__(
         self,
         runner: Runner,
-        unit: float,
+        plan: Plan,
         rng: np.random.Generator,
         others: Sequence[np.ndarray],
-        *,
-        many: bool = False,
-        shared: np.ndarray | None = None,
         report: Callable[[int, int, float], None] = lambda draws, thin, seconds: None,
+        shared: np.ndarray | None = None,  # indices of directions that variables share
     ) -> None:
-        self._runner = runner
-        self._unit = unit
-        self._rng = rng
-        self._others = others
-        self._report = report
+        self._runner, self._unit, self._rng = runner, plan.unit, rng
+        self._others, self._report = others, report
         self.seconds = 0.0  # an update's in the latest run, for messages alone
         self.noise: NoiseOnTheWay | None = None  # at positions of the latest run
         assert runner.state.psi is not None
@@ -58,15 +54,14 @@ class TrialChain:
             self._watched = np.union1d(self._watched, shared)
         self._shared = None if shared is None else np.isin(self._watched, shared)
         self._variables: np.ndarray | None = None
-        if many:
+        if plan.regime.by_quantile:
             names = [c.name for c in runner.engine.posterior.coordinates]
             self._variables = np.repeat(names, sizes)[self._watched]
 
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
-        runner = self._runner
-        runner.settle()
-        runner.restart(
+        self._runner.settle()
+        self._runner.restart(
             [
                 (x + self._unit * self._rng.standard_normal(x.shape)).astype(x.dtype)
                 for x in self._centre
@@ -75,11 +70,10 @@ class TrialChain:
 
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
         """Run on from the present position."""
-        runner, unit = self._runner, self._unit
+        runner, unit, noise = self._runner, self._unit, self.noise
         centre, whole = self._flat(self._centre), Potential.join(self._centre)
         total, later = np.zeros(len(whole)), draws // 2
-        psi, gradient, rejected, tamed = [], [], 0, 0
-        noise = self.noise
+        psi, gradient, rejected, clipped = [], [], 0, 0
         if noise is not None:
             noise.forget()
         self._report(draws, thin, self.seconds)
@@ -93,7 +87,7 @@ class TrialChain:
             psi.append((self._flat(runner.state.psi) - centre) / unit)
             gradient.append(self._flat(draw.gradient) * unit)
             rejected += draw.rejected
-            tamed += draw.tamed
+            clipped += draw.tamed
             if rejected:
                 break
             if k >= later:
@@ -102,27 +96,25 @@ class TrialChain:
                 noise.add(Potential.join(runner.phi()))
         self.seconds = (time.perf_counter() - began) / (max(1, len(psi) - 1) * thin)
         self.middle = (total / max(1, len(psi) - later) - whole) / unit
-        circular = runner.engine.posterior.circular[self._watched]
-        bound = runner.settings.largest_gradient
-        escaped = 0.0
+        bound, escaped = runner.settings.largest_gradient, 0.0
         if bound is not None and not rejected:
             escaped = float(np.mean(np.abs(gradient).max(axis=1) > _FAR * bound * unit))
         return Trial(
             np.array(psi),
             np.array(gradient),
             rejected,
-            circular,
-            self._variables,
-            tamed / (len(psi) * thin),
-            self._shared,
-            escaped,
+            circular=runner.engine.posterior.circular[self._watched],
+            variables=self._variables,
+            clipped=clipped / (len(psi) * thin),
+            shared=self._shared,
+            escaped=escaped,
         )
 
-    def loosen(self) -> None:
-        """Raise the bound beyond which gradients are scaled down."""
+    def raise_bound(self) -> None:
+        """Raise the bound beyond which gradients are clipped."""
         settings = self._runner.settings
         if settings.largest_gradient is not None:
-            settings.largest_gradient *= _LOOSER
+            settings.largest_gradient *= _HIGHER
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
         flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])

@@ -5,7 +5,8 @@ import pytest
 
 from helpers.surfaces import Exact
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.stiffness import largest_curvatures, not_too_stiff
+from pymc_sgmcmc.tuning.bounds import not_too_stiff
+from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 
 
 @pytest.mark.parametrize("kind", ["dense", "diagonal"])
