@@ -15,8 +15,7 @@ from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.messages import Warned
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
-from pymc_sgmcmc.tuning.trial import FEW, SLOW, Trial
-from pymc_sgmcmc.tuning.trial_chain import TrialChain
+from pymc_sgmcmc.tuning.trial_chain import FEW, SLOW, Trial, TrialChain
 
 __all__ = ["BURN_IN", "LARGEST_THIN", "TRIAL_DRAWS", "Rules", "Settled", "burn_in", "settle"]
 
@@ -39,12 +38,12 @@ _LEFT, _OFTEN, _MOST_RAISED = 0.25, 0.05, 2
 # Draws of a trial between two at which the curvature is measured
 _EACH = 10
 
-# Largest sd without a warning, in units of the whitening's, less where a funnel was seen; and
-# largest mean
+# Largest sd without a warning, in units of the whitening's, less where the search ended in a
+# funnel; and largest mean
 _WIDEST, _WIDEST_OF_FUNNEL, _FARTHEST_MEAN = 3.0, 2.2, 4.0
 
-# Temperature that only absurd gradients have, and the least error of one that is told
-_ABSURD, _TOLD = 1e6, 0.1
+# Temperature that only absurd gradients have, and the least error of one that is reported
+_ABSURD, _REPORTED = 1e6, 0.1
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Rules:
     draws: int = TRIAL_DRAWS  # of a trial
     most_updates: int = 2**62  # of all trials
     about_mean: bool = False  # temperatures are: other step methods move the bulk
-    funnel: bool = False  # one was seen: coordinates wider than the whitening warn sooner
+    funnel: bool = False  # the search ended in one: wide coordinates warn sooner
     exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
     all_seen: bool = False  # trials have all coordinates: a wrong temperature shows that it left
 
@@ -247,7 +246,7 @@ def _why_not(trial: Trial, policy: Policy) -> list[Warned]:
             return [("absurd gradients", {})]
         # In a chain that mixes slowly they are chance
         worst = _farthest_from_1(np.where(np.abs(mean - 1) > 3 * error, mean, 1.0))
-        if abs(worst - 1) > _TOLD:
+        if abs(worst - 1) > _REPORTED:
             wrong = abs(worst**0.5 - 1) if worst > 0 else 1
             return [("temperature", {"worst": worst, "wrong": wrong})]
     effective = trial.least_effective_draws()

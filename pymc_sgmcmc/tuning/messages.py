@@ -15,20 +15,21 @@ Warned = tuple[str, dict[str, Any]]
 # Parameters above which PyMC's checks of two thousand draws take minutes
 _MANY_TO_CHECK = 200_000
 
-# Seconds of draws that are told, seconds that are long, and larger units
-_TOLD, _LONG = 5.0, 300.0
+# Seconds of draws that are shown, seconds that are long, and larger units
+_SHOWN, _LONG = 5.0, 300.0
 _UNITS = (1, "s"), (60, "minutes"), (3600, "hours")
 
 _FAR = (
-    "the posterior is far from the Gaussian that whitening fitted to it (largest sd {sd:.1f} and "
-    "mean {mean:.1f} in units of its sds): heavy tails, a funnel or several modes. "
+    "the chain is far from the Gaussian that tuning fitted to the posterior: up to {sd:.1f} times "
+    "as wide, and {mean:.1f} sds off its centre. Likely causes are heavy tails, a funnel or "
+    "several modes. "
 )
 
 _TEXTS = {
     "no Gaussian": (
-        "no Gaussian is near the posterior, which has modes by permutation, as of a net's units: "
-        "each chain was tuned along its own way. Predictions may be trusted where chains agree on "
-        "them; marginals of single parameters, and their R-hat, say little"
+        "the posterior has modes by permutation, as that of a net's units, and no Gaussian is near "
+        "it: each chain was tuned separately. Trust predictions on which chains agree; marginals "
+        "of single parameters, and their R-hat, say little"
     ),
     "far": _FAR + "Check the result against NUTS, or on another parametrisation",
     "far, of many": (
@@ -123,7 +124,7 @@ def cost_of_draws(
 
 def time_of_draws(seconds: float) -> str:
     """Return a sentence on how long a chain's draws take, if that is long."""
-    text = f" The draws take {in_words(seconds)}." if seconds >= _TOLD else ""
+    text = f" The draws take {in_words(seconds)}." if seconds >= _SHOWN else ""
     if seconds >= _LONG:
         text += " A smaller thin= costs as much less, and leaves draws more alike."
     return text

@@ -12,7 +12,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
-from pymc_sgmcmc.tuning.trial import Trial
+from pymc_sgmcmc.tuning.trial_chain import Trial
 
 
 class FakeChain:

@@ -26,7 +26,7 @@ from pymc_sgmcmc.tuning.regimes import Dense
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.stiffness import largest_curvatures
 from pymc_sgmcmc.tuning.surface import TuningError
-from pymc_sgmcmc.tuning.trial import Trial
+from pymc_sgmcmc.tuning.trial_chain import Trial
 from pymc_sgmcmc.tuning.variational import diagonal_gaussian
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, rewhitened
 
