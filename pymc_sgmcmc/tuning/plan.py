@@ -156,8 +156,8 @@ def make_plan(
     if not policy.per_coordinate:
         h = np.full(d, h.min())
     h = h * unit**policy.power
-    root = None if problem.scale is None else plan.root
-    return replace(plan, root=root, step_size=float(h.max()), relative=h / h.max())
+    plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
+    return replace(plan, root=None) if problem.scale is None else plan
 
 
 def _unit_and_root(
