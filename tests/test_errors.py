@@ -500,7 +500,7 @@ def test_a_fault_of_our_own_does_not_pass_for_one_of_jax(fault, monkeypatch, cap
     def broken(engine, state):
         raise fault("a check of our own")
 
-    monkeypatch.setattr("pymc_sgmcmc.tuning.run.Runner", broken)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.job.Runner", broken)
     with pytest.raises(fault, match=r"^a check of our own$"):
         sampled(model=lambda: location_and_scale([1.0, 2.0]), step_size="auto", backend="auto")()
     assert "numba" not in caplog.text

@@ -73,7 +73,9 @@ class Settings(Comparable):
     thin: int = 20  # updates for each draw
     each: int | None = None  # updates that are compiled, a divisor of ``thin``; None for ``thin``
     refresh: int | None = None  # updates between two anchors
-    warnings: list[str] = field(default_factory=list)  # what looked wrong while tuning
+    # What looked wrong while tuning: codes and the numbers in their texts
+    warnings: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    adapts: bool = False  # whether clipped gradients lower the step size in tuning draws
     changes: ClassVar[int] = 0
     """How often one of them was set."""
 

@@ -61,12 +61,12 @@ from pymc_sgmcmc.step.log_likelihood import tell_log_likelihood
 from pymc_sgmcmc.step.memory import left_out, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.step.statistics import STATISTICS, nothing_measured, of_variables
-from pymc_sgmcmc.tuning.again import Companion
-from pymc_sgmcmc.tuning.approach import common_start, stands_still
+from pymc_sgmcmc.tuning.beside_others import Companion, joint_start, skips_draw, times_of_tuning
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
-from pymc_sgmcmc.tuning.report import LOGGED
+from pymc_sgmcmc.tuning.messages import text_of
+from pymc_sgmcmc.tuning.no_gaussian import lower_step
+from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
-from pymc_sgmcmc.tuning.wander import NO_GAUSSIAN, heed
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
 
@@ -253,6 +253,7 @@ class SGMCMCStep(BlockedStep):
         self.tune = True
         self._pid = os.getpid()
         self._engine = self._runner = None
+        self._logged = LoggedLines()
         self._new_chain(0, 0)
 
     # ------------------------------------------------------------------ the algorithm
@@ -381,10 +382,10 @@ class SGMCMCStep(BlockedStep):
         """Take ``thin`` updates from ``point``."""
         engine = self._engine_at(point)
         if self._chain.psi is None and not self.options.is_complete():
-            if stands_still(self._read_model, engine.posterior.others, point, self._chain):
+            if skips_draw(self._read_model, engine.posterior.others, point, self._chain):
                 self._chain.draw += 1
                 return dict(point), [nothing_measured(self.stats_dtypes_shapes)]
-            point = common_start(engine, point, self._chain, self.model)
+            point = joint_start(engine, point, self._chain, self.model)
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in engine.posterior.others]
         runner = self._runner_at(point, others)
@@ -523,7 +524,7 @@ class SGMCMCStep(BlockedStep):
 
     def check_kept(self, names: Collection[str]) -> None:
         """Begin a run, and refuse draws of these variables that PyMC could not put together."""
-        LOGGED.clear()
+        self._logged = LoggedLines()
         check_coords(in_tensors(self.model), names)
 
     # ------------------------------------------------------------------ one draw
@@ -561,8 +562,9 @@ class SGMCMCStep(BlockedStep):
         place, state = Place(others, *engine.express(point)), self._chain
         if self.options.is_complete():
             return start_by_hand(engine, self.options, state, place, point)
-        later = others and Companion.times(state.tuning_draws)
-        return Tuning(engine, self.options, state, [place]).run(thorough=not later)
+        later = others and times_of_tuning(state.tuning_draws)
+        tuning = Tuning(engine, self.options, state, [place], self._logged)
+        return tuning.run(trials=not later)
 
     def _companion(self, others: list[np.ndarray]) -> Companion | None:
         """Return what keeps the chain tuned to other step methods, while it is tuned at all."""
@@ -570,7 +572,7 @@ class SGMCMCStep(BlockedStep):
         if not others or not tuning or self.options.is_complete():
             return None
         assert self._engine is not None
-        return Companion(self._engine, self.options)
+        return Companion(self._engine, self.options, self._logged)
 
     def _count(self, runner: Runner, draw: Draw) -> dict[str, float]:
         """Count a draw, and return the temperature of each variable after the burn-in."""
@@ -580,8 +582,8 @@ class SGMCMCStep(BlockedStep):
             assert state.psi is not None
             runner.set_origin([np.asarray(x) for x in state.psi])
         if state.draw <= state.tuning_draws:
-            if self.options.step_size is None and NO_GAUSSIAN in runner.settings.warnings:
-                heed(runner, draw.tamed / runner.settings.thin)
+            if self.options.step_size is None and runner.settings.adapts:
+                lower_step(runner, draw.tamed / runner.settings.thin)
         else:
             state.rejected += draw.rejected
             state.tamed += draw.tamed
@@ -611,7 +613,7 @@ class SGMCMCStep(BlockedStep):
         state, policy = self._chain, self.policy()
         updates = max(state.last_draw - state.tuning_draws, 1) * runner.settings.thin
         return final_warning(
-            runner.settings.warnings,
+            [text_of(warning) for warning in runner.settings.warnings],
             state.monitor if policy.second_moments else None,
             state.rejected,
             state.tamed if policy.second_moments else 0,

@@ -1,193 +1,205 @@
-"""Steps 6 and 7 of tuning: burn-in, then trials that set step size and thinning."""
+"""The burn-in, and the trials that set step size and thinning."""
 
 from __future__ import annotations
 
 import math
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
-from scipy.special import stdtrit
-
-from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
+from pymc_sgmcmc.tuning.messages import Warned
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
+from pymc_sgmcmc.tuning.trial_chain import FEW, SLOW, Trial, TrialChain
 
-__all__ = ["BURN_IN", "LARGEST_THIN", "TRIAL_DRAWS", "Chain", "Found", "Trial", "burn_in", "settle"]
+__all__ = ["BURN_IN", "LARGEST_THIN", "TRIAL_DRAWS", "Rules", "Settled", "burn_in", "settle"]
 
 # Updates of a burn-in, and its least draws: the mean of half of them has an error of half an sd
-BURN_IN, _LEAST_SEEN = 1000, 10
-TRIAL_DRAWS = 500
-# Fewer effective draws say too little to extrapolate from
-_LEAST_TO_EXTRAPOLATE = 30
-_MOST_TRIALS = 14
+BURN_IN, _LEAST_DRAWS = 1000, 10
 _MOST_HALVINGS = 12
+
+# Draws of a trial, most trials, and the effective draws below which thinning is not extrapolated
+TRIAL_DRAWS, _MOST_TRIALS, _LEAST_TO_EXTRAPOLATE = 500, 14, 30
 _USUAL_THIN, LARGEST_THIN = 20, 2560
-_FARTHEST = 1e3
-_ABSURD = 1e6
-_SLACK = 0.05
 
-# Share of many coordinates that may be slow or off, and the share of draws effective in a slow one
-_FEW, _SLOW = 0.05, 0.1
+# Divisor of the step size below which trials do not lower it, and most factor of a trial's thinning
+_MOST_LOWERED, _MOST_THINNED = 16, 8
 
-# Share of scaled-down gradients above which a chain has left the Gaussian: in a neural network they
-# are nearly all, mostly far beyond the bound. Otherwise the bound is too low for the noise, and is
+# Share of clipped gradients above which a chain has left the Gaussian: in a neural network they are
+# nearly all, mostly far beyond the bound. Otherwise the bound is too low for the noise, and is
 # raised above the second share, at most so many times
-_LEFT, _OFTEN, _MOST_LOOSENED = 0.25, 0.05, 2
+_LEFT, _OFTEN, _MOST_RAISED = 0.25, 0.05, 2
 
 # Draws of a trial between two at which the curvature is measured
 _EACH = 10
 
-# Largest sd without a warning, in units of the whitening's; less where a funnel was seen
-_WIDEST, _WIDEST_OF_FUNNEL = 3.0, 2.2
-_BATCH_MEANS = 20
-_IQR_OF_NORMAL = 1.349
+# Largest sd without a warning, in units of the whitening's, less where the search ended in a
+# funnel; and largest mean
+_WIDEST, _WIDEST_OF_FUNNEL, _FARTHEST_MEAN = 3.0, 2.2, 4.0
+
+# Temperature that only absurd gradients have, and the least error of one that is reported
+_ABSURD, _REPORTED = 1e6, 0.1
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Draws of a chain, of all or of some coordinates."""
+class Rules:
+    """What trials may change, and what they ask for."""
 
-    psi: np.ndarray  # whitened positions, shape (draws, d)
-    gradient: np.ndarray  # estimates of ∇U there, shape (draws, d)
-    rejected: int  # non-finite updates
-    circular: np.ndarray | None = None  # which coordinates lie on a circle: without temperature
-    # Variable of each of thousands of coordinates, judged by its low quantile; None if each counts
-    variables: np.ndarray | None = None
-    tamed: float = 0.0  # share of updates whose gradient was scaled down
-    # Which of many coordinates are directions that several variables share: each counts
-    shared: np.ndarray | None = None
-    escaped: float = 0.0  # share of draws with a gradient far beyond the bound
-
-    def is_wild(self) -> bool:
-        """Return whether the chain left the region where the posterior can be."""
-        return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < _FARTHEST
+    policy: Policy
+    thin: int  # to begin with
+    fixed_step: bool = False
+    fixed_thin: bool = False
+    most_thin: int = LARGEST_THIN
+    draws: int = TRIAL_DRAWS  # of a trial
+    most_updates: int = 2**62  # of all trials
+    about_mean: bool = False  # temperatures are: other step methods move the bulk
+    funnel: bool = False  # the search ended in one: wide coordinates warn sooner
+    exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
+    all_seen: bool = False  # trials have all coordinates: a wrong temperature shows that it left
 
 
-class Chain(Protocol):
-    """A chain that can be restarted and run."""
-
-    def restart(self) -> None:
-        """Start from m + Le, e standard normal."""
-
-    def run(self, step_size: float, thin: int, draws: int) -> Trial:
-        """Run on from the present position."""
-
-    def loosen(self) -> None:
-        """Raise the bound beyond which gradients are scaled down."""
-
-
-@dataclass
-class Found:
+@dataclass(frozen=True)
+class Settled:
     """Step size and thinning that passed, warnings, and the thinning that would be needed."""
 
     step_size: float
     thin: int
-    warnings: list[str]
+    warnings: list[Warned]
     needed: int
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What follows from a trial: the next step size and thinning, and whether there is a next."""
+
+    step_size: float
+    thin: int
+    needed: int  # thinning that would be needed
+    next: Literal["another trial", "a restart", "passed", "failed"]
 
 
 @named_step("the check of the step size")
 def settle(
-    chain: Chain,
-    policy: Policy,
+    chain: TrialChain,
     step_size: float,
-    *,
-    thin: int,
-    fixed_step: bool,
-    fixed_thin: bool,
-    report: Callable[[str], None],
-    most_thin: int = LARGEST_THIN,
-    collapses: bool = False,  # into a funnel: coordinates wider than the whitening warn sooner
-    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,  # of positions, bound the step
-    moves: bool = False,  # with other step methods: temperatures are taken about the mean
-    permutable: bool = False,  # units can be exchanged, and a chain may leave the Gaussian
-    whole: bool = False,  # trials have all coordinates: a wrong temperature shows that it left
-    draws: int = TRIAL_DRAWS,  # of a trial
-    most_updates: int = 2**62,  # of all trials
-) -> Found:
+    rules: Rules,
+    curvatures: Callable[[np.ndarray], np.ndarray] | None = None,  # of positions
+) -> Settled:
     r"""Halve the step or thin more until trials look right.
 
     All (of many, most) temperatures :math:`T_i = E\,\psi_i \hat g_i` have to be 1 within 0.05 and
-    their errors. Raises NoGaussianError if a ``permutable`` chain leaves the Gaussian.
+    their errors. Raises NoGaussianError if a chain of exchangeable units leaves the Gaussian.
     """
-    h, least, passed, needed, updates = step_size, step_size / 16, False, thin, 0
-    departure = _Departure(chain, whole=whole) if permutable else None
-    widest = _WIDEST_OF_FUNNEL if collapses else _WIDEST
-    report("trial of the step size")
+    judge = _Judge(chain, rules, step_size / _MOST_LOWERED, curvatures)
+    verdict, updates = Verdict(step_size, rules.thin, rules.thin, "another trial"), 0
     for _ in range(_MOST_TRIALS):
-        if updates and updates + thin * draws > most_updates:
+        cost = verdict.thin * rules.draws
+        if updates and updates + cost > rules.most_updates:
             break
-        updates += thin * draws
-        raw = trial = chain.run(h, thin, draws)
-        far = trial.variables is None and bool(_looks(trial, widest, policy))
-        if departure is not None and departure.again(trial, far=far):
-            continue
-        wild = trial.is_wild()
-        if (moves or trial.variables is not None) and not wild:
-            trial = replace(trial, psi=trial.psi - trial.psi.mean(axis=0))
-        hot = not wild and policy.second_moments and _is_hot(trial, departure)
-        if wild or hot:
-            if fixed_step or h / 2 < least:
-                break
-            h, needed = h / 2, 2 * thin
-            thin = thin if fixed_thin else max(thin, min(2 * thin, most_thin))
+        updates += cost
+        trial = chain.run(verdict.step_size, verdict.thin, rules.draws)
+        verdict = judge(trial, verdict)
+        if verdict.next == "a restart":
             chain.restart()
-            continue
-        if curvatures is not None and not fixed_step:
-            allowed = max(least, not_too_stiff(h, curvatures(raw.psi[::_EACH]), policy))
+        elif verdict.next != "another trial":
+            break
+    judged = judge.trial
+    warnings = [] if judged.diverged() else judge.far(judged if rules.about_mean else trial)
+    if verdict.next != "passed":
+        warnings += _why_not(judged, rules.policy)
+    return Settled(verdict.step_size, verdict.thin, warnings, verdict.needed)
+
+
+class _Judge:
+    """Judges trials; ``trial`` is the last one as it was judged."""
+
+    def __init__(
+        self,
+        chain: TrialChain,
+        rules: Rules,
+        least: float,  # step size
+        curvatures: Callable[[np.ndarray], np.ndarray] | None,
+    ) -> None:
+        self._chain, self._rules, self._least, self._curvatures = chain, rules, least, curvatures
+        self._raised = 0
+
+    def __call__(self, trial: Trial, was: Verdict) -> Verdict:
+        """Return what follows from a trial with the step size and thinning of a verdict."""
+        rules, self.trial = self._rules, trial
+        h, thin = was.step_size, was.thin
+        if rules.exchangeable and self._is_clipped(trial):
+            return Verdict(h, thin, was.needed, "another trial")
+        diverged, positions = trial.diverged(), trial.psi
+        if (rules.about_mean or trial.variables is not None) and not diverged:
+            trial = self.trial = trial.about_mean()
+        if diverged or (rules.policy.second_moments and self._is_hot(trial)):
+            if rules.fixed_step or h / 2 < self._least:
+                return Verdict(h, thin, was.needed, "failed")
+            slower = thin if rules.fixed_thin else max(thin, min(2 * thin, rules.most_thin))
+            return Verdict(h / 2, slower, 2 * thin, "a restart")
+        if self._curvatures is not None and not rules.fixed_step:
+            of_some = self._curvatures(positions[::_EACH])
+            allowed = max(self._least, not_too_stiff(h, of_some, rules.policy))
             if allowed < h:
-                h = allowed
-                continue
+                return Verdict(allowed, thin, was.needed, "another trial")
+        return self._thinned(trial, h, thin)
+
+    def _thinned(self, trial: Trial, h: float, thin: int) -> Verdict:
+        """Return what follows from the effective draws of a trial whose step size is right."""
+        rules = self._rules
         # Draws that cost much have fewer updates each
         share = 1.0 if trial.variables is not None else min(1.0, thin / _USUAL_THIN)
-        ess, enough = _effective_draws_of(trial), share * _enough(*trial.psi.shape)
-        needed = math.ceil(thin * max(1.0, enough / max(ess, 1.0)))
-        if not fixed_thin and thin < min(needed, most_thin):
+        effective, enough = trial.effective_draws(), share * _enough(*trial.psi.shape)
+        needed = math.ceil(thin * max(1.0, enough / max(effective, 1.0)))
+        if not rules.fixed_thin and thin < min(needed, rules.most_thin):
             factor = 2 ** math.ceil(math.log2(needed / thin))
-            thin = min(thin * min(factor, 8), most_thin)
+            thin = min(thin * min(factor, _MOST_THINNED), rules.most_thin)
             # Whatever another trial finds, thinning goes no further than it may cost
-            if thin < most_thin and (ess < _LEAST_TO_EXTRAPOLATE or factor > 8):
-                continue
-        passed = fixed_thin or needed <= thin
-        break
-    warnings = [] if trial.is_wild() else _looks(trial if moves else raw, widest, policy)
-    if not passed and (why := _why_not(trial, policy)):
-        warnings.append(why)
-    return Found(h, thin, warnings, needed)
+            unsure = effective < _LEAST_TO_EXTRAPOLATE or factor > _MOST_THINNED
+            if thin < rules.most_thin and unsure:
+                return Verdict(h, thin, needed, "another trial")
+        return Verdict(
+            h, thin, needed, "passed" if rules.fixed_thin or needed <= thin else "failed"
+        )
 
+    def _is_clipped(self, trial: Trial) -> bool:
+        """Return whether too many gradients were clipped; raise if the chain left the Gaussian.
 
-class _Departure:
-    """Distinguishes a chain that left the Gaussian of exchangeable units from too low a bound.
-
-    A bound that is too low is raised; ``whole`` says whether all coordinates are observed.
-    """
-
-    def __init__(self, chain: Chain, *, whole: bool) -> None:
-        self._chain = chain
-        self.whole = whole
-        self._loosened = 0
-
-    def again(self, trial: Trial, *, far: bool) -> bool:
-        """Return whether too many gradients were scaled down; raise if the chain has left."""
-        tamed = trial.tamed > _LEFT
-        spent = self._loosened == _MOST_LOOSENED
-        if far or (tamed and (spent or trial.escaped > _LEFT)):
+        A bound that is too low for the noise is raised.
+        """
+        clipped, spent = trial.clipped > _LEFT, self._raised == _MOST_RAISED
+        far = trial.variables is None and bool(self.far(trial))
+        if far or (clipped and (spent or trial.escaped > _LEFT)):
             raise NoGaussianError
-        if trial.tamed > _OFTEN and not spent:
-            self._chain.loosen()
-            self._loosened += 1
-        return tamed
+        if trial.clipped > _OFTEN and not spent:
+            self._chain.raise_bound()
+            self._raised += 1
+        return clipped
+
+    def _is_hot(self, trial: Trial) -> bool:
+        """Return whether smaller steps are needed; raise if that reveals a neural network."""
+        rules, hot = self._rules, trial.is_off_temperature()
+        if hot and rules.exchangeable and rules.all_seen and trial.variables is not None:
+            raise NoGaussianError
+        return hot
+
+    def far(self, trial: Trial) -> list[Warned]:
+        """Return a warning if the chain is far from what the whitening promised."""
+        sd, mean = trial.widths(moments=self._rules.policy.second_moments)
+        if sd > (_WIDEST_OF_FUNNEL if self._rules.funnel else _WIDEST) or mean > _FARTHEST_MEAN:
+            code = "far" if trial.variables is None else "far, of many"
+            return [(code, {"sd": sd, "mean": mean})]
+        return []
 
 
 @named_step("the burn-in")
 def burn_in(
-    chain: Chain, h: float, thin: int, *, fixed_step: bool, updates: int = BURN_IN
+    chain: TrialChain, h: float, thin: int, *, fixed_step: bool, updates: int = BURN_IN
 ) -> tuple[float, np.ndarray]:
     """Return the step size and positions, (draws, d), of a burn-in's later half from m + Le.
 
@@ -195,8 +207,8 @@ def burn_in(
     """
     for _ in range(_MOST_HALVINGS):
         chain.restart()
-        trial = chain.run(h, thin, max(_LEAST_SEEN, updates // thin))
-        if not trial.is_wild():
+        trial = chain.run(h, thin, max(_LEAST_DRAWS, updates // thin))
+        if not trial.diverged():
             return h, trial.psi[len(trial.psi) // 2 :]
         if fixed_step:
             break
@@ -207,132 +219,39 @@ def burn_in(
     )
 
 
-def temperatures(trial: Trial) -> tuple[np.ndarray, np.ndarray]:
-    """Return T_i of each non-circular coordinate and its standard error, from batch means."""
-    products = (trial.psi * trial.gradient)[:, _on_line(trial)]
-    each = len(products) // _BATCH_MEANS
-    usable = products[: each * _BATCH_MEANS]
-    means = usable.reshape(_BATCH_MEANS, each, products.shape[1]).mean(axis=1)
-    return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(_BATCH_MEANS)
-
-
-def _on_line(trial: Trial) -> np.ndarray:
-    """Return which coordinates are not circular, shape (d,)."""
-    if trial.circular is None:
-        return np.ones(trial.psi.shape[1], dtype=bool)
-    return ~trial.circular
-
-
-def _is_hot(trial: Trial, departure: _Departure | None) -> bool:
-    """Return whether smaller steps are needed; raise if that reveals a neural network."""
-    hot = _off_temperature(trial)
-    if hot and departure is not None and departure.whole and trial.variables is not None:
-        raise NoGaussianError
-    return hot
-
-
-def _off_temperature(trial: Trial) -> bool:
-    mean, error = temperatures(trial)
-    if not mean.size:
-        return False
-    # However many coordinates are compared, one in a hundred right trials is off by chance
-    allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
-    # A mean or error that is not finite counts as off
-    near = (np.abs(mean - 1) <= _SLACK + allowed * error) & np.isfinite(error)
-    if trial.shared is not None and not np.all(near[trial.shared[_on_line(trial)]]):
-        return True
-    return bool(np.mean(~near) > (0.0 if trial.variables is None else _FEW))
-
-
-def _least_effective_draws(psi: np.ndarray) -> float:
-    ess = effective_draws(psi.T[:, None])
-    return float(np.nanmin(ess)) if np.any(np.isfinite(ess)) else 0.0
-
-
-def _effective_draws_of(trial: Trial) -> float:
-    """Return the least ESS of all coordinates, or of many a low quantile's least."""
-    if trial.variables is None:
-        return _least_effective_draws(trial.psi)
-    return min(quantile for _, _, quantile in _slow_variables(trial))
-
-
-def _slow_variables(trial: Trial) -> list[tuple[str, float, float]]:
-    """Return each variable's name, share of slow coordinates and low quantile of ESS."""
-    assert trial.variables is not None
-    ess = np.nan_to_num(effective_draws(trial.psi.T[:, None]))
-    found = []
-    for name in dict.fromkeys(trial.variables.tolist()):
-        own = ess[trial.variables == name]
-        slow = own < _SLOW * len(trial.psi)
-        found.append((name, float(np.mean(slow)), float(np.quantile(own, _FEW))))
-    return found
-
-
 def _enough(draws: int, dimension: int) -> float:
     """Return how many draws must be effective: the worst of many coordinates always seems slow."""
     return draws * max(0.25, 0.5 - 0.15 * math.log10(max(dimension / 10, 1.0)))
 
 
-def _looks(trial: Trial, widest: float, policy: Policy) -> list[str]:
-    """Return a warning if the chain is far from what the whitening promised."""
-    psi, share = trial.psi, 1.0 if trial.variables is None else 1 - _FEW
-    if policy.second_moments:
-        sds, means = psi.std(axis=0), np.abs(psi.mean(axis=0))
-    else:
-        low, middle, high = np.quantile(psi, [0.25, 0.5, 0.75], axis=0)
-        sds, means = (high - low) / _IQR_OF_NORMAL, np.abs(middle)
-    sd, mean = np.quantile(sds, share), np.quantile(means, share)
-    if sd > widest or mean > 4:
-        cure = "Check the result against NUTS, or on another parametrisation"
-        if trial.variables is not None:
-            cure = "Compare what chains predict, on which they may agree, before single parameters"
-        return [
-            f"the posterior is far from the Gaussian that whitening fitted to it (largest sd "
-            f"{sd:.1f} and mean {mean:.1f} in units of its sds): heavy tails, a funnel or "
-            f"several modes. {cure}"
-        ]
-    return []
-
-
-def _why_not(trial: Trial, policy: Policy) -> str:
-    if trial.is_wild():
-        return (
-            "after all trials updates still diverge. The draws cannot be trusted: "
-            "write the model non-centred, take tighter priors, or use NUTS"
-        )
+def _why_not(trial: Trial, policy: Policy) -> list[Warned]:
+    """Return why a trial does not pass."""
+    if trial.diverged():
+        return [("diverging", {})]
     if trial.variables is not None:
+        draws = len(trial.psi)
         slow = [
             f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{len(trial.psi)} of a trial at the quantile of {_FEW:.0%})"
-            for name, share, quantile in _slow_variables(trial)
-            if quantile < _SLOW * len(trial.psi)
+            f"{draws} of a trial at the quantile of {FEW:.0%})"
+            for name, share, quantile in trial.slow_variables()
+            if quantile < SLOW * draws
         ]
-        if not slow and not (policy.second_moments and _off_temperature(trial)):
-            return ""
-    if trial.variables is not None and slow:
-        return (
-            f"some variables mix slowly: {', '.join(slow)}. Marginals of these coordinates are not "
-            "to be trusted, predictions that average over them may be. Raise thin, write an "
-            "intercept as the mean of its effects, or give them tighter priors"
-        )
-    mean, error = temperatures(trial)
-    worst = float(mean[np.argmax(np.abs(mean - 1))]) if mean.size else 1.0
-    if policy.second_moments and not abs(worst) < _ABSURD:
-        return (
-            "gradients are not finite, or of absurd size, at some of the chain's positions. The "
-            "draws cannot be trusted: leave out rows of the data that no parameter can explain, "
-            "take tighter priors, or use NUTS"
-        )
-    # In a chain that mixes slowly they are chance
-    off = np.where(np.abs(mean - 1) > 3 * error, mean, 1.0)
-    worst = float(off[np.argmax(np.abs(off - 1))]) if off.size else 1.0
-    if policy.second_moments and abs(worst - 1) > 0.1:
-        return (
-            f"the worst configurational temperature is {worst:.2f}, not 1: some sds are wrong by "
-            f"about {abs(worst**0.5 - 1) if worst > 0 else 1:.0%}. Take a larger batch_size, write "
-            "the model non-centred, or use NUTS"
-        )
-    return (
-        f"the chain mixes slowly: {_least_effective_draws(trial.psi):.0f} effective draws in "
-        f"{len(trial.psi)}. Raise thin, or write the model non-centred"
-    )
+        if slow:
+            return [("slow variables", {"variables": ", ".join(slow)})]
+        if not (policy.second_moments and trial.is_off_temperature()):
+            return []
+    if policy.second_moments:
+        mean, error = trial.temperatures()
+        if not abs(_farthest_from_1(mean)) < _ABSURD:
+            return [("absurd gradients", {})]
+        # In a chain that mixes slowly they are chance
+        worst = _farthest_from_1(np.where(np.abs(mean - 1) > 3 * error, mean, 1.0))
+        if abs(worst - 1) > _REPORTED:
+            wrong = abs(worst**0.5 - 1) if worst > 0 else 1
+            return [("temperature", {"worst": worst, "wrong": wrong})]
+    effective = trial.least_effective_draws()
+    return [("slow", {"effective": effective, "draws": len(trial.psi)})]
+
+
+def _farthest_from_1(values: np.ndarray) -> float:
+    return float(values[np.argmax(np.abs(values - 1))]) if values.size else 1.0

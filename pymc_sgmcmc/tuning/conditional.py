@@ -18,18 +18,13 @@ class Mapped(Surface):
 
     def __init__(self, surface: Surface, kept: np.ndarray | None = None) -> None:
         kept = np.ones(surface.dimension, dtype=bool) if kept is None else kept
-        self._surface = surface
-        self.dimension = int(kept.sum())
+        self._surface, self.dimension = surface, int(kept.sum())
         self.shapes: list[tuple[int, ...]] = []
-        self.n_blocks = surface.n_blocks
-        self.batch_size = surface.batch_size
-        self.sizes = surface.sizes
-        self.precision = surface.precision
-        self.unbounded = surface.unbounded[kept]
-        self.circular = surface.circular[kept]
+        self.n_blocks, self.batch_size = surface.n_blocks, surface.batch_size
+        self.sizes, self.numbers = surface.sizes, surface.numbers
+        self.precision, self.kinked = surface.precision, surface.kinked
+        self.unbounded, self.circular = surface.unbounded[kept], surface.circular[kept]
         self.widest = surface.widest[kept]
-        self.kinked = surface.kinked
-        self.numbers = surface.numbers
 
     def whole(self, points: np.ndarray) -> np.ndarray:
         """Map positions to the surface's own coordinates, shape (P, D)."""

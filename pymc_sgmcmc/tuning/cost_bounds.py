@@ -38,7 +38,8 @@ class CostBounds:
 
     def least_thin(self, thin: int) -> int:
         """Return ``thin``, or less if so many updates cost too much."""
-        if self.plan.many and not self.plan.endless:
+        regime = self.plan.regime
+        if regime.by_quantile and not regime.thinned_by_cost:
             return thin
         return min(thin, max(_LEAST_THIN, self._updates_of_many or self._computing(_DRAW)))
 
@@ -54,9 +55,8 @@ class CostBounds:
     def draws_of_a_trial(self, thin: int) -> int:
         """Return the number of draws of a trial."""
         most = _LARGEST_TRIAL // (self._gradients * len(self.plan.centre))
-        return int(
-            np.clip(min(most, self._computing(_TRIAL)) // thin, _LEAST_OF_TRIAL, TRIAL_DRAWS)
-        )
+        most = min(most, self._computing(_TRIAL))
+        return int(np.clip(most // thin, _LEAST_OF_TRIAL, TRIAL_DRAWS))
 
     def updates_of_trials(self) -> int:
         """Return the most updates of all trials together."""
@@ -89,7 +89,7 @@ class CostBounds:
         """Most updates of a draw of many parameters, 0 for few."""
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._blocks)
         most = min(gradients, _LARGEST_DRAW // len(self.plan.centre))
-        return max(1, most // self._gradients) if self.plan.many else 0
+        return max(1, most // self._gradients) if self.plan.regime.by_quantile else 0
 
     def _computing(self, numbers: int) -> int:
         """Return the updates that compute so many numbers, unbounded for many parameters."""

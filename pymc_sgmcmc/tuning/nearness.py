@@ -15,6 +15,8 @@ __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 # Largest curvature in units of independent normals, whose own is 1: factorisations have about 20,
 # neural networks over 1,000. Beyond it the usual step size is unstable
 _STIFF = 100.0
+
+# Places at which it is measured, fewer where more batches are averaged at each
 _POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
 
 
@@ -32,25 +34,27 @@ def has_modes_by_permutation(
 
 
 def refuse_stiff(
-    surface: Surface, centre: np.ndarray, sd: np.ndarray, rng: np.random.Generator
+    surface: Surface, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator
 ) -> None:
     """Raise NoGaussianError if the density is far from fitted normals, centre and sd, shape (d,).
 
-    It is if most points have far more curvature than the normals, or if some normal has no width.
+    It is if most points have far more curvature than the normals, or if some normal has no width. A
+    full L has been checked by its own search.
     """
-    [rng], seen = rng.spawn(1), []
-    batches, points = 1, _POINTS
+    if root.ndim == 2:
+        return
+    [rng], batches, points = rng.spawn(1), 1, _POINTS
     if surface.batch_size:
         # Few batches hardly inform coordinates that few rows touch
         wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
         batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
         points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
     stiffness = Stiffness(surface, rng, batches)
-    for _ in range(points):
-        somewhere = centre + sd * rng.standard_normal(len(centre))
-        seen.append(stiffness.at(somewhere, sd))
+    curvatures = [
+        stiffness.at(centre + root * rng.standard_normal(len(centre)), root) for _ in range(points)
+    ]
     # A diverged fit has widths that vanish beside the centre
-    if np.median(seen) > _STIFF or np.any(centre + sd == centre):
+    if np.median(curvatures) > _STIFF or np.any(centre + root == centre):
         raise NoGaussianError
 
 

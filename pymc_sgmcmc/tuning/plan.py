@@ -1,9 +1,9 @@
-"""Steps 4 and 5 of tuning: estimator, batches and step size, decided before the chain runs."""
+"""The plan of a chain: estimator, batches and step size, decided before the chain runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -14,55 +14,68 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
-from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, shared_bound
+from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.noise import (
-    GradientNoise,
     NoiseOnTheWay,
     TurnedNoise,
     measured_noise,
-    most_of_each,
     shorter,
     turned_noise,
 )
+from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import noise_in_common
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import upright
 
-__all__ = ["Plan", "make_plan"]
+__all__ = ["Bulk", "Plan", "Problem", "make_plan"]
 
 # Most numbers in an update's gradients: more would leave too few updates for a chain
 _LARGEST_UPDATE = 2**25
-
-# The fit to thousands of coordinates may be far narrower than the posterior, as along rotations of
-# factors: an anchor then helps less than it seems to. Without rotations only noise is misjudged,
-# and a method that measures it along the chain corrects that
-_DOUBT = 4.0
 
 # Largest condition number of L, with rows of length 1, that double precision can invert
 _LARGEST_CONDITION = 1e15
 
 
-@dataclass
+@dataclass(frozen=True)
+class Bulk:
+    """The Gaussian fitted to the bulk, N(m, LL')."""
+
+    centre: np.ndarray  # m, flat φ, shape (d,)
+    root: np.ndarray  # L, shape (d, d), or its diagonal
+    turn: Turn | None = None  # applied before a diagonal L
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the user asks, and what method and model say of themselves."""
+
+    policy: Policy
+    options: Options = field(default_factory=Options)
+    scale: str | np.ndarray | None = "auto"  # the user's, by hand of shape (d,)
+    sizes: Sequence[int] = ()  # of the variables
+    scheme: BatchScheme = BATCH_SCHEMES["shuffled"]
+    remembers_blocks: bool = False  # gradients at an anchor are kept for blocks, and cost nothing
+    shares_noise: bool = False  # many coordinates share noise, as of a walk, or it grows along them
+    noise_grows: bool = False  # noise grows along some coordinates, as of rates
+
+
+@dataclass(frozen=True)
 class Plan:
     """What tuning decided before the chain runs."""
 
     centre: np.ndarray  # m, flat φ, shape (d,)
     root: np.ndarray | None  # L, shape (d, d), or its diagonal; None keeps the coordinates
-    gradient: GradientChoice
-    batches: int  # K
     variance: np.ndarray  # of the estimate in each whitened coordinate, shape (d,)
-    step_size: float  # the largest of the coordinates' step sizes
     relative: np.ndarray  # the coordinates' step sizes over the largest, shape (d,)
-    unit: float  # scale of the narrowest direction in the chain's coordinates, 1 if whitened
-    # Only independent normals were fitted: a quantile of the coordinates is judged, not the worst
-    many: bool
-    # No thinning suffices for all coordinates, as with exchangeable units: the cost of a draw is
-    # bounded, and trials judge the step alone
-    endless: bool = False
+    step_size: float  # the largest of the coordinates' step sizes
+    regime: Regime = field(default_factory=Dense)
+    gradient: GradientChoice = field(default_factory=Plain)
+    batches: int = 1  # K
+    unit: float = 1.0  # scale of the narrowest direction in the chain's coordinates, 1 if whitened
     bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
@@ -98,146 +111,141 @@ class Plan:
 
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise along a chain of many parameters, or None."""
-        if not self.many or isinstance(self.gradient, SVRG):
+        if not self.regime.by_quantile or isinstance(self.gradient, SVRG):
             return None
         anchor = None if isinstance(self.gradient, Plain) else self.centre
         return NoiseOnTheWay(surface, anchor, rng)
 
-    def heed(self, variance: np.ndarray, step_size: float, policy: Policy) -> None:
-        """Set the variance to that of one batch's gradient with respect to φ, shape (d,).
+    def with_noise(self, variance: np.ndarray, step_size: float, policy: Policy) -> Plan:
+        """Return the plan for the measured variance of one batch's gradient for φ, shape (d,).
 
         Coordinates for which it is too large take shorter steps than ``step_size``.
         """
         scale = 1.0 if self.root is None else self.root
         variance = variance * scale**2
-        self.variance = (variance if self.turned is None else self.turned(variance)) * self.ratio
+        variance = (variance if self.turned is None else self.turned(variance)) * self.ratio
+        relative = self.relative
         if policy.per_coordinate and policy.widening is not None:
-            most = policy.widening / np.maximum(self.variance * self.unit**2, 1e-300)
-            self.relative = np.minimum(self.relative, most * self.unit**policy.power / step_size)
+            most = within_noise(policy, variance * self.unit**2)
+            relative = np.minimum(relative, most * self.unit**policy.power / step_size)
+        return replace(self, variance=variance, relative=relative)
 
 
 @named_step("the choice of step size and batches")
 def make_plan(
     surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    policy: Policy,
-    options: Options,
-    scale: str | np.ndarray | None,
+    bulk: Bulk,
+    regime: Regime,
+    problem: Problem,
     rng: np.random.Generator,
     report: Callable[[str], None],
     *,
-    scheme: BatchScheme = BATCH_SCHEMES["shuffled"],
-    remembered: bool = False,  # gradients at an anchor are kept for blocks, and cost nothing
+    least_noise: float = 0.0,  # least value of one anchored batch's largest variance
     compiled: int | None = None,  # K of an earlier plan, kept where another is little better
-    many: bool = False,  # only independent normals are known of the bulk
-    permutable: bool = False,  # there are modes by permutation, as of a factorisation
-    coupled: bool = False,  # many coordinates share noise, as of a walk, or it grows along them
-    grows: bool = False,  # noise grows along some coordinates, as of rates
-    met: float = 0.0,  # least value of one anchored batch's largest variance
-    turn: Turn | None = None,  # applied before L
-    sizes: Sequence[int] = (),  # of variables whose noise must each be low; none: all together
 ) -> Plan:
-    """Choose estimator, number of batches and step size for a bulk with centre m and root L."""
-    unit, bulk = 1.0, root
-    d = len(centre)
-    if scale is None:
-        # Coordinates stay as they are, and steps are those that the narrowest direction needs
-        largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()
-        unit, root = float(1 / largest), np.ones(len(centre))
-    elif isinstance(scale, np.ndarray):
-        root = scale
-    elif not policy.isotropic:
-        if root.ndim == 2:
-            root = upright(root)
-        elif not many:
-            root = measured_diagonal(surface, centre, root, rng)
+    """Choose estimator, number of batches and step size for a bulk."""
+    policy, d = problem.policy, len(bulk.centre)
+    unit, root = _unit_and_root(surface, bulk, regime, problem, rng)
     _refuse_degenerate(root)
-    bound = policy.noise_of_many if many and policy.noise_of_many else policy.noise
-    gradient: GradientChoice = Plain()
-    batches, variance, ratio = 1, np.zeros(d), 1.0
-    turned = TurnedNoise.none(d)
-    step_size = policy.step_size
+    plan = Plan(
+        bulk.centre, root, np.zeros(d), np.ones(d), policy.step_size, regime,
+        unit=unit, turn=bulk.turn, blocks=surface if isinstance(surface, InBlocks) else None,
+        bound=regime.noise_terms(policy).bound,
+    )  # fmt: skip
     if surface.batch_size:
         report("noise of batches")
-        root, noise, both = _noise(surface, centre, root, bulk, turn, policy, rng, many=many)
-        if many and policy.noise_of_many and not (permutable or coupled or scale is None):
-            coupled = noise_in_common(
-                surface, centre, root, turn, noise.plain, bound, policy, sizes, rng
-            )
-        if many and (permutable or coupled):
-            # A thermostat of each coordinate cannot undo noise that many share, as of products
-            half = coupled and not permutable
-            bound, shorter_by = shared_bound(policy, half=half, grows=grows)
-            step_size *= shorter_by
-        terms = Terms(
-            bound=bound,
-            anchored_bound=min(anchored_bound(policy), bound),
-            most_of=partial(most_of_each, sizes=sizes) if many else np.max,
-            most_of_all=partial(most_of_each, sizes=[]) if many else np.max,
-            doubt=_DOUBT if many and (permutable or not (coupled or policy.compensates)) else 1.0,
-            rate=step_size,
-            unit=unit,
-            ratios=partial(variance_ratios, surface, scheme),
-            n_blocks=surface.n_blocks,
-            most_batches=max(1, _LARGEST_UPDATE // d),
-            remembered=remembered,
-            compiled=compiled,
-        )
-        gradient, batches, variance, ratio = chosen_estimator(options, noise.at_least(met), terms)
-        turned = both[not isinstance(gradient, Plain)]
-        bound = terms.bound if isinstance(gradient, Plain) else terms.anchored_bound
-        if many and scale is not None and not policy.per_coordinate:
-            # Noise that the whole step allows costs a coordinate nothing
-            free = FRICTION / (step_size * unit) ** 2 if policy.noise_of_many else 0.0
-            root, turn, turned, variance = shorter(root, turn, turned, variance, free)
-    h = np.full(d, step_size)
-    if many and policy.noise_of_many:
-        # A thermostat's friction is hσ²/2, and its error grows with the friction of a step
-        h = np.minimum(h, np.sqrt(FRICTION / np.maximum(variance * unit**2, 1e-300)))
-    if policy.widening is not None:
-        h = np.minimum(h, policy.widening / np.maximum(variance * unit**2, 1e-300))
+        plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
+    friction = regime.by_quantile and policy.noise_of_many is not None
+    limits = within_noise(policy, plan.variance * unit**2, friction=friction)
+    h = np.minimum(plan.step_size, limits)
     if not policy.per_coordinate:
         h = np.full(d, h.min())
     h = h * unit**policy.power
-    return Plan(
-        centre=centre,
-        root=None if scale is None else root,
-        gradient=gradient,
-        batches=batches,
-        variance=variance,
-        step_size=float(h.max()),
-        relative=h / h.max(),
-        unit=unit,
-        many=many,
-        endless=many and permutable,
-        bound=bound,
-        ratio=ratio,
-        turn=turn,
-        turned=turned,
-        blocks=surface if isinstance(surface, InBlocks) else None,
-    )
+    plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
+    return replace(plan, root=None) if problem.scale is None else plan
 
 
-def _noise(
+def _unit_and_root(
     surface: Surface,
-    centre: np.ndarray,
-    root: np.ndarray,
-    bulk: np.ndarray,
-    turn: Turn | None,
-    policy: Policy,
+    bulk: Bulk,
+    regime: Regime,
+    problem: Problem,
     rng: np.random.Generator,
-    *,
-    many: bool,
-) -> tuple[np.ndarray, GradientNoise, tuple[TurnedNoise, TurnedNoise]]:
-    """Return L in the axes of the noise, the noise in them, and how a turn changes it."""
-    noise = measured_noise(surface, centre, root, rng, bulk, rotated=policy.isotropic, many=many)
-    turned = TurnedNoise.none(len(centre)), TurnedNoise.none(len(centre))
+) -> tuple[float, np.ndarray]:
+    """Return the scale of the narrowest direction in the chain's coordinates, and L."""
+    root, scale = bulk.root, problem.scale
+    if scale is None:
+        # Coordinates stay as they are, and steps are those that the narrowest direction needs
+        largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()
+        return float(1 / largest), np.ones(len(root))
+    if isinstance(scale, np.ndarray):
+        return 1.0, scale
+    if problem.policy.isotropic or (root.ndim == 1 and regime.by_quantile):
+        return 1.0, root
+    # Heavy tails: sums of coordinates are wider than each
+    if root.ndim == 2:
+        return 1.0, upright(root)
+    return 1.0, measured_diagonal(surface, bulk.centre, root, rng)
+
+
+def _with_batches(
+    plan: Plan,
+    surface: Surface,
+    spread: np.ndarray,  # L of the bulk
+    problem: Problem,
+    rng: np.random.Generator,
+    least_noise: float,
+    compiled: int | None,
+) -> Plan:
+    """Return the plan with an estimator and its noise, in the axes of the noise."""
+    policy, regime, turn = problem.policy, plan.regime, plan.turn
+    d, root, many = len(plan.centre), plan.root, plan.regime.by_quantile
+    assert root is not None
+    noise = measured_noise(
+        surface, plan.centre, root, rng, spread, rotated=policy.isotropic, many=many
+    )
     if noise.rotation is not None:
         root = root @ noise.rotation
+    turned = TurnedNoise.none(d), TurnedNoise.none(d)
     if turn is not None:
-        turned = turned_noise(surface, centre, root, turn, rng)
-    return root, noise.turned(*turned), turned
+        turned = turned_noise(surface, plan.centre, root, turn, rng)
+        noise = noise.turned(*turned)
+    whitened, shared = problem.scale is not None, problem.shares_noise or regime.exchangeable
+    if many and policy.noise_of_many and whitened and not shared:
+        shared = noise_in_common(
+            surface, plan.centre, root, turn, noise.plain, policy.noise_of_many, policy,
+            problem.sizes, rng,
+        )  # fmt: skip
+    ask = regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows)
+    step_size = policy.step_size * ask.factor
+    terms = Terms(
+        bound=ask.bound,
+        anchored_bound=min(anchored_bound(policy), ask.bound),
+        most_of=ask.most_of,
+        most_of_all=ask.most_of_all,
+        doubt=ask.doubt,
+        rate=step_size,
+        unit=plan.unit,
+        ratios=partial(variance_ratios, surface, problem.scheme),
+        n_blocks=surface.n_blocks,
+        most_batches=max(1, _LARGEST_UPDATE // d),
+        remembered=problem.remembers_blocks,
+        compiled=compiled,
+    )
+    gradient, batches, variance, ratio = chosen_estimator(
+        problem.options, noise.at_least(least_noise), terms
+    )
+    plain = isinstance(gradient, Plain)
+    effect = turned[not plain]
+    if many and whitened and not policy.per_coordinate:
+        # Noise that the whole step allows costs a coordinate nothing
+        free = FRICTION / (step_size * plan.unit) ** 2 if policy.noise_of_many else 0.0
+        root, turn, effect, variance = shorter(root, turn, effect, variance, free)
+    return replace(
+        plan, root=root, gradient=gradient, batches=batches, variance=variance, ratio=ratio,
+        step_size=step_size, turn=turn, turned=effect,
+        bound=terms.bound if plain else terms.anchored_bound,
+    )  # fmt: skip
 
 
 def _refuse_degenerate(root: np.ndarray) -> None:

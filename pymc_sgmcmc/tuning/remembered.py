@@ -13,7 +13,7 @@ __all__ = ["Remembered"]
 
 
 class Remembered(Mapped):
-    """The mean of a potential over remembered values of the other variables, a view for each.
+    """The mean of a potential over values of other steps' variables, ``views`` one for each.
 
     Each batch or block is evaluated at a fixed one of the values, so means over many are over all
     values. ``places`` are the chain's φ at the values, shape (views, d).
@@ -21,13 +21,12 @@ class Remembered(Mapped):
 
     def __init__(self, views: Sequence[Surface], places: np.ndarray) -> None:
         super().__init__(views[0])
-        self.views = list(views)
-        self.places = places
+        self.views, self.places = list(views), places
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return U and ∇U of the full data, averaged over the values."""
-        found = [view.full(points) for view in self.views]
-        return np.mean([u for u, _ in found], axis=0), np.mean([g for _, g in found], axis=0)
+        us, gradients = zip(*(view.full(points) for view in self.views), strict=True)
+        return np.mean(us, axis=0), np.mean(gradients, axis=0)
 
     def batch(self, points: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return estimates of U and ∇U from one batch for each position."""
@@ -58,12 +57,11 @@ class Remembered(Mapped):
         self, gradient: Callable[[Surface, np.ndarray], np.ndarray], numbers: np.ndarray
     ) -> np.ndarray:
         """Return gradients, each from the view that its number chooses, shape (n, d)."""
-        found = np.empty((len(numbers), self.dimension))
-        of_view = numbers % len(self.views)
+        gradients, of_view = np.empty((len(numbers), self.dimension)), numbers % len(self.views)
         for k in np.unique(of_view):
             chosen = np.flatnonzero(of_view == k)
-            found[chosen] = gradient(self.views[k], chosen)
-        return found
+            gradients[chosen] = gradient(self.views[k], chosen)
+        return gradients
 
 
 def _number(rows: np.ndarray) -> np.ndarray:

@@ -9,18 +9,23 @@ import logging
 import mmap
 import time
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.cost import spelled, told_time
+from pymc_sgmcmc.tuning.messages import in_words, time_of_draws
 
-__all__ = ["LOGGED", "LoggedLines", "Report"]
+__all__ = ["LoggedLines", "Report"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Seconds of tuning from which its steps are logged, and longest silence of the log from then on
-_LONG, _SILENT = 15.0, 20.0
+# Seconds of tuning from which its steps are logged, longest silence of the log from then on, and
+# seconds between two looks at it
+_LONG, _SILENT, _LOOK = 15.0, 20.0, 5.0
 
 
 class LoggedLines:
@@ -31,17 +36,17 @@ class LoggedLines:
         self._last = np.frombuffer(memory, np.float64, count=1)
         self._codes = np.frombuffer(memory, np.uint32, offset=self._last.nbytes)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Processes that do not share memory log for themselves
+        return LoggedLines, ()
+
     @property
     def last(self) -> float:
-        """When something was said, on the clock of :func:`time.perf_counter`."""
+        """When a line was logged, on the clock of :func:`time.perf_counter`."""
         return float(self._last[0])
 
-    def clear(self) -> None:
-        """Begin a run."""
-        self._codes[:] = self._last[:] = 0
-
     def is_new(self, text: str) -> bool:
-        """Return whether no chain has said this, and remember that one does."""
+        """Return whether no chain has logged this, and remember that one does."""
         code = crc32(text.encode()) or 1
         if code in self._codes:
             return False
@@ -50,14 +55,12 @@ class LoggedLines:
         return True
 
 
-LOGGED = LoggedLines()
-
-
 class Report:
     """Logs the tuning of one chain; ``step`` names what it is at."""
 
-    def __init__(self) -> None:
+    def __init__(self, logged: LoggedLines) -> None:
         self.step = "start"
+        self._logged = logged
         self._began = time.perf_counter()
 
     @property
@@ -65,35 +68,47 @@ class Report:
         """How long the chain has been tuned."""
         return time.perf_counter() - self._began
 
-    @property
-    def is_long(self) -> bool:
-        """Whether tuning has lasted so long that its steps are logged."""
-        return self.seconds > _LONG
-
     def __call__(self, step: str) -> None:
         """Begin a step."""
         self.step = step
-        if self.is_long:
+        if self.seconds > _LONG:
             self._say(step, step)
 
     def trial(self, draws: int, thin: int, seconds: float) -> None:
         """Begin a run of the chain, with ``seconds`` for each update."""
-        if self.is_long and draws * thin * seconds > _LONG:
+        if self.seconds > _LONG and draws * thin * seconds > _LONG:
             what = f"{draws} draws of {thin} updates"
-            self._say(what, f"{what}, {spelled(draws * thin * seconds)}")
+            self._say(what, f"{what}, {in_words(draws * thin * seconds)}")
 
     def still(self) -> None:
         """Name the present step if the log has been silent for long."""
-        if time.perf_counter() - max(self._began, LOGGED.last) > _SILENT:
+        if time.perf_counter() - max(self._began, self._logged.last) > _SILENT:
             what = f"still {self.step}"
             self._say(f"{what} {self.seconds // _SILENT}", what)
 
-    def _say(self, key: str, what: str) -> None:
-        if LOGGED.is_new(key):
-            _log.info("Tuning: %s (%.0f s).", what, self.seconds)
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Call :meth:`still` every few seconds in a thread, during work that takes long."""
+        done = Event()
 
-    def end(self, told: str, lasts: float) -> None:
-        """Log what was found, and the seconds that the draws will take."""
-        # Of long tunings each is told: chains may follow each other
-        if LOGGED.is_new(told) or self.is_long:
-            _log.info("Tuned in %.1f s: %s%s", self.seconds, told, told_time(lasts))
+        def watch() -> None:
+            while not done.wait(_LOOK):
+                self.still()
+
+        thread = Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def end(self, cost: str, lasts: float) -> None:
+        """Log what draws cost, and the seconds that they will take."""
+        # Long tunings all say so: chains may follow each other
+        if self._logged.is_new(cost) or self.seconds > _LONG:
+            _log.info("Tuned in %.1f s: %s%s", self.seconds, cost, time_of_draws(lasts))
+
+    def _say(self, key: str, what: str) -> None:
+        if self._logged.is_new(key):
+            _log.info("Tuning: %s (%.0f s).", what, self.seconds)

@@ -1,52 +1,147 @@
-"""A chain as observed by the trials of tuning."""
+"""A chain as observed by the trials of tuning, and what its draws tell."""
 
 from __future__ import annotations
 
 import time
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.chain.runner import Runner
-from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.tuning.check import Trial
-from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
+from scipy.special import stdtrit
 
-__all__ = ["MOST_WATCHED", "TrialChain"]
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.convergence import effective_draws
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
+from pymc_sgmcmc.tuning.plan import Plan
+
+__all__ = ["FEW", "MOST_WATCHED", "SLOW", "Trial", "TrialChain"]
 
 # Most coordinates whose every draw the trials keep
 MOST_WATCHED = 1024
 
 # Factor of the bound above which a gradient is not the Gaussian's, and the factor that raises a
 # bound which batch noise exceeds
-_FAR, _LOOSER = 2.0, 4.0
+_FAR, _HIGHER = 2.0, 4.0
+
+# Size of a coordinate that no posterior reaches in units of its sds
+_FARTHEST = 1e3
+
+# Error of a temperature that is allowed, and the batches of draws whose means tell the rest
+_SLACK, _BATCH_MEANS = 0.05, 20
+
+# Share of many coordinates that may be slow or off, and the share of draws effective in a slow one
+FEW, SLOW = 0.05, 0.1
+
+_IQR_OF_NORMAL = 1.349
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Draws of a chain, of all or of some coordinates."""
+
+    psi: np.ndarray  # whitened positions, shape (draws, d)
+    gradient: np.ndarray  # estimates of ∇U there, shape (draws, d)
+    rejected: int  # non-finite updates
+    circular: np.ndarray | None = None  # which coordinates lie on a circle: without temperature
+    # Variable of each of thousands of coordinates, judged by its low quantile; None if each counts
+    variables: np.ndarray | None = None
+    clipped: float = 0.0  # share of updates whose gradient was scaled down
+    # Which of many coordinates are directions that several variables share: each counts
+    shared: np.ndarray | None = None
+    escaped: float = 0.0  # share of draws with a gradient far beyond the bound
+
+    def diverged(self) -> bool:
+        """Return whether the chain left the region where the posterior can be."""
+        return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < _FARTHEST
+
+    def about_mean(self) -> Trial:
+        """Return the trial with positions about their mean."""
+        return replace(self, psi=self.psi - self.psi.mean(axis=0))
+
+    def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return T_i of each non-circular coordinate and its standard error, from batch means."""
+        products = (self.psi * self.gradient)[:, self._on_line()]
+        each = len(products) // _BATCH_MEANS
+        usable = products[: each * _BATCH_MEANS]
+        means = usable.reshape(_BATCH_MEANS, each, products.shape[1]).mean(axis=1)
+        return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(_BATCH_MEANS)
+
+    def is_off_temperature(self) -> bool:
+        """Return whether some temperature, of many coordinates more than a few, is not 1."""
+        mean, error = self.temperatures()
+        if not mean.size:
+            return False
+        # However many coordinates are compared, one in a hundred right trials is off by chance
+        allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
+        # A mean or error that is not finite counts as off
+        near = (np.abs(mean - 1) <= _SLACK + allowed * error) & np.isfinite(error)
+        if self.shared is not None and not np.all(near[self.shared[self._on_line()]]):
+            return True
+        return bool(np.mean(~near) > (0.0 if self.variables is None else FEW))
+
+    def widths(self, *, moments: bool) -> tuple[float, float]:
+        """Return the largest sd and distance from 0, of many coordinates a high quantile.
+
+        Without second ``moments`` they are those of quartiles.
+        """
+        if moments:
+            sds, means = self.psi.std(axis=0), np.abs(self.psi.mean(axis=0))
+        else:
+            low, middle, high = np.quantile(self.psi, [0.25, 0.5, 0.75], axis=0)
+            sds, means = (high - low) / _IQR_OF_NORMAL, np.abs(middle)
+        share = 1.0 if self.variables is None else 1 - FEW
+        return float(np.quantile(sds, share)), float(np.quantile(means, share))
+
+    def effective_draws(self) -> float:
+        """Return the least number of effective draws, of many coordinates a low quantile."""
+        if self.variables is None:
+            return self.least_effective_draws()
+        return min(quantile for _, _, quantile in self.slow_variables())
+
+    def least_effective_draws(self) -> float:
+        """Return the least number of effective draws of all coordinates."""
+        ess = effective_draws(self.psi.T[:, None])
+        return float(np.nanmin(ess)) if np.any(np.isfinite(ess)) else 0.0
+
+    def slow_variables(self) -> list[tuple[str, float, float]]:
+        """Return each variable's name, share of slow coordinates and low quantile of ESS."""
+        assert self.variables is not None
+        ess, slow = np.nan_to_num(effective_draws(self.psi.T[:, None])), SLOW * len(self.psi)
+        of_each = [(name, ess[self.variables == name]) for name in dict.fromkeys(self.variables)]
+        return [
+            (str(name), float(np.mean(own < slow)), float(np.quantile(own, FEW)))
+            for name, own in of_each
+        ]
+
+    def _on_line(self) -> np.ndarray:
+        """Return which coordinates are not circular, shape (d,)."""
+        if self.circular is None:
+            return np.ones(self.psi.shape[1], dtype=bool)
+        return ~self.circular
 
 
 class TrialChain:
-    """Runs a chain for a while, in units of its whitened coordinates.
+    """Runs a plan's chain for a while, in units of its whitened coordinates.
 
-    ``unit`` is the scale of the narrowest direction. Of ``many`` coordinates the quantiles of each
-    variable are judged, and each ``shared`` one.
+    ``others`` are the values of the variables that other steps sample; ``report`` gets the draws,
+    updates and seconds of an update before each run.
     """
 
     def __init__(
         self,
         runner: Runner,
-        unit: float,
+        plan: Plan,
         rng: np.random.Generator,
         others: Sequence[np.ndarray],
-        *,
-        many: bool = False,
-        shared: np.ndarray | None = None,
         report: Callable[[int, int, float], None] = lambda draws, thin, seconds: None,
+        shared: np.ndarray | None = None,  # indices of directions that variables share
     ) -> None:
-        self._runner = runner
-        self._unit = unit
-        self._rng = rng
-        self._others = others
-        self._report = report
+        self._runner, self._unit, self._rng = runner, plan.unit, rng
+        self._others, self._report = others, report
         self.seconds = 0.0  # an update's in the latest run, for messages alone
         self.noise: NoiseOnTheWay | None = None  # at positions of the latest run
         assert runner.state.psi is not None
@@ -58,15 +153,14 @@ class TrialChain:
             self._watched = np.union1d(self._watched, shared)
         self._shared = None if shared is None else np.isin(self._watched, shared)
         self._variables: np.ndarray | None = None
-        if many:
+        if plan.regime.by_quantile:
             names = [c.name for c in runner.engine.posterior.coordinates]
             self._variables = np.repeat(names, sizes)[self._watched]
 
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
-        runner = self._runner
-        runner.settle()
-        runner.restart(
+        self._runner.settle()
+        self._runner.restart(
             [
                 (x + self._unit * self._rng.standard_normal(x.shape)).astype(x.dtype)
                 for x in self._centre
@@ -75,11 +169,10 @@ class TrialChain:
 
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
         """Run on from the present position."""
-        runner, unit = self._runner, self._unit
+        runner, unit, noise = self._runner, self._unit, self.noise
         centre, whole = self._flat(self._centre), Potential.join(self._centre)
         total, later = np.zeros(len(whole)), draws // 2
-        psi, gradient, rejected, tamed = [], [], 0, 0
-        noise = self.noise
+        psi, gradient, rejected, clipped = [], [], 0, 0
         if noise is not None:
             noise.forget()
         self._report(draws, thin, self.seconds)
@@ -93,7 +186,7 @@ class TrialChain:
             psi.append((self._flat(runner.state.psi) - centre) / unit)
             gradient.append(self._flat(draw.gradient) * unit)
             rejected += draw.rejected
-            tamed += draw.tamed
+            clipped += draw.tamed
             if rejected:
                 break
             if k >= later:
@@ -102,27 +195,25 @@ class TrialChain:
                 noise.add(Potential.join(runner.phi()))
         self.seconds = (time.perf_counter() - began) / (max(1, len(psi) - 1) * thin)
         self.middle = (total / max(1, len(psi) - later) - whole) / unit
-        circular = runner.engine.posterior.circular[self._watched]
-        bound = runner.settings.largest_gradient
-        escaped = 0.0
+        bound, escaped = runner.settings.largest_gradient, 0.0
         if bound is not None and not rejected:
             escaped = float(np.mean(np.abs(gradient).max(axis=1) > _FAR * bound * unit))
         return Trial(
             np.array(psi),
             np.array(gradient),
             rejected,
-            circular,
-            self._variables,
-            tamed / (len(psi) * thin),
-            self._shared,
-            escaped,
+            circular=runner.engine.posterior.circular[self._watched],
+            variables=self._variables,
+            clipped=clipped / (len(psi) * thin),
+            shared=self._shared,
+            escaped=escaped,
         )
 
-    def loosen(self) -> None:
-        """Raise the bound beyond which gradients are scaled down."""
+    def raise_bound(self) -> None:
+        """Raise the bound beyond which gradients are clipped."""
         settings = self._runner.settings
         if settings.largest_gradient is not None:
-            settings.largest_gradient *= _LOOSER
+            settings.largest_gradient *= _HIGHER
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
         flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])

@@ -1,12 +1,192 @@
-"""Several step methods on one model, with default arguments, against the gallery's references."""
+"""Several step methods on one model: their joint start, and draws against the references."""
+
+from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
+
+from pymc.distributions.transforms import ordered
+from pytensor import wrap_py
 
 import pymc_sgmcmc as sg
 
 from helpers.gallery import BENCHMARKS, check
+from pymc_sgmcmc.tuning import beside_others
+
+GROUPS, EACH = 30, 40
+
+
+@cache
+def hierarchy():
+    """Effects and their scale, centred, in the step of the scale first: compiled once."""
+    rng = np.random.default_rng(1)
+    theta = rng.normal(1, 0.5, GROUPS)
+    group = np.repeat(np.arange(GROUPS), EACH)
+    y = rng.normal(theta[group], 1)
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 5)
+        effects = pm.Normal("theta", mu, tau, shape=GROUPS)
+        pm.Normal("y", effects[group], 1, observed=y)
+        steps = [sg.CoRVSGLD(x, backend="jax") for x in ([mu, tau], [effects])]
+    return model, steps, y.reshape(GROUPS, EACH).mean(axis=1)
+
+
+def begun(model, steps, seed=0):
+    """Return the point after the first draw of each step in turn."""
+    point = model.initial_point()
+    for step in steps:
+        step.setup_chain(np.random.default_rng(seed), 100, 10)
+    for step in steps:
+        point, _ = step.step(point)
+    return point
+
+
+@pytest.fixture
+def searches(monkeypatch):
+    """Collect the models in which the bulk of all variables was looked for."""
+    seen = []
+    search = beside_others._bulk_of_all
+
+    def counted(joint, point, state):
+        seen.append(joint)
+        return search(joint, point, state)
+
+    monkeypatch.setattr(beside_others, "_bulk_of_all", counted)
+    return seen
+
+
+def test_a_scale_is_not_lost_to_effects_that_have_not_moved(searches):
+    model, steps, means = hierarchy()
+    for seed in range(2):
+        point = begun(model, steps, seed)
+        spread = np.sqrt(np.var(means) - 1 / EACH)
+        # The posterior's sd of log tau is about 1 / sqrt(2 GROUPS), and of an effect 1 / sqrt(EACH)
+        assert abs(point["tau_log__"] - np.log(spread)) < 4 / np.sqrt(2 * GROUPS)
+        assert np.abs(point["theta"] - means).max() < 5 / np.sqrt(EACH)
+    # Once for each chain, of a model that is compiled once
+    assert len(searches) == 2 and searches[0] is searches[1]
+    assert [step.chain.jitter for step in steps] == [0, 0]
+
+
+def test_what_ran_before_in_a_process_does_not_decide_a_start(searches, monkeypatch):
+    starts, search = [], beside_others._bulk_of_all
+    monkeypatch.setattr(
+        beside_others, "_bulk_of_all", lambda *args: starts.append(search(*args)) or starts[-1]
+    )
+    model, steps, _ = hierarchy()
+    begun(model, steps)
+    # Begun again where that chain began: as of initvals= from the run before
+    point = model.initial_point() | starts[0]
+    for step in steps:
+        step.setup_chain(np.random.default_rng(1), 100, 10)
+    for step in steps:
+        point, _ = step.step(point)
+    assert len(searches) == 2
+
+
+def test_a_fault_in_the_search_is_no_lack_of_a_bulk(monkeypatch):
+    def broken(*args):
+        raise TypeError("a fault")
+
+    model, steps, _ = hierarchy()
+    monkeypatch.setattr(beside_others, "_bulk_of_all", broken)
+    with pytest.raises(TypeError, match="a fault"):
+        begun(model, steps)
+
+
+def test_variables_of_other_packages_begin_there_too():
+    model, [step, _], means = hierarchy()
+    point = begun(model, [step])
+    assert np.corrcoef(point["theta"], means)[0, 1] > 0.99
+
+
+def test_a_step_of_all_variables_has_no_companions_to_wait_for(searches):
+    with pm.Model() as model:
+        pm.Normal("a"), pm.Normal("b")
+        step = sg.CoRVSGLD(backend="jax")
+    begun(model, [step])
+    assert not searches
+
+
+def test_what_is_given_by_hand_begins_at_its_start(searches):
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Normal("b", a, 1, initval=7.0)
+        step = sg.SGLD([a], step_size=0.01, scale=None, gradient="plain", batches=1, thin=1)
+    assert begun(model, [step])["b"] == 7
+    assert not searches
+
+
+def test_what_another_step_keeps_to_itself_is_not_moved(searches):
+    of_trees = type("Trees", (type(pm.Normal.rv_op),), {"__module__": "pymc_bart.bart"})
+    trees = type("BART", (pm.Normal,), {"rv_op": of_trees()})
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        trees("b", 0, 1, initval=0.5)
+        pm.Normal("y", a + model["b"], 1, observed=3.0)
+        step = sg.CoRVSGLD([a], backend="jax")
+    assert begun(model, [step])["b"] == 0.5
+    assert not searches
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Numba will use object mode")
+def test_others_without_a_gradient_stay_where_they_are():
+    @wrap_py(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def opaque(x):
+        return np.array(2 * x)
+
+    with pm.Model() as model:
+        a, b = pm.Normal("a"), pm.Normal("b", initval=0.5)
+        pm.Normal("y", a + opaque(b), 1, observed=3.0)
+        step = sg.CoRVSGLD([a], backend="numba")
+    point = begun(model, [step])
+    assert point["b"] == 0.5 and np.isfinite(point["a"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("alone", [True, False])
+def test_chains_of_a_mixture_begin_at_its_centres(alone):
+    centres = np.array([-4.0, 0.0, 4.0])
+    rng = np.random.default_rng(3)
+    y = rng.normal(centres[rng.choice(3, 4000, p=[0.2, 0.3, 0.5])], 1)
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(3))
+        mu = pm.Normal("mu", 0, 5, shape=3, transform=ordered, initval=centres / 2)
+        s = pm.HalfNormal("s", 2, shape=3)
+        rows = pm.Minibatch(y, batch_size=200)
+        pm.NormalMixture("y", w, mu, s, observed=rows, total_size=len(y))
+        of_two = sg.SMLD([w], backend="jax"), sg.CoRVSGLD([mu, s], backend="jax")
+        steps = [sg.CoRVSGLD(backend="jax")] if alone else of_two
+    for seed in range(8):
+        point = begun(model, steps, seed)
+        found = ordered.backward(point["mu_ordered__"]).eval()
+        # A lesser mode has a centre that is more than half a unit off
+        assert np.abs(found - centres).max() < 0.3
+
+
+@pytest.mark.slow
+def test_chains_of_a_mixture_in_the_plane_begin_at_all_clusters():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(0, 4, size=(6, 2))
+    y = rng.normal(centres[rng.choice(6, 1800, p=rng.dirichlet(np.full(6, 5.0)))], 0.7)
+    with pm.Model() as model:
+        w = pm.Dirichlet("w", np.ones(6))
+        mu, s = pm.Normal("mu", 0, 5, shape=(6, 2)), pm.HalfNormal("s", 1, shape=6)
+        of = pm.MvNormal.dist(mu, chol=s[:, None, None] * np.eye(2))
+        pm.Mixture("y", w, of, observed=y)
+        steps = [sg.CoRVSGLD(backend="jax")]
+    for seed in (0, 4):
+        found = begun(model, steps, seed)["mu"]
+        away = np.linalg.norm(found[:, None] - centres, axis=2)
+        assert away.min(axis=0).max() < 0.5, seed
+        # Tuned as near a Gaussian, not along its own way
+        assert steps[0]._runner.settings.warnings == [], seed
+
+
+# ---------------------------------------------------------------- draws, with default arguments
 
 MODELS = (
     "linear_blocks",

@@ -9,8 +9,10 @@ from helpers.policies import LM
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.check import Trial, burn_in, settle, temperatures
+from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
+from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
+from pymc_sgmcmc.tuning.trial_chain import Trial
 
 
 class FakeChain:
@@ -25,7 +27,7 @@ class FakeChain:
     def __init__(self, *, variance=lambda h: 1.0, time=2.0, wild_above=np.inf, d=3, seed=0):
         self.variance, self.time, self.wild_above = variance, time, wild_above
         self.d, self.rng = d, np.random.default_rng(seed)
-        self.asked, self.restarts, self.loosened = [], 0, 0
+        self.asked, self.restarts, self.raised = [], 0, 0
 
     def restart(self):
         self.restarts += 1
@@ -46,16 +48,17 @@ class FakeChain:
         # E ψ ĝ is the variance
         return Trial(psi, psi.copy(), 0)
 
-    def loosen(self):
-        self.loosened += 1
+    def raise_bound(self):
+        self.raised += 1
 
 
-def settled(chain, *, h=0.2, thin=20, fixed_step=False, fixed_thin=False, policy=LM, **options):
-    h, _ = burn_in(chain, h, thin, fixed_step=fixed_step)
-    return settle(
-        chain, policy, h, thin=thin, fixed_step=fixed_step, fixed_thin=fixed_thin,
-        report=lambda step: None, **options,
-    )  # fmt: skip
+def settled(chain, *, thin=20, fixed_step=False, policy=LM, curvatures=None, **rules):
+    h, _ = burn_in(chain, 0.2, thin, fixed_step=fixed_step)
+    return settle(chain, h, Rules(policy, thin, fixed_step=fixed_step, **rules), curvatures)
+
+
+def texts(found):
+    return [text_of(warning) for warning in found.warnings]
 
 
 def test_a_chain_that_is_right_passes_at_once():
@@ -169,37 +172,37 @@ def test_of_fewer_draws_as_large_a_share_has_to_be_effective():
     found = settled(chain, draws=100)
     assert {draws for _, _, draws in chain.asked[1:]} == {100}
     assert found.thin in {80, 160}
-    [text] = settled(
-        FakeChain(time=2e4), draws=100, policy=Policy(0.2, second_moments=False)
-    ).warnings
+    [text] = texts(
+        settled(FakeChain(time=2e4), draws=100, policy=Policy(0.2, second_moments=False))
+    )
     assert "effective draws in 100" in text
 
 
 def test_thinning_ends_with_a_warning():
     found = settled(FakeChain(time=2e4), policy=Policy(0.2, second_moments=False))
     assert found.thin == 2560
-    [text] = [w for w in found.warnings if "mixes slowly" in w]
+    [text] = [w for w in texts(found) if "mixes slowly" in w]
     assert "Raise thin, or write the model non-centred" in text
 
 
 def test_trials_end_with_a_warning():
     chain = FakeChain(variance=lambda h: 2.0)
     found = settled(chain)
-    [text] = found.warnings
+    [text] = texts(found)
     assert "temperature is 2." in text or "temperature is 1.9" in text
     assert found.step_size == pytest.approx(0.2 / 16)
     chain = WildLater()
     chain.run = lambda h, thin, draws: Trial(
         np.full((draws, 3), 2e3 if draws == 500 else 0.1), np.zeros((draws, 3)), 0
     )
-    [text] = settled(chain).warnings
+    [text] = texts(settled(chain))
     assert "still diverge" in text
 
 
 def test_step_and_thin_set_by_hand_stay():
     found = settled(FakeChain(variance=lambda h: 2.0), fixed_step=True)
     assert found.step_size == 0.2
-    assert "temperature" in found.warnings[0]
+    assert "temperature" in texts(found)[0]
     found = settled(FakeChain(time=100.0), fixed_thin=True)
     assert found.thin == 20
     found = settled(FakeChain(variance=lambda h: 1 + 3 * h), thin=7, fixed_thin=True)
@@ -209,28 +212,28 @@ def test_step_and_thin_set_by_hand_stay():
 
 def test_a_chain_far_from_the_whitening_is_told():
     found = settled(FakeChain(variance=lambda h: 16.0), policy=Policy(0.2, second_moments=False))
-    assert "far from the Gaussian" in found.warnings[0]
+    assert "far from the Gaussian" in texts(found)[0]
 
 
 class Leaving(FakeChain):
     """Ends where many gradients are scaled down, until the bound was raised often enough."""
 
-    def __init__(self, tamed=0.5, escaped=0.5, enough=99):
+    def __init__(self, clipped=0.5, escaped=0.5, enough=99):
         super().__init__()
-        self._tamed, self._escaped, self._enough = tamed, escaped, enough
+        self._clipped, self._escaped, self._enough = clipped, escaped, enough
 
     def run(self, step_size, thin, draws):
-        tamed = self._tamed if self.loosened < self._enough else 0.0
-        return replace(super().run(step_size, thin, draws), tamed=tamed, escaped=self._escaped)
+        clipped = self._clipped if self.raised < self._enough else 0.0
+        return replace(super().run(step_size, thin, draws), clipped=clipped, escaped=self._escaped)
 
 
 def test_a_chain_that_leaves_the_gaussian_of_exchangeable_units_has_none():
     with pytest.raises(NoGaussianError):
-        settled(Leaving(), permutable=True)
+        settled(Leaving(), exchangeable=True)
     # As of factorisations, a scale of which the noise of batches moves far
-    assert settled(Leaving(tamed=0.01), permutable=True).step_size == 0.2
+    assert settled(Leaving(clipped=0.01), exchangeable=True).step_size == 0.2
     with pytest.raises(NoGaussianError):
-        settled(FakeChain(variance=lambda h: 25.0, time=0.1), permutable=True)
+        settled(FakeChain(variance=lambda h: 25.0, time=0.1), exchangeable=True)
     # Elsewhere it may be a start far from the data: the chain's own count says so at its end
     assert settled(Leaving()).step_size == 0.2
 
@@ -249,7 +252,7 @@ def test_many_coordinates_are_told_to_be_slow_where_a_tenth_of_the_draws_is_not_
         settled(OfMany(time=time), policy=policy, thin=2560) for time in (1150.0, 13_000.0)
     )
     assert enough.warnings == []
-    [text] = [text for text in slow.warnings if "mix slowly" in text]
+    [text] = [text for text in texts(slow) if "mix slowly" in text]
     assert "a (100% of its coordinates" in text
     assert "b (100% of its coordinates" in text
 
@@ -259,28 +262,28 @@ def test_heat_tells_a_net_from_a_factorisation():
         return OfMany(variance=lambda h: 1 + 3 * h)
 
     with pytest.raises(NoGaussianError):
-        settled(hot(), permutable=True, whole=True)
-    assert settled(OfMany(), permutable=True, whole=True).step_size == 0.2
+        settled(hot(), exchangeable=True, all_seen=True)
+    assert settled(OfMany(), exchangeable=True, all_seen=True).step_size == 0.2
     # Of a part of a chain, and where no units can be exchanged, the step size is halved
-    assert settled(hot(), permutable=True).step_size < 0.2
-    assert settled(hot(), whole=True).step_size < 0.2
+    assert settled(hot(), exchangeable=True).step_size < 0.2
+    assert settled(hot(), all_seen=True).step_size < 0.2
 
 
 def test_a_bound_that_noise_exceeds_is_raised():
-    for tamed, trials in ((0.1, 1), (0.5, 2)):
-        chain = Leaving(tamed, escaped=0.1, enough=1)
-        assert settled(chain, permutable=True).step_size == 0.2
+    for clipped, trials in ((0.1, 1), (0.5, 2)):
+        chain = Leaving(clipped, escaped=0.1, enough=1)
+        assert settled(chain, exchangeable=True).step_size == 0.2
         # The burn-in asks for the first run
-        assert (chain.loosened, len(chain.asked)) == (1, 1 + trials)
+        assert (chain.raised, len(chain.asked)) == (1, 1 + trials)
     with pytest.raises(NoGaussianError):
-        settled(Leaving(escaped=0.1), permutable=True)
+        settled(Leaving(escaped=0.1), exchangeable=True)
 
 
 def test_trials_that_may_cost_no_more_end_after_a_raised_bound():
     chain = Leaving(escaped=0.1, enough=1)
-    found = settled(chain, permutable=True, most_updates=500 * 20)
+    found = settled(chain, exchangeable=True, most_updates=500 * 20)
     # The burn-in's run, and one trial
-    assert (chain.loosened, len(chain.asked), found.step_size) == (1, 2, 0.2)
+    assert (chain.raised, len(chain.asked), found.step_size) == (1, 2, 0.2)
 
 
 def test_settling_is_deterministic():
@@ -291,7 +294,7 @@ def test_settling_is_deterministic():
 def test_temperatures_of_independent_draws():
     rng = np.random.default_rng(6)
     psi = rng.normal(size=(500, 2000))
-    mean, error = temperatures(Trial(psi, 1.3 * psi, 0))
+    mean, error = Trial(psi, 1.3 * psi, 0).temperatures()
     assert abs(z_score(mean, 1.3)) < STANDARD_ERRORS
     # The error is that of a mean of 500 squares
     assert np.sqrt(np.mean(error**2)) == pytest.approx(1.3 * np.sqrt(2 / 500), rel=0.05)
@@ -303,7 +306,7 @@ def test_no_trial_is_run_at_the_largest_thinning():
     assert [thin for _, thin, _ in chain.asked[1:]] == [20]
     assert found.thin == 160
     assert found.needed > 160
-    assert "mixes slowly" in found.warnings[0]
+    assert "mixes slowly" in texts(found)[0]
 
 
 def test_thinning_that_is_extrapolated_beyond_the_bound_does_not_pass():
@@ -319,7 +322,7 @@ def test_trials_end_where_another_one_would_cost_too_much():
     # 10,000 updates, then 20,000 with half of the step; another 40,000 would be too many
     assert [thin for _, thin, _ in chain.asked[1:]] == [20, 40]
     assert found.needed == 80
-    assert "temperature is 4" in found.warnings[0]
+    assert "temperature is 4" in texts(found)[0]
 
 
 def test_a_burn_in_may_be_shorter():

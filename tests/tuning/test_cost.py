@@ -16,8 +16,10 @@ import pymc_sgmcmc as sg
 from helpers.sampling import run
 from pymc_sgmcmc.kernel.estimators import ControlVariates, Plain
 from pymc_sgmcmc.model.graphs import numbers_computed
-from pymc_sgmcmc.tuning.cost import spelled, spoken_of, told_cost, told_time
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
+from pymc_sgmcmc.tuning.messages import cost_of_draws, in_words, time_of_draws
+from pymc_sgmcmc.tuning.regimes import Dense, Diagonal
+from pymc_sgmcmc.tuning.report import LoggedLines, Report
 
 
 def test_passes_are_those_of_the_updates(caplog):
@@ -53,11 +55,11 @@ def test_all_rows_in_place_of_batches_are_told(caplog):
 
 
 def test_what_is_told():
-    assert told_cost(10, 20, 1, anchored=False, blocks=1, dimension=3) == ("20 updates a draw.")
-    twice = told_cost(1100, 20, 2, anchored=True, blocks=1000, dimension=500_000)
+    assert cost_of_draws(10, 20, 1, anchored=False, blocks=1, dimension=3) == ("20 updates a draw.")
+    twice = cost_of_draws(1100, 20, 2, anchored=True, blocks=1000, dimension=500_000)
     assert twice.startswith("20 updates a draw, 2 batches an update; 1,100 draws are 88 passes")
     assert "compute_convergence_checks=False" in twice
-    many = told_cost(10_000, 20, 3, anchored=True, blocks=118, dimension=3)
+    many = cost_of_draws(10_000, 20, 3, anchored=True, blocks=118, dimension=3)
     assert many.endswith("3 batches an update; 10,000 draws are 10,200 passes over the data.")
 
 
@@ -66,8 +68,7 @@ PLAIN = Plain()
 
 def bounds(*, gradient=PLAIN, batches=1, blocks=1000, numbers=1, d=10, many=False):
     plan = SimpleNamespace(
-        many=many,
-        endless=False,
+        regime=Diagonal() if many else Dense(),
         gradient=gradient,
         batches=batches,
         centre=np.zeros(d),
@@ -142,12 +143,13 @@ def test_numbers_of_a_graph_are_those_of_its_results():
 
 
 def test_what_takes_long_is_spoken_of_meanwhile(monkeypatch):
-    monkeypatch.setattr("pymc_sgmcmc.tuning.cost._LOOK", 0.01)
-    said = Event()
-    with spoken_of(said.set):
+    monkeypatch.setattr("pymc_sgmcmc.tuning.report._LOOK", 0.01)
+    report, said = Report(LoggedLines()), Event()
+    monkeypatch.setattr(report, "still", said.set)
+    with report.watching():
         assert said.wait(30)
     threads = threading.active_count()
-    with pytest.raises(ValueError, match="broke"), spoken_of(said.set):
+    with pytest.raises(ValueError, match="broke"), report.watching():
         raise ValueError("broke")
     assert threading.active_count() == threads
 
@@ -169,9 +171,9 @@ def test_draws_that_cost_too_much_are_told_before_they_are_made(caplog, monkeypa
     assert told.start() < caplog.text.index("5 updates a draw.")
 
 
-def test_times_arespelled_in_words():
-    assert [spelled(x) for x in (0.123, 99, 200, 7300)] == [
+def test_times_are_spelled_in_words():
+    assert [in_words(x) for x in (0.123, 99, 200, 7300)] == [
         "about 0.12 s", "about 1.6 minutes", "about 3.3 minutes", "about 2 hours"
     ]  # fmt: skip
-    assert [told_time(x) for x in (4, 100)] == ["", " The draws take about 1.7 minutes."]
-    assert "about 6.7 minutes. A smaller thin= costs" in told_time(400)
+    assert [time_of_draws(x) for x in (4, 100)] == ["", " The draws take about 1.7 minutes."]
+    assert "about 6.7 minutes. A smaller thin= costs" in time_of_draws(400)

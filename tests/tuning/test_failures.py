@@ -11,20 +11,22 @@ from pymc.exceptions import SamplingError
 import pymc_sgmcmc as sg
 
 from helpers.surfaces import OneScale
-from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.check import Trial, burn_in, settle
+from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
+from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
-from pymc_sgmcmc.tuning.plan import Plan, make_plan
+from pymc_sgmcmc.tuning.plan import Bulk, Plan, Problem, make_plan
+from pymc_sgmcmc.tuning.regimes import Dense
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.trial_chain import Trial
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, rewhitened
 
 D = 4
@@ -158,17 +160,21 @@ def newton_along_some(surface, rng):
 
 def plan(root):
     def make(surface, rng):
-        return make_plan(
-            surface, np.zeros(D), root, POLICY, Options(), "auto", rng, lambda step: None
-        )
+        # A diagonal as the user wishes
+        return plan_for(surface, np.zeros(D), root, Dense(), rng)
 
     return make
+
+
+def plan_for(surface, centre, root, regime, rng):
+    bulk = Bulk(centre, root)
+    return make_plan(surface, bulk, regime, Problem(POLICY), rng, lambda step: None)
 
 
 def whole_plan(surface, rng):
     start = np.full(D, 0.5)
     centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
-    return make_plan(surface, centre, root, POLICY, Options(), "auto", rng, lambda step: None)
+    return plan_for(surface, centre, root, Dense(), rng)
 
 
 CENTRE, FIT = "the search for a centre", "the fit of independent normals"
@@ -302,16 +308,15 @@ BAD_CHAINS = [
 def test_a_bad_chain_ends_in_a_warning_or_in_a_cure(chain, fixed):
     curvatures = [None, lambda psi: np.full(len(psi), np.nan), lambda psi: np.zeros(len(psi))]
     for found in curvatures:
-        settled = settle(
-            FakeChain(**chain), POLICY, 0.2, thin=20, fixed_step=fixed, fixed_thin=fixed,
-            report=lambda step: None, curvatures=found,
-        )  # fmt: skip
+        rules = Rules(POLICY, 20, fixed_step=fixed, fixed_thin=fixed)
+        settled = settle(FakeChain(**chain), 0.2, rules, found)
+        told = " ".join(map(text_of, settled.warnings))
         assert np.isfinite(settled.step_size)
         assert settled.thin >= 20
-        assert any(c in " ".join(settled.warnings) for c in ("NUTS", "thin", "priors")) or (
+        assert any(c in told for c in ("NUTS", "thin", "priors")) or (
             fixed and chain == {"psi": 0.0}
         )
-        assert "nan" not in " ".join(settled.warnings)
+        assert "nan" not in told
     try:
         h, seen = burn_in(FakeChain(**chain), 0.2, 20, fixed_step=fixed)
     except TuningError as error:

@@ -6,11 +6,11 @@ import pytest
 from helpers.policies import LM
 from helpers.surfaces_of_rows import Groups, Means, Noisy, logistic
 from helpers.z_scores import STANDARD_ERRORS, z_score
-from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, measured_noise, met_noise, turned_noise
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.plan import Plan
+from pymc_sgmcmc.tuning.regimes import Diagonal
 from pymc_sgmcmc.tuning.whiten import (
     bulk_of_minibatches,
 )
@@ -127,13 +127,11 @@ def test_noise_on_the_way_is_that_of_the_positions(anchored):
     assert noise.variance() is None
 
 
-def test_a_plan_heeds_noise():
+def test_a_plan_takes_measured_noise():
     plan = Plan(
-        centre=np.zeros(3), root=np.array([1.0, 2.0, 1.0]), gradient=Plain(), batches=2,
-        variance=np.ones(3), step_size=0.2, relative=np.array([1.0, 0.5, 1.0]), unit=1.0, many=True,
-        ratio=0.5,
-    )  # fmt: skip
-    plan.heed(np.array([0.1, 0.5, 8.0]), 0.1, LM)
+        centre=np.zeros(3), root=np.array([1.0, 2.0, 1.0]), batches=2, variance=np.ones(3),
+        step_size=0.2, relative=np.array([1.0, 0.5, 1.0]), regime=Diagonal(), ratio=0.5,
+    ).with_noise(np.array([0.1, 0.5, 8.0]), 0.1, LM)  # fmt: skip
     np.testing.assert_allclose(plan.variance, [0.05, 1.0, 4.0])
     assert LM.widening == 0.15
     np.testing.assert_allclose(0.1 * plan.relative, [0.1, 0.05, 0.15 / 4])
@@ -180,9 +178,7 @@ def test_a_direction_in_the_place_of_a_coordinate_without_noise():
     np.testing.assert_array_equal(found.plain[:-1], noise.plain[:-1])
     # And where the chain passes it is no more
     plan = Plan(
-        centre=centre, root=sd, gradient=Plain(), batches=1, variance=found.plain, step_size=0.2,
-        relative=np.ones(groups + 1), unit=1.0, many=True, turn=turn,
-        turned=turned_noise(surface, centre, sd, turn, rng)[0],
-    )  # fmt: skip
-    plan.heed(noise.plain / sd**2, 0.2, LM)
+        centre=centre, root=sd, variance=found.plain, step_size=0.2, regime=Diagonal(), turn=turn,
+        relative=np.ones(groups + 1), turned=turned_noise(surface, centre, sd, turn, rng)[0],
+    ).with_noise(noise.plain / sd**2, 0.2, LM)  # fmt: skip
     assert abs(plan.variance[-1] / found.plain[-1] - 1) < STANDARD_ERRORS * (4 / 500) ** 0.5

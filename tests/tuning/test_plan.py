@@ -17,17 +17,27 @@ from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each, shorter
-from pymc_sgmcmc.tuning.plan import make_plan
+from pymc_sgmcmc.tuning.plan import Bulk, Problem, make_plan
+from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
 def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, scale = np.random.default_rng(0), wishes.pop("scale", "auto")
-    *bulk, _ = find_bulk(surface, start, OneScale(), scale, rng, lambda step: None)
+    centre, root, _ = find_bulk(surface, start, OneScale(), scale, rng, lambda step: None)
     return make_plan(
-        surface, *bulk, policy, Options(**wishes), scale, rng, lambda step: None,
-        compiled=compiled,
+        surface, Bulk(centre, root), regime_of(root, scale, exchangeable=False),
+        Problem(policy, Options(**wishes), scale), rng, lambda step: None, compiled=compiled,
+    )  # fmt: skip
+
+
+def plan_at_zero(surface, policy=LM, *, many=False, turn=None, sd=1.0, centre=0.0, **problem):
+    """Return a plan for independent normals."""
+    d, rng = surface.dimension, np.random.default_rng(0)
+    return make_plan(
+        surface, Bulk(np.full(d, centre), np.full(d, sd), turn),
+        Diagonal() if many else Dense(), Problem(policy, **problem), rng, lambda step: None,
     )  # fmt: skip
 
 
@@ -75,11 +85,8 @@ def test_noise_of_a_scale_counts_beside_that_of_thousands():
 def batches_of_many(first, others):
     """Averaged with a variable of one element beside one of 199, of these standard errors."""
     noise = np.array([first, *[others] * 199])
-    surface, rng = Noisy(noise, np.zeros(200), rows=20_000), np.random.default_rng(0)
-    return make_plan(
-        surface, np.zeros(200), np.ones(200), LM, Options(gradient=sg.Plain()), "auto", rng,
-        lambda step: None, many=True, sizes=[1, 199],
-    ).batches  # fmt: skip
+    surface, options = Noisy(noise, np.zeros(200), rows=20_000), Options(gradient=sg.Plain())
+    return plan_at_zero(surface, many=True, options=options, sizes=[1, 199]).batches
 
 
 def test_a_single_variable_raises_the_number_of_batches_to_16_at_most():
@@ -95,12 +102,9 @@ def test_a_single_variable_raises_the_number_of_batches_to_16_at_most():
 def test_noise_that_grows_as_of_rates_is_averaged_over_more_batches(policy, half):
     surface = Noisy(np.full(200, 30.0), np.full(200, 2.0), rows=20_000)
     shared, growing = (
-        make_plan(
-            surface, np.zeros(200), np.ones(200), policy, Options(), "auto",
-            np.random.default_rng(0), lambda step: None, many=True, coupled=True, grows=grows,
-        )
+        plan_at_zero(surface, policy, many=True, shares_noise=True, noise_grows=grows)
         for grows in (False, True)
-    )  # fmt: skip
+    )
     assert isinstance(growing.gradient, sg.ControlVariates)
     # Variance 4 a sd from the anchor; a thermostat's heat falls with its step size
     assert shared.variance.max() < 2.5 and growing.variance.max() * half < 0.35
@@ -119,30 +123,25 @@ def test_steps_are_shortened_only_where_noise_costs():
 
 
 def test_noise_that_is_measured_on_the_way_is_that_of_the_shortened_coordinates():
-    d, rng = 100, np.random.default_rng(0)
+    d = 100
     additive = np.ones(d)
     additive[-5:] = 6.0
     policy = replace(THERMOSTAT, per_coordinate=False, noise_of_many=None)
     turn = Turn.to(np.full((d, 1), d**-0.5), np.array([2.0]), [d], np.ones(d))
-    plan = make_plan(
-        Noisy(additive, np.zeros(d)), np.zeros(d), np.ones(d), policy,
-        Options(gradient=sg.Plain(), batches=1), "auto", rng, lambda step: None,
-        many=True, coupled=True, turn=turn, sizes=[d],
+    plan = plan_at_zero(
+        Noisy(additive, np.zeros(d)), policy, many=True, turn=turn, shares_noise=True, sizes=[d],
+        options=Options(gradient=sg.Plain(), batches=1),
     )  # fmt: skip
-    planned = plan.variance.copy()
     assert np.all(plan.turn.lengths[-5:] < 0.7)
-    plan.heed(additive**2, plan.step_size, policy)
+    measured = plan.with_noise(additive**2, plan.step_size, policy)
     # Both are of some hundred batches
-    np.testing.assert_allclose(plan.variance, planned, rtol=0.3)
+    np.testing.assert_allclose(measured.variance, plan.variance, rtol=0.3)
 
 
 def test_plan_takes_the_quieter_of_two_estimators_that_cost_the_same():
     """Both are within the bound with one batch, and block gradients are remembered."""
-    surface, rng = Noisy(np.full(3, 1.0), np.full(3, 0.5)), np.random.default_rng(0)
-    plan = make_plan(
-        surface, np.zeros(3), np.ones(3), THERMOSTAT, Options(), "auto", rng, lambda step: None,
-        remembered=True,
-    )  # fmt: skip
+    surface = Noisy(np.full(3, 1.0), np.full(3, 0.5))
+    plan = plan_at_zero(surface, THERMOSTAT, remembers_blocks=True)
     assert plan.batches == 1
     assert isinstance(plan.gradient, sg.ControlVariates)
 
@@ -197,10 +196,7 @@ def test_plan_averages_as_many_batches_as_cost_least(policy):
 )
 def test_all_rows_are_taken_where_batches_are_a_third_of_them(scheme, wishes, batches):
     surface = Noisy(np.full(3, 8.0), np.full(3, 8.0), rows=4000, batch_size=40)
-    plan = make_plan(
-        surface, np.zeros(3), np.ones(3), LM, Options(**wishes), "auto", np.random.default_rng(0),
-        lambda step: None, scheme=BATCH_SCHEMES[scheme],
-    )  # fmt: skip
+    plan = plan_at_zero(surface, options=Options(**wishes), scheme=BATCH_SCHEMES[scheme])
     assert surface.n_blocks == 100
     assert isinstance(plan.gradient, sg.Plain)
     assert plan.batches == batches
@@ -289,10 +285,9 @@ def test_plan_does_not_take_overlapping_batches_for_the_full_data():
     points = np.random.default_rng(4).normal(size=(rows, 3))
 
     def variances(gradient, batches):
-        plan = make_plan(
-            Means(points, size), points.mean(axis=0), np.full(3, rows**-0.5), LM,
-            Options(gradient=gradient, batches=batches), "auto", np.random.default_rng(0),
-            lambda step: None, remembered=True,
+        plan = plan_at_zero(
+            Means(points, size), sd=rows**-0.5, centre=points.mean(axis=0), remembers_blocks=True,
+            options=Options(gradient=gradient, batches=batches),
         )  # fmt: skip
         return plan.variance
 

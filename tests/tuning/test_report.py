@@ -2,6 +2,7 @@
 
 import logging
 import multiprocessing
+import pickle
 import re
 
 from types import SimpleNamespace
@@ -32,7 +33,6 @@ def clock(monkeypatch):
     """A clock that is set by hand, and nothing said before."""
     now = SimpleNamespace(seconds=0.0)
     monkeypatch.setattr(report.time, "perf_counter", lambda: now.seconds)
-    report.LOGGED.clear()
     return now
 
 
@@ -59,14 +59,16 @@ def test_a_run_that_is_tuned_soon_says_one_line_for_all_chains(caplog):
 
 
 def test_chains_that_differ_say_so(clock, caplog):
+    logged = LoggedLines()
     for thin in (20, 20, 40, 20):
-        Report().end(f"{thin} updates a draw.", 0.0)
+        Report(logged).end(f"{thin} updates a draw.", 0.0)
     assert told(caplog) == [f"Tuned in 0.0 s: {thin} updates a draw." for thin in (20, 40)]
 
 
 def test_steps_are_told_once_after_a_while(clock, caplog):
+    logged = LoggedLines()
     for _ in range(2):
-        chain = Report()
+        chain = Report(logged)
         for step in ("first", "second", "third"):
             chain(step)
             chain.trial(500, 20, 1e-6)
@@ -97,5 +99,5 @@ def test_forked_processes_share_what_was_said():
     child.join()
     assert child.exitcode == 0
     assert [said.is_new(text) for text in "abb"] == [False, True, False]
-    said.clear()
-    assert said.is_new("a")
+    # A process that shares no memory begins anew
+    assert pickle.loads(pickle.dumps(said)).is_new("a")

@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
+import pymc_sgmcmc.tuning.rounds as tuning_rounds
 import pymc_sgmcmc.tuning.run as tuning_run
 
 from helpers.conjugate import location_and_precision, regression, slopes_of
@@ -181,23 +182,23 @@ def test_a_large_thin_leaves_a_good_centre_where_it_is(monkeypatch):
 def test_noise_that_is_met_in_the_last_round_is_planned_for(monkeypatch):
     """Three centres that are none, and a fourth about which batches are noisier than planned."""
     rounds, planned = [], []
-    make_plan = tuning_run.make_plan
+    make_plan = tuning_rounds.make_plan
 
     def burnt_in(chain, h, thin, *, fixed_step, updates):
         rounds.append(1)
         return h, np.full((5, 2), 3.0 if len(rounds) < 4 else 0.0)
 
     def plan(*args, **options):
-        planned.append(options["met"])
+        planned.append(options["least_noise"])
         return make_plan(*args, **options)
 
     def stop(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(tuning_run, "burn_in", burnt_in)
-    monkeypatch.setattr(tuning_run, "make_plan", plan)
+    monkeypatch.setattr(tuning_rounds, "burn_in", burnt_in)
+    monkeypatch.setattr(tuning_rounds, "make_plan", plan)
     monkeypatch.setattr(tuning_run, "settle", stop)
-    monkeypatch.setattr(tuning_run.Tuning, "_met_noise", lambda *args: 100.0)
+    monkeypatch.setattr(tuning_rounds.Rounds, "_noise_of_burn_in", lambda *args: 100.0)
     model, _ = regression()
     step = sg.CoRVSGLD(model=model, backend="jax")
     step.setup_chain(np.random.default_rng(1), 10, 10)

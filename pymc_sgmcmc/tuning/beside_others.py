@@ -1,0 +1,182 @@
+"""A step beside other step methods, whose variables change from draw to draw.
+
+Such a step samples another conditional distribution at every draw. So it is tuned again during
+PyMC's tuning draws, at values of the other variables that the chain has visited.
+
+Its first draw would be in a conditional distribution that is not the posterior's and, with many
+rows, as narrow: weights of a mixture go to 0 while its centres are wrong, and the scale of effects
+that are all at their start falls to 0. Neither recovers. So the first of the package's steps
+searches for the bulk of the joint density of all continuous variables, in the coordinates in which
+it would sample them alone, and all steps begin there; this is noted in the model, which they share.
+Beside discrete variables the step stays at its start while the others move: a mixture whose
+indicators all start at 0 would otherwise be fitted as a single component first.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pymc.exceptions import SamplingError
+from pymc.initial_point import PointType
+from pymc.model import Model
+from pymc.vartypes import continuous_types, discrete_types
+from pytensor.gradient import NullTypeGradError
+from pytensor.tensor.variable import TensorVariable
+from threadpoolctl import threadpool_limits
+
+from pymc_sgmcmc.chain.memory import Place
+from pymc_sgmcmc.chain.runner import Draw, Runner
+from pymc_sgmcmc.chain.state import ChainState
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.model.initial_point import initial_point
+from pymc_sgmcmc.schedules import Schedule
+from pymc_sgmcmc.tuning.bulk import find_bulk
+from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.parametrisation import beginning
+from pymc_sgmcmc.tuning.report import LoggedLines
+from pymc_sgmcmc.tuning.run import Tuning
+from pymc_sgmcmc.tuning.surface import TuningError
+
+__all__ = ["Companion", "joint_start", "skips_draw", "times_of_tuning"]
+
+_log = logging.getLogger("pymc.sgmcmc")
+
+# Draws after which a chain is tuned again, and the share of the tuning draws after which for the
+# last time; none of the first within the last fifth before that
+_TIMES, _LAST, _FIFTH = (5, 15, 40, 100, 250), 2 / 3, 0.8
+
+# Most places averaged over by the last tuning, and by earlier ones
+_MOST_PLACES, _FEW_PLACES = 7, 3
+
+# Largest whitened coordinate of a plausible draw
+_FARTHEST = 1e3
+
+# Errors if no joint bulk is found, or if variables of other steps have no gradient: each step is
+# then tuned from its own start
+_NO_BULK = (TuningError, SamplingError, ValueError, NotImplementedError, NullTypeGradError)
+
+# Packages whose step methods keep their variables' values to themselves, as sums of trees: these
+# would not follow, and with their flat priors would explain the data
+_KEPT = ("pymc_bart",)
+
+
+def times_of_tuning(tuning_draws: int) -> list[int]:
+    """Return the draws after which a chain is tuned again; the last of them decides."""
+    last = int(_LAST * tuning_draws)
+    return [*(t for t in _TIMES if t < _FIFTH * last), last] if last >= _TIMES[0] else []
+
+
+class Companion:
+    """Keeps a chain tuned while other step methods move their variables."""
+
+    def __init__(self, engine: Engine, options: Options, logged: LoggedLines) -> None:
+        self._engine, self._options, self._logged = engine, options, logged
+
+    def before_draw(self, runner: Runner, others: Sequence[np.ndarray]) -> Runner:
+        """Remember the present place, and tune again if it is time."""
+        state = runner.state
+        place = Place(list(others), runner.phi(), state.scales)
+        state.memory.add(place)
+        times = times_of_tuning(state.tuning_draws)
+        last = state.draw in times[-1:]
+        if state.draw not in times or (state.updates == 0 and not last):
+            return runner
+        runner.settle()
+        places = [*state.memory.recent(_MOST_PLACES if last else _FEW_PLACES), place]
+        return self._tuned(state, places, trials=last)
+
+    def draw(
+        self, runner: Runner, step_size: float | Schedule, others: Sequence[np.ndarray]
+    ) -> tuple[Runner, float | Schedule, Draw]:
+        """Make a tuning draw; return it with the runner and the step size that made it.
+
+        A draw that diverges is undone, and the chain is tuned where it stands.
+        """
+        state = runner.state
+        assert state.psi is not None
+        psi, extra = state.psi, state.extra
+        draw = runner.advance(step_size, runner.settings.thin, others)
+        if not draw.rejected and max(np.abs(x).max(initial=0.0) for x in state.psi) < _FARTHEST:
+            return runner, step_size, draw
+        runner.restart(psi, extra)
+        place = Place(list(others), runner.phi(), state.scales)
+        runner = self._tuned(state, [place], trials=False)
+        if runner.settings.step_size is not None and not callable(step_size):
+            step_size = runner.settings.step_size
+        return runner, step_size, runner.advance(step_size, runner.settings.thin, others)
+
+    def _tuned(self, state: ChainState, places: Sequence[Place], *, trials: bool) -> Runner:
+        tuning = Tuning(self._engine, self._options, state, places, self._logged, again=True)
+        return tuning.run(trials=trials)
+
+
+def joint_start(engine: Engine, point: PointType, state: ChainState, model: Model) -> PointType:
+    """Return PyMC's point with all continuous variables in the bulk of their joint density.
+
+    The point is unchanged if the step samples them all, an earlier step has moved it, or no bulk is
+    found. With a joint start ``state.jitter`` becomes 0: steps that share it are not jittered.
+    """
+    moving = [value for value in engine.posterior.others if value.dtype in continuous_types]
+    if not moving or not engine.posterior.has_value:
+        return point
+    if any(_is_kept(engine.model.values_to_rvs[value]) for value in moving):
+        return point
+    noted = model.value_vars[0].tag
+    if not noted.begin_together:
+        began = time.perf_counter()
+        try:
+            with threadpool_limits(limits=1, user_api="blas"):
+                start = _bulk_of_all(engine.joint(point), point, state)
+        except _NO_BULK as error:
+            _log.debug("Each step begins where it stands: no joint bulk was found (%s).", error)
+            return point
+        _log.debug("Found where all steps begin in %.1f s.", time.perf_counter() - began)
+        noted.begin_together = True
+        point = {**point, **start}
+    state.jitter = 0.0
+    return point
+
+
+def _is_kept(rv: TensorVariable) -> bool:
+    return type(rv.owner.op).__module__.partition(".")[0] in _KEPT
+
+
+def _bulk_of_all(joint: Engine, point: PointType, state: ChainState) -> PointType:
+    """Return PyMC's values in the bulk, by name."""
+    place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
+    density = Density(joint, state, [place])
+    joint.attempt(density.compile)
+    _, start, surface, search = beginning(density, joint, state.tuning_rng)
+    centre, _, _ = find_bulk(
+        surface, start, density, "auto", state.tuning_rng, lambda _: None, **search
+    )
+    values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
+    return dict(zip((str(x.name) for x in joint.values), values, strict=True))
+
+
+def skips_draw(
+    model: Model, others: Sequence[TensorVariable], point: PointType, state: ChainState
+) -> bool:
+    """Return whether the next draw is left to the other steps.
+
+    It is, until the first tuning, with discrete variables to which the user gave no start.
+    """
+    times = times_of_tuning(state.tuning_draws)
+    discrete = [value for value in others if value.dtype in discrete_types]
+    if not discrete or not times or state.draw >= times[0]:
+        return False
+    if state.draw:
+        return True
+    usual = initial_point(model)
+
+    def given(value: TensorVariable) -> bool:
+        initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
+        return initval is not None or not np.array_equal(point[value.name], usual[str(value.name)])
+
+    return not any(map(given, discrete))

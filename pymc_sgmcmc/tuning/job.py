@@ -1,0 +1,146 @@
+"""What all steps of one chain's tuning share, and how a plan becomes the chain's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+
+import numpy as np
+
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.chain.state import ChainState
+from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.estimators import SVRG, Plain
+from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.settings import Settings, in_parts
+from pymc_sgmcmc.schedules import constant, thin_of
+from pymc_sgmcmc.tuning.cost_bounds import CostBounds
+from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.plan import Plan, Problem
+from pymc_sgmcmc.tuning.report import Report
+
+__all__ = ["Job"]
+
+# Factor of a gradient's usual size, noise included, that no plausible position exceeds
+_FARTHEST = 10.0
+
+
+@dataclass
+class Job:
+    """One tuning of one chain; ``again`` goes on from the chain's position."""
+
+    engine: Engine
+    options: Options
+    state: ChainState
+    density: Density
+    report: Report
+    again: bool = False
+    gradients: int = 0  # of batches, that chains took
+    seconds: float = 0.0  # an update's, for messages alone
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The generator of starts and tuning."""
+        return self.state.tuning_rng
+
+    @cached_property
+    def policy(self) -> Policy:
+        """What the method says of itself."""
+        return self.engine.sampler.policy()
+
+    @property
+    def fixed_step(self) -> float | None:
+        """The step size that the user set, None for "auto" and for steps that change."""
+        schedule = self.options.step_size
+        return schedule.h if isinstance(schedule, constant) else None
+
+    @property
+    def draws(self) -> int:
+        """Draws of the chain that are left."""
+        return self.state.last_draw - self.state.draw
+
+    @cached_property
+    def problem(self) -> Problem:
+        """What user, method and model ask of a plan; the density has to be compiled."""
+        engine, scale = self.engine, self.options.scale
+        phi = self.density.places[-1].phi
+        return Problem(
+            self.policy,
+            self.options,
+            Potential.join(engine.scale_arrays(scale, phi))
+            if isinstance(scale, Mapping)
+            else scale,
+            [x.size for x in phi],
+            engine.scheme,
+            engine.remembers_blocks,
+            engine.shares_noise,
+            engine.noise_grows,
+        )
+
+    def bounds(self, plan: Plan) -> CostBounds:
+        """Return the bounds on the cost of a plan's chain."""
+        return CostBounds(plan, self.density.views[0], self.engine.remembers_blocks)
+
+    def runner(self, plan: Plan) -> Runner:
+        """Set the chain to a plan, at its centre."""
+        runner: Runner = self.engine.attempt(partial(self._runner, plan))
+        return runner
+
+    def _runner(self, plan: Plan) -> Runner:
+        state = self.state
+        state.scales = list(self.density.scales)
+        state.settings, state.psi = self._settings(plan)
+        state.origin, state.next_refresh, state.batches_left = [], 0, []
+        state.extra = self.engine.sampler.initial_extra(state.psi, state.noise_rng)
+        return Runner(self.engine, state)
+
+    def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
+        """Return a plan's settings in the blocks of the model's variables, and ψ = 0."""
+        view, blocks, turn, before = self.density.views[-1], plan.blocks, plan.turn, None
+        split, root = self.density.views[0].split, plan.root
+        centre = split(plan.centre if blocks is None else blocks.whole(plan.centre[None])[0])
+        thin = thin_of(self.options.step_size, self.options.thin)
+        if self.options.thin is None and self.options.step_size is None:
+            thin = self.bounds(plan).least_thin(thin)
+        if self.again:
+            before = self.state.settings
+        settings = Settings(
+            centre=centre,
+            root=split(root) if root is not None and root.ndim == 1 else root,
+            directions=[] if turn is None else turn.parts([x.size for x in centre]),
+            middle=None if turn is None else turn.middle,
+            lengths=[] if turn is None else split(turn.lengths),
+            families=[] if blocks is None else list(blocks.shear.families),
+            below=[] if blocks is None else blocks.below,
+            step_size=plan.step_size,
+            batches=plan.batches,
+            thin=thin if before is None else before.thin,
+            each=thin,
+            refresh=plan.gradient.refresh if isinstance(plan.gradient, SVRG) else None,
+            row_order=self.state.row_order,
+        )
+        whitening = settings.whitening()
+        psi: list[np.ndarray] = whitening.to_psi(centre, whitening.arrays)
+        if self.options.step_size is None:
+            if self.policy.per_coordinate:
+                settings.relative = in_parts(psi, plan.relative)
+            # The errors of a sweep cancel by themselves
+            if self.policy.compensates and self.engine.scheme.independent:
+                settings.variance = in_parts(psi, plan.variance)
+        if root is not None and self.policy.gradients_bounded:
+            # Larger ones occur ten sds away or in an abyss of the density. Few batches move a
+            # coordinate that few rows touch: one of M is at most √M sds from their mean
+            of_few = max(1.0, view.n_blocks / plan.batches) if plan.regime.by_quantile else 1.0
+            largest = _FARTHEST * np.sqrt(1 + of_few * plan.variance.max())
+            settings.largest_gradient = float(largest)
+        if not isinstance(plan.gradient, Plain):
+            settings.anchor = centre
+            settings.anchor_others = self.density.others
+            settings.anchor_gradient, settings.anchor_blocks = gradient_at_anchor(
+                view, whitening, centre, blocks=self.engine.remembers_blocks
+            )
+        return settings, psi

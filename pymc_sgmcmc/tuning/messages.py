@@ -1,0 +1,130 @@
+"""What users read of tuning: its warnings, by their codes, and the log's lines of what draws cost.
+
+Errors stand where they are raised; ``failure.py`` has the cures that they share.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Warned", "cost_of_draws", "costly", "in_words", "text_of", "time_of_draws"]
+
+Warned = tuple[str, dict[str, Any]]
+"""The code of a warning, and the numbers in its text."""
+
+# Parameters above which PyMC's checks of two thousand draws take minutes
+_MANY_TO_CHECK = 200_000
+
+# Seconds of draws that are shown, seconds that are long, and larger units
+_SHOWN, _LONG = 5.0, 300.0
+_UNITS = (1, "s"), (60, "minutes"), (3600, "hours")
+
+_FAR = (
+    "the chain is far from the Gaussian that tuning fitted to the posterior: up to {sd:.1f} times "
+    "as wide, and {mean:.1f} sds off its centre. Likely causes are heavy tails, a funnel or "
+    "several modes. "
+)
+
+_TEXTS = {
+    "no Gaussian": (
+        "the posterior has modes by permutation, as that of a net's units, and no Gaussian is near "
+        "it: each chain was tuned separately. Trust predictions on which chains agree; marginals "
+        "of single parameters, and their R-hat, say little"
+    ),
+    "far": _FAR + "Check the result against NUTS, or on another parametrisation",
+    "far, of many": (
+        _FAR + "Compare what chains predict, on which they may agree, before single parameters"
+    ),
+    "diverging": (
+        "after all trials updates still diverge. The draws cannot be trusted: write the model "
+        "non-centred, take tighter priors, or use NUTS"
+    ),
+    "absurd gradients": (
+        "gradients are not finite, or of absurd size, at some of the chain's positions. The draws "
+        "cannot be trusted: leave out rows of the data that no parameter can explain, take tighter "
+        "priors, or use NUTS"
+    ),
+    "temperature": (
+        "the worst configurational temperature is {worst:.2f}, not 1: some sds are wrong by about "
+        "{wrong:.0%}. Take a larger batch_size, write the model non-centred, or use NUTS"
+    ),
+    "slow": (
+        "the chain mixes slowly: {effective:.0f} effective draws in {draws}. Raise thin, or write "
+        "the model non-centred"
+    ),
+    "slow variables": (
+        "some variables mix slowly: {variables}. Marginals of these coordinates are not to be "
+        "trusted, predictions that average over them may be. Raise thin, write an intercept as "
+        "the mean of its effects, or give them tighter priors"
+    ),
+    "costly": (
+        "a draw would need {needed:,} updates or more, {passes:,.3g} passes over the data, and a "
+        "chain of {draws:,} draws {needed_time}. That is too much: draws have {thin} updates, "
+        "{time} in all, and depend on each other. Cheaper may be {rows}NUTS (pm.sample without "
+        "step=), or a model with fewer components or parameters; thin={needed} takes that time"
+    ),
+    "improper": "{text}",
+}
+
+
+def text_of(warning: Warned) -> str:
+    """Return a warning's text, without a full stop."""
+    code, values = warning
+    return _TEXTS[code].format(**values)
+
+
+def costly(thin: int, needed: int, draws: int, seconds: float, passes: float) -> Warned:
+    """Return a warning that ``needed`` updates for each draw would cost too much.
+
+    An update takes these seconds and passes over the data.
+    """
+    return "costly", {
+        "needed": needed,
+        "passes": needed * passes,
+        "draws": draws,
+        "needed_time": in_words(draws * needed * seconds),
+        "thin": thin,
+        "time": in_words(draws * thin * seconds),
+        "rows": "all rows in place of batches, " if passes < 1 else "",
+    }
+
+
+def in_words(seconds: float) -> str:
+    """Return a time in words."""
+    unit, name = max((u, n) for u, n in _UNITS if u == 1 or seconds >= 1.5 * u)
+    return f"about {seconds / unit:.2g} {name}"
+
+
+def cost_of_draws(
+    draws: int, thin: int, batches: int, *,
+    anchored: bool, blocks: int, dimension: int, all_rows: bool = False,
+) -> str:  # fmt: skip
+    """Return a sentence on the cost of a chain's draws, burn-in included."""
+    text = f"{thin} updates a draw"
+    if blocks > 1:
+        passes = draws * thin * batches * (1 + anchored) / blocks
+        several = "es" if batches > 1 else ""
+        text += (
+            f", {batches} batch{several} an update; {draws:,} draws are "
+            f"{float(f'{passes:.3g}'):,.15g} passes over the data"
+        )
+    text += "."
+    if all_rows:
+        text += (
+            " Updates take all rows: batches with as little noise would be a third of them or "
+            "more. Without batches (batch_size=None, or no pm.Minibatch) it takes less time."
+        )
+    if dimension >= _MANY_TO_CHECK:
+        text += (
+            f" PyMC's checks of {dimension:,} parameters take minutes; "
+            "compute_convergence_checks=False leaves them out."
+        )
+    return text
+
+
+def time_of_draws(seconds: float) -> str:
+    """Return a sentence on how long a chain's draws take, if that is long."""
+    text = f" The draws take {in_words(seconds)}." if seconds >= _SHOWN else ""
+    if seconds >= _LONG:
+        text += " A smaller thin= costs as much less, and leaves draws more alike."
+    return text

@@ -1,0 +1,121 @@
+"""The regimes of tuning: what a posterior is whitened by, and what its chain is judged by.
+
+``Dense`` whitens by a matrix, and every coordinate must be right. ``Diagonal`` whitens by fitted
+sds: of thousands of coordinates some always look wrong, so a quantile of each variable is judged.
+``Exchangeable`` is for units that can be exchanged, as factors can: no thinning suffices, and what
+a draw may cost decides. ``NoGaussian`` is for neural networks (``no_gaussian.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE
+from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.bounds import shared_bound
+from pymc_sgmcmc.tuning.noise import most_of_each
+
+__all__ = ["Dense", "Diagonal", "Exchangeable", "NoGaussian", "NoiseTerms", "Regime", "regime_of"]
+
+# Factor on the apparent cost of anchored gradients. The fit to thousands of coordinates may be far
+# narrower than the posterior, as along rotations of factors: an anchor then helps less than it
+# seems to. Without rotations only noise is misjudged, and a method that measures it along the chain
+# corrects that
+_DOUBT = 4.0
+
+# Most parameters for which the space of shared directions fits in memory
+_MOST_MIXED = 2**19
+
+
+@dataclass(frozen=True)
+class NoiseTerms:
+    """On what terms gradient noise is accepted."""
+
+    bound: float  # largest variance that costs nothing
+    factor: float = 1.0  # of the step size
+    doubt: float = 1.0  # factor on the apparent cost of anchored gradients
+    # Statistics of variances to keep below the bound: for the first at most 16 batches are
+    # averaged, or as many as the second needs
+    most_of: Callable[[np.ndarray], float] = np.max
+    most_of_all: Callable[[np.ndarray], float] = np.max
+
+
+@dataclass(frozen=True)
+class Regime:
+    """What tuning asks of a regime; here for few parameters."""
+
+    exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
+    # Whether a quantile of each variable is judged, not each coordinate
+    by_quantile: ClassVar[bool] = False
+    # Whether a draw has the updates that it may cost, and trials judge the step size alone
+    thinned_by_cost: ClassVar[bool] = False
+
+    def noise_terms(
+        self,
+        policy: Policy,
+        sizes: Sequence[int] = (),
+        *,
+        shared: bool = False,
+        grows: bool = False,
+    ) -> NoiseTerms:
+        """Return the terms of noise that coordinates may share, and that may grow along them."""
+        return NoiseTerms(policy.noise)
+
+    def mixes(self, scale: Any, policy: Policy, dimension: int) -> bool:
+        """Return whether coordinates that a diagonal L keeps apart may be mixed."""
+        return False
+
+
+class Dense(Regime):
+    """Up to 512 parameters, whitened by a matrix or, as the user wishes, by its row norms."""
+
+
+class Diagonal(Regime):
+    """More than 512 parameters, or a posterior for which no matrix was found."""
+
+    by_quantile = True
+
+    def noise_terms(
+        self,
+        policy: Policy,
+        sizes: Sequence[int] = (),
+        *,
+        shared: bool = False,
+        grows: bool = False,
+    ) -> NoiseTerms:
+        """Return lower bounds for shared noise, which a thermostat of each coordinate keeps."""
+        bound, factor = policy.noise_of_many or policy.noise, 1.0
+        if shared:
+            bound, factor = shared_bound(policy, half=not self.exchangeable, grows=grows)
+        doubt = 1.0 if not self.exchangeable and (shared or policy.compensates) else _DOUBT
+        of_each, of_all = (partial(most_of_each, sizes=s) for s in (sizes, ()))
+        return NoiseTerms(bound, factor, doubt, of_all if self.exchangeable else of_each, of_all)
+
+    def mixes(self, scale: Any, policy: Policy, dimension: int) -> bool:
+        """Return whether indices and directions that variables share are looked for."""
+        # A sum of jumps with heavy tails is wider than each
+        automatic = isinstance(scale, str) and scale == "auto" and policy.isotropic
+        return automatic and not self.exchangeable and LARGEST_DENSE < dimension <= _MOST_MIXED
+
+
+class Exchangeable(Diagonal):
+    """Independent normals for units that can be exchanged, as those of a factorisation."""
+
+    thinned_by_cost = True
+
+
+class NoGaussian(Exchangeable):
+    """No Gaussian at all: the coordinates stay in units of the priors."""
+
+
+def regime_of(root: np.ndarray, scale: Any, *, exchangeable: bool) -> Regime:
+    """Return the regime of a fit with L of shape (d, d) or (d,)."""
+    wished = isinstance(scale, str) and scale == "diagonal"
+    if len(root) <= LARGEST_DENSE and (root.ndim == 2 or wished):
+        return Dense(exchangeable)
+    return (Exchangeable if exchangeable else Diagonal)(exchangeable)

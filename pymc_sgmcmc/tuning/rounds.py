@@ -1,0 +1,206 @@
+"""Rounds of a plan and a burn-in, until the chain stays where it was planned to be."""
+
+from __future__ import annotations
+
+import copy
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.kernel.estimators import ControlVariates
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.tuning.bounds import anchored_bound
+from pymc_sgmcmc.tuning.bulk import find_bulk
+from pymc_sgmcmc.tuning.check import burn_in
+from pymc_sgmcmc.tuning.directions import shared_directions
+from pymc_sgmcmc.tuning.job import Job
+from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
+from pymc_sgmcmc.tuning.noise import met_noise
+from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
+from pymc_sgmcmc.tuning.regimes import Regime
+from pymc_sgmcmc.tuning.shared_index import in_blocks
+from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.trial_chain import TrialChain
+from pymc_sgmcmc.tuning.whiten import rewhitened
+
+__all__ = ["Round", "Rounds"]
+
+# Sds from the burn-in's mean beyond which a centre is wrong, the share of many coordinates that may
+# be, as a few slow ones always are, and most centres
+_OFF_CENTRE, _FEW, _MOST_CENTRES = 2.5, 0.05, 4
+
+# E vψ² / E ψ² over E v in most posteriors, and how much noisier than planned a chain may be
+_OF_SQUARES, _NOISIER = 2.0, 2.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """A plan, and the chain that has been burnt in with it."""
+
+    surface: Surface
+    plan: Plan
+    runner: Runner
+    chain: TrialChain
+    step_size: float
+    positions: np.ndarray  # ψ of the burn-in's later half, shape (draws, d)
+
+
+class Rounds:
+    """Changes the Gaussian that is planned for by what the last plan's burn-in has shown."""
+
+    def __init__(self, job: Job, surface: Surface, fit: Bulk, regime: Regime) -> None:
+        self._job, self._surface, self._fit, self._regime = job, surface, fit, regime
+        self._centres = 1  # that were tried
+        self._least_noise = 0.0  # of one anchored batch, as measured along a burn-in
+        before = job.state.settings
+        # K of the last plan
+        self._compiled = before.batches if job.again and before is not None else None
+
+    def run(self) -> Round:
+        """Plan and burn in, repeatedly if the chain finds a better centre or more noise."""
+        job = self._job
+        self._whiten_in_blocks()
+        while True:
+            self._look_for_directions()
+            last = self._burnt_in()
+            # At one place of a schedule no step size that changes can be checked
+            changes = job.options.step_size is not None and job.fixed_step is None
+            if changes or not (self._replans_for_noise(last) or self._moves(last)):
+                return last
+            job.gradients += last.runner.gradients
+
+    def _whiten_in_blocks(self) -> None:
+        """Whiten correlated elements of one index jointly, where thousands of parameters have some.
+
+        The surface's coordinates are then those in which they are independent.
+        """
+        centre = self._fit.centre
+        if not self._mixes():
+            return
+        inside = in_blocks(self._surface, centre, self._fit.root, self._job.rng)
+        if inside is not None:
+            self._surface = inside
+            self._fit = Bulk(inside.inward(centre[None])[0], inside.sd)
+
+    def _look_for_directions(self) -> None:
+        """Make coordinates of directions that thousands of parameters share."""
+        if self._mixes():
+            job, fit = self._job, self._fit
+            job.report("directions that variables share")
+            centre, turn = shared_directions(
+                self._surface, fit.centre, fit.root, job.problem.sizes, job.rng
+            )
+            self._fit = Bulk(centre, fit.root, turn)
+
+    def _mixes(self) -> bool:
+        problem = self._job.problem
+        return self._regime.mixes(problem.scale, problem.policy, len(self._fit.centre))
+
+    def _burnt_in(self) -> Round:
+        """Make a plan and a chain that follows it, and burn the chain in."""
+        job, turn = self._job, self._fit.turn
+        plan = make_plan(
+            self._surface, self._fit, self._regime, job.problem, job.rng, job.report,
+            least_noise=self._least_noise, compiled=self._compiled,
+        )  # fmt: skip
+        self._compiled = plan.batches
+        runner = job.runner(plan)
+        chain = TrialChain(
+            runner, plan, job.rng, job.density.others, job.report.trial,
+            None if turn is None else turn.coordinates,
+        )  # fmt: skip
+        settings, fixed, h = runner.settings, job.fixed_step, plan.step_size
+        if job.options.step_size is not None and fixed is None:
+            chain.restart()
+            return Round(self._surface, plan, runner, chain, h, np.zeros((0, len(plan.centre))))
+        job.report("burn-in")
+        h, positions = burn_in(
+            chain, h if fixed is None else fixed, settings.each or settings.thin,
+            fixed_step=fixed is not None, updates=job.bounds(plan).updates_of_a_burn_in(),
+        )  # fmt: skip
+        return Round(self._surface, plan, runner, chain, h, positions)
+
+    def _replans_for_noise(self, last: Round) -> bool:
+        """Return whether the chain is far noisier than planned: the plan is repeated, once."""
+        if self._least_noise or _is_off(self._offset(last.positions)).any():
+            return False
+        self._least_noise = self._noise_of_burn_in(last.plan, last.positions)
+        if self._least_noise:
+            self._compiled = None
+        return self._least_noise > 0
+
+    def _noise_of_burn_in(self, plan: Plan, positions: np.ndarray) -> float:
+        """Return the noise of an anchored batch in a burn-in if it is far too large, else 0."""
+        job, policy = self._job, self._job.policy
+        anchored = isinstance(plan.gradient, ControlVariates) and job.options.batches == "auto"
+        if not anchored or plan.root is None or plan.regime.by_quantile:
+            return 0.0
+        # Squares of heavy-tailed draws have no mean
+        alone = len(job.density.places) == 1 and policy.second_moments
+        if not alone or positions.shape[1] < self._surface.dimension:
+            return 0.0
+        # A copy, so that nothing changes where nothing is wrong
+        rng, phi = copy.deepcopy(job.rng), plan.phi(positions)
+        noise = met_noise(self._surface, plan.centre, plan.root, positions, phi, rng) / _OF_SQUARES
+        ratio, largest = job.engine.scheme.variance_ratio, noise.max()
+        averaged = largest * max(ratio(n, size, plan.batches) for n, size in self._surface.sizes)
+        return float(largest) if averaged > _NOISIER * anchored_bound(policy) else 0.0
+
+    def _moves(self, last: Round) -> bool:
+        """Return whether the next round is about another centre."""
+        if self._centres == _MOST_CENTRES:
+            return False
+        if self._regime.thinned_by_cost:
+            moved = self._refitted_below(Potential.join(last.runner.phi()))
+        else:
+            moved = self._recentred(last)
+        if moved is not None:
+            self._fit = moved
+            self._centres += 1
+        return moved is not None
+
+    def _refitted_below(self, phi: np.ndarray) -> Bulk | None:
+        """Return another fit if the chain has left the present one, None to keep it.
+
+        Along products' ridges a chain has no mean: U shows whether it has left.
+        """
+        job, fit = self._job, self._fit
+        if not is_below(self._surface, phi, fit.centre, fit.root):
+            return None
+        job.report("a better centre")
+        centre, root, _ = find_bulk(
+            self._surface, phi, job.density, job.problem.scale, job.rng, job.report,
+            permutable=True,
+        )  # fmt: skip
+        refuse_stiff(self._surface, centre, root, job.rng)
+        return Bulk(centre, root)
+
+    def _recentred(self, last: Round) -> Bulk | None:
+        """Return the Gaussian at the burn-in's mean, None if the centre is near it."""
+        job, offset = self._job, self._offset(last.positions)
+        if not _is_off(offset).any() or last.plan.root is None or len(job.density.places) > 1:
+            return None
+        if len(offset) < self._surface.dimension:
+            if not job.policy.second_moments:
+                return None
+            offset = last.chain.middle
+        if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= _FEW:
+            return None
+        job.report("a better centre")
+        centre, root = last.plan.phi(offset), self._fit.root
+        if root.ndim == 2:
+            centre, root = rewhitened(self._surface, centre, root, job.rng)
+        return replace(self._fit, centre=centre, root=root)
+
+    def _offset(self, positions: np.ndarray) -> np.ndarray:
+        """Return the burn-in's mean in each whitened coordinate, for heavy tails its median."""
+        # A single jump of heavy-tailed noise can move a mean by many sds
+        middle = np.mean if self._job.policy.second_moments else np.median
+        offset: np.ndarray = middle(positions, axis=0)
+        return offset
+
+
+def _is_off(offset: np.ndarray) -> np.ndarray:
+    return np.abs(offset) >= _OFF_CENTRE

@@ -1,0 +1,45 @@
+"""Which regime a fit leads to, and on what terms noise is accepted there."""
+
+import numpy as np
+import pytest
+
+from helpers.policies import LM, THERMOSTAT
+from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, Exchangeable, regime_of
+
+
+@pytest.mark.parametrize(
+    ("root", "scale", "exchangeable", "regime"),
+    [
+        (np.eye(3), "auto", False, Dense()),
+        (np.eye(3), "auto", True, Dense(exchangeable=True)),
+        # Row norms of a matrix, not normals that are fitted one by one
+        (np.ones(3), "diagonal", False, Dense()),
+        (np.ones(3), "auto", False, Diagonal()),
+        (np.ones(3), None, True, Exchangeable(exchangeable=True)),
+        (np.ones(513), "diagonal", False, Diagonal()),
+        (np.ones(513), "auto", True, Exchangeable(exchangeable=True)),
+    ],
+)
+def test_the_regime_of_a_fit(root, scale, exchangeable, regime):
+    chosen = regime_of(root, scale, exchangeable=exchangeable)
+    assert (type(chosen), chosen) == (type(regime), regime)
+
+
+def test_noise_that_coordinates_share_is_bounded_more():
+    alone, shared, rates = (
+        Diagonal().noise_terms(THERMOSTAT, [600], **kind)
+        for kind in ({}, {"shared": True}, {"shared": True, "grows": True})
+    )
+    assert rates.bound < shared.bound < alone.bound
+    assert rates.factor == shared.factor == 0.5 < alone.factor
+    # A method that measures the noise along its chain corrects what an anchor seems to help
+    assert Diagonal().noise_terms(LM, [600]).doubt == shared.doubt == 1 < alone.doubt
+
+
+def test_a_scale_among_thousands_of_coordinates_counts_unless_they_can_be_exchanged():
+    variance = np.append(np.ones(600), 50.0)
+    of = {
+        regime: regime.noise_terms(LM, [600, 1], shared=True).most_of(variance)
+        for regime in (Dense(), Diagonal(), Exchangeable(exchangeable=True))
+    }
+    assert list(of.values()) == [50, 50, 1]
