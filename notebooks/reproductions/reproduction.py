@@ -117,8 +117,9 @@ def sources(name: str) -> dict[str, str]:
         for cls in getattr(getattr(sg, method, None), "__mro__", ())
         if cls.__module__.startswith("pymc_sgmcmc.samplers.")
     }
-    files = ["transforms.py", *(f"{m.partition('.')[2].replace('.', '/')}.py" for m in modules)]
-    return {file: digest((PACKAGE / file).read_text()) for file in sorted(files)}
+    files = [PACKAGE / f"{m.partition('.')[2].replace('.', '/')}.py" for m in modules]
+    files += (PACKAGE / "transforms").glob("*.py")
+    return {str(f.relative_to(PACKAGE)): digest(f.read_text()) for f in sorted(files)}
 
 
 def changed(name: str) -> list[str]:

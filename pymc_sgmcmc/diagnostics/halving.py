@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -15,9 +15,8 @@ from pymc.model import Model
 from scipy.special import ndtri
 
 from pymc_sgmcmc.checks import a_generator, positive, positive_int
-from pymc_sgmcmc.diagnostics.labels import element_labels
-from pymc_sgmcmc.diagnostics.over_draws import constrained
-from pymc_sgmcmc.diagnostics.result import checked_model
+from pymc_sgmcmc.convergence import error_of_mean, error_of_sd, rank_rhat
+from pymc_sgmcmc.diagnostics.result import checked_model, constrained, element_labels
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import find_minibatches
 from pymc_sgmcmc.model.tensor_model import in_tensors
@@ -26,9 +25,9 @@ from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["bias_report"]
 
-_STATISTICS = ["mean", "sd"]
 # Share of reports on exact draws that flag anything
 _FALSE_ALARMS = 0.01
+# R-hat from which on chains count as not mixed
 _UNMIXED = 1.05
 
 
@@ -52,7 +51,7 @@ def bias_report(
     .. math:: \text{bias}(h) \approx \frac{m(h) - m(h/2)}{1 - 2^{-p}}.
 
     Each chain is run with the step size h and then, from where it stands, over the same time
-    with h/2: with twice the draws, and everything else as it was. What tuning found for the
+    with h/2: with twice the draws, and everything else as it was. What tuning chose for the
     chain (whitening, anchor, batches, step size and thinning) is kept for the second run.
 
     Parameters
@@ -140,25 +139,32 @@ def bias_report(
         order = 2 if _is_second_order(made) else 1
 
     options_before = made.options
-    runs: list[list[dict[str, np.ndarray]]] = [[], []]
-    found: list[tuple[float, int, int]] = []
+    results: list[_Chain] = []
     try:
         for own in rng.spawn(chains):
             made.options = options_before
-            full, half = _one_chain(made, own, tune, draws, found)
-            runs[0].append(full)
-            runs[1].append(half)
+            results.append(_one_chain(made, own, tune, draws))
     finally:
         made.options = options_before
-    step_size, thin, _ = np.mean(found, axis=0)
+    runs = [chain.full for chain in results], [chain.half for chain in results]
     return _report(model, runs, order, tolerance).assign_attrs(
-        step_size=float(step_size),
-        thin=float(thin),
+        step_size=float(np.mean([chain.step_size for chain in results])),
+        thin=float(np.mean([chain.thin for chain in results])),
         order=order,
         draws=draws,
         chains=chains,
-        rejected_updates=int(sum(rejected for _, _, rejected in found)),
+        rejected_updates=sum(chain.rejected for chain in results),
     )
+
+
+class _Chain(NamedTuple):
+    """Draws with h and with h/2, in PyMC's value variables, and what they were made with."""
+
+    full: dict[str, np.ndarray]
+    half: dict[str, np.ndarray]
+    step_size: float
+    thin: int
+    rejected: int
 
 
 def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
@@ -210,14 +216,8 @@ def _is_second_order(step: SGMCMCStep) -> bool:
     return exact and step.policy().order == 2
 
 
-def _one_chain(
-    step: SGMCMCStep,
-    rng: np.random.Generator,
-    tune: int,
-    draws: int,
-    found: list[tuple[float, int, int]],
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Run with h and, from there, with h/2; note h, thin and rejected updates."""
+def _one_chain(step: SGMCMCStep, rng: np.random.Generator, tune: int, draws: int) -> _Chain:
+    """Run with h and, from there, with h/2."""
     first, second = rng.spawn(2)
     step.setup_chain(first, tune, draws)
     point, full, rejected = _run(step, initial_point(step.model), tune, draws)
@@ -237,9 +237,8 @@ def _one_chain(
         settings=replace(settings, step_size=h / 2),
         row_order=before.row_order,
     )
-    _, half, rejected_too = _run(step, point, 2 * tune, 2 * draws)
-    found.append((float(h), settings.thin, rejected + rejected_too))
-    return full, half
+    _, half, rejected_of_half = _run(step, point, 2 * tune, 2 * draws)
+    return _Chain(full, half, float(h), settings.thin, rejected + rejected_of_half)
 
 
 def _run(
@@ -258,36 +257,21 @@ def _run(
 
 
 def _report(
-    model: Model, runs: list[list[dict[str, np.ndarray]]], order: int, tolerance: float
+    model: Model, runs: Sequence[list[dict[str, np.ndarray]]], order: int, tolerance: float
 ) -> xr.Dataset:
-    # Here, for ArviZ imports JAX
-    from arviz_stats.base.array import array_stats
-
     labels: list[str] = []
     estimates, errors, rhat = [], [], 1.0
     for run in runs:
-        chains = [constrained(model, draws) for draws in run]
-        flat = {
-            name: np.stack([chain[name].reshape(len(chain[name]), -1) for chain in chains])
-            for name in chains[0]
-        }
+        draws = {name: np.concatenate([chain[name] for chain in run]) for name in run[0]}
+        variables = constrained(model, draws)
         if not labels:
-            for name, x in chains[0].items():
+            for name, x in variables.items():
                 labels += element_labels(model, name, x.shape[1:])
-        # (chain, draw, element)
-        x = np.concatenate(list(flat.values()), axis=2)
-        estimates.append(np.stack([x.mean(axis=(0, 1)), x.std(axis=(0, 1), ddof=1)]))
-        with np.errstate(all="ignore"):
-            axes = {"chain_axis": 0, "draw_axis": 1}
-            errors.append(
-                np.stack([
-                    array_stats.mcse(x, method=name, **axes)
-                    for name in _STATISTICS
-                ])
-            )  # fmt: skip
-            if len(run) > 1:
-                found: Any = array_stats.rhat(x, **axes)
-                rhat = max(rhat, float(np.nanmax(found, initial=1.0)))
+        flat = np.concatenate([x.reshape(len(x), -1) for x in variables.values()], axis=1)
+        x = flat.reshape(len(run), -1, len(labels)).transpose(2, 0, 1)  # (element, chain, draw)
+        estimates.append(np.stack([x.mean(axis=(1, 2)), x.std(axis=(1, 2), ddof=1)]))
+        errors.append(np.stack([error_of_mean(x), error_of_sd(x)]))
+        rhat = max(rhat, float(np.nanmax(rank_rhat(x), initial=1.0)))
     if rhat > _UNMIXED:
         warnings.warn(
             f"R-hat is {rhat:.2f}: the chains have not mixed, and the standard errors of the bias "
@@ -296,19 +280,18 @@ def _report(
             stacklevel=3,
         )
     share = 1 - 2.0**-order
-    bias = (estimates[0] - estimates[1]) / share
-    error = np.hypot(*errors) / share
-    sd = estimates[1][1]
+    full, half = estimates
+    bias, error = (full - half) / share, np.hypot(*errors) / share
     with np.errstate(all="ignore"):
-        z, relative = bias / error, bias / sd
+        z, relative = bias / error, bias / half[1]
     critical = float(ndtri(1 - _FALSE_ALARMS / 2 / bias.size))
     flagged = (np.abs(relative) > tolerance) & (np.abs(z) > critical)
     arrays = {
-        "estimate": estimates[0], "half": estimates[1], "bias": bias, "se": error, "z": z,
+        "estimate": full, "half": half, "bias": bias, "se": error, "z": z,
         "relative": relative, "flagged": flagged,
     }  # fmt: skip
     return xr.Dataset(
         {name: (("statistic", "parameter"), array) for name, array in arrays.items()},
-        coords={"statistic": _STATISTICS, "parameter": labels},
+        coords={"statistic": ["mean", "sd"], "parameter": labels},
         attrs={"critical_z": critical, "tolerance": tolerance},
     )

@@ -1,10 +1,11 @@
-"""A model's posterior density at many draws, in PyMC's unconstrained coordinates."""
+"""A model's posterior density at many draws, in PyMC's unconstrained or in standard coordinates."""
 
 from __future__ import annotations
 
 import warnings
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ import numpy as np
 from pymc.distributions.transforms import CircularTransform
 from pymc.model import Model
 from pymc.vartypes import continuous_types
+from scipy.linalg import cholesky, solve_triangular
 
 from pymc_sgmcmc.checks import positive
-from pymc_sgmcmc.diagnostics.over_draws import unconstrained
+from pymc_sgmcmc.diagnostics.result import unconstrained
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
@@ -23,49 +25,35 @@ from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import check_minibatches
 from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
-__all__ = ["ModelDensity", "density_of"]
+__all__ = ["LARGEST_DENSE", "ModelDensity", "Standard", "density_of"]
 
-_latest: ModelDensity | None = None
+# Above so many dimensions no covariance is inverted
+LARGEST_DENSE = 512
+# A covariance from fewer draws would say more of them than of the posterior
+_DRAWS_A_DIMENSION = 5
+
+_latest: tuple[dict[str, Any], ModelDensity] | None = None
 
 
-def density_of(
-    model: Model,
-    *,
-    backend: str = "auto",
-    temperature: float = 1.0,
-    batch_size: int | None = None,
-    batch_dim: str | Mapping[str, int] | None = None,
-) -> ModelDensity:
-    """Return the density of a model; that of the latest one is kept, compiled.
+def density_of(model: Model, **options: Any) -> ModelDensity:
+    """Return the :class:`ModelDensity` of a model; that of the latest one is kept, compiled.
 
     Several diagnostics of one result, or of several results of one model, compile once.
     """
     global _latest  # noqa: PLW0603
-    options: dict[str, Any] = {
-        "backend": backend,
-        "temperature": temperature,
-        "batch_size": batch_size,
-        "batch_dim": batch_dim,
-    }
-    if _latest is None or not _latest.is_of(model, options):
-        _latest = None
-        _latest = ModelDensity(model, **options)
+    if _latest is not None and _latest[0] == options and not _latest[1].is_stale(_contents(model)):
+        _latest[1].restore_rows()
     else:
-        _latest.restore_rows()
-    return _latest
+        _latest = None  # frees its memory before the next one takes some
+        _latest = options, ModelDensity(model, **options)
+    return _latest[1]
 
 
 class ModelDensity:
-    r"""U(φ) = −log p(data, f(φ)) − log|det f′(φ)| of all the data, and of batches.
+    """U(φ) = −log p(data, f(φ)) − log|det f′(φ)| of all the data, and of batches.
 
-    The arguments are those of the step methods; discrete variables are refused.
-
-    Attributes
-    ----------
-    dimension : int
-        Elements of φ, d.
-    batch_size, rows : int
-        Rows of a batch and of the data, summed over minibatches; 0 for a model without any.
+    The arguments are those of the step methods; discrete variables are refused. ``dimension`` is
+    that of φ, d; ``batch_size`` and ``rows`` are summed over minibatches, 0 without any.
     """
 
     def __init__(
@@ -88,15 +76,7 @@ class ModelDensity:
             # The step method has warned of these already
             warnings.simplefilter("ignore", UserWarning)
             check_minibatches(model)
-        self._made_for = (
-            _contents(model),
-            {
-                "backend": backend,
-                "temperature": temperature,
-                "batch_size": batch_size,
-                "batch_dim": batch_dim,
-            },
-        )
+        self._contents = _contents(model)
         chosen = chosen_batches(model, batch_size, batch_dim)
         self.model = model
         backend, kwargs = checked_backend(backend, None)
@@ -117,19 +97,17 @@ class ModelDensity:
         self.batch_size = self._potential.batch_size
         self.rows = sum(len(arrays[0]) for arrays in self._compiled.posterior.arrays)
 
-    def is_of(self, model: Model, options: Mapping[str, Any]) -> bool:
-        """Whether it was made for this model, as it is now, and these options."""
-        same = self._made_for == (_contents(model), dict(options))
-        return same and not self._compiled.is_stale()
+    def is_stale(self, contents: tuple[Any, ...]) -> bool:
+        """Whether the model now has other variables or other data."""
+        return self._contents != contents or self._compiled.is_stale()
 
     def _start(self) -> None:
-        potential = self._set_rows(0)
         # Only the first call lets JAX trace the graph
-        potential.block(np.zeros((1, self.dimension)), 0)
+        self._set_rows(0).block(np.zeros((1, self.dimension)), 0)
 
     def _set_rows(self, row_order: int) -> Potential:
-        self._potential = self._compiled.potential_at(row_order, [], [])
         self._row_order = row_order
+        self._potential = self._compiled.potential_at(row_order, [], [])
         return self._potential
 
     def shuffle(self, rng: np.random.Generator) -> None:
@@ -186,18 +164,19 @@ class ModelDensity:
         return self._finite(self._potential.full(positions)[1])
 
     def batch_gradients(
-        self, positions: np.ndarray, rng: np.random.Generator, anchor: np.ndarray | None = None
+        self, positions: np.ndarray, anchor: np.ndarray | None, rng: np.random.Generator
     ) -> np.ndarray:
-        """Return an estimate of ∇U from one batch for each position, shape (n, d).
+        """Return an estimate of ∇U from one batch for each position, shape (1, n, d).
 
-        With an anchor, shape (d,), the gradient of the same batch there is subtracted.
+        With an anchor, shape (d,), they are (2, n, d): the second ones are less the gradient of
+        the same batch at the anchor.
         """
         rows = self._potential.draw_rows(rng, len(positions))
-        gradients = self._finite(self._potential.batch_gradient(positions, rows))
+        plain = self._finite(self._potential.batch_gradient(positions, rows))
         if anchor is None:
-            return gradients
+            return plain[None]
         there = np.broadcast_to(anchor, positions.shape)
-        return gradients - self._finite(self._potential.batch_gradient(there, rows))
+        return np.stack([plain, plain - self._finite(self._potential.batch_gradient(there, rows))])
 
     def _finite(self, gradients: np.ndarray) -> np.ndarray:
         bad = (~np.isfinite(gradients)).any(axis=0)
@@ -215,3 +194,40 @@ class ModelDensity:
 
 def _contents(model: Model) -> tuple[Any, ...]:
     return model, *model.basic_RVs, *model.potentials, *model.rvs_to_values.values()
+
+
+@dataclass(frozen=True)
+class Standard:
+    """The map φ = m + Lψ to coordinates ψ in which draws have mean 0 and covariance I."""
+
+    centre: np.ndarray  # m, (d,)
+    root: np.ndarray  # L, lower triangular of (d, d), or a diagonal of (d,)
+
+    @classmethod
+    def of(cls, positions: np.ndarray) -> Standard:
+        """Fit to positions of shape (n, d): dense where they are enough for it."""
+        n, d = positions.shape
+        centre = positions.mean(axis=0)
+        sd = positions.std(axis=0, ddof=1)
+        # A coordinate in which all draws agree is left in its own unit
+        sd = np.where(sd > 0, sd, 1.0)
+        if d > LARGEST_DENSE or n < _DRAWS_A_DIMENSION * d:
+            return cls(centre, sd)
+        correlation = np.cov((positions - centre) / sd, rowvar=False).reshape(d, d)
+        try:
+            root = cholesky(correlation + 1e-10 * np.eye(d), lower=True)
+        except np.linalg.LinAlgError:
+            return cls(centre, sd)
+        return cls(centre, sd[:, None] * root)
+
+    def positions(self, phi: np.ndarray) -> np.ndarray:
+        """Return ψ of φ, both of shape (n, d)."""
+        away = phi - self.centre
+        if self.root.ndim == 1:
+            return away / self.root
+        solved: np.ndarray = solve_triangular(self.root, away.T, lower=True).T
+        return solved
+
+    def gradients(self, gradients: np.ndarray) -> np.ndarray:
+        """Return gradients with respect to ψ, ∇L, of those with respect to φ, shape (n, d)."""
+        return gradients * self.root if self.root.ndim == 1 else gradients @ self.root

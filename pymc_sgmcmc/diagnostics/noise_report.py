@@ -13,10 +13,13 @@ import xarray as xr
 from pymc.model import Model
 
 from pymc_sgmcmc.checks import a_generator, positive, positive_int
-from pymc_sgmcmc.diagnostics.labels import dims_of
-from pymc_sgmcmc.diagnostics.model_density import ModelDensity, density_of
-from pymc_sgmcmc.diagnostics.result import checked_model, draws_of, point_of
-from pymc_sgmcmc.diagnostics.standardised import Standard
+from pymc_sgmcmc.diagnostics.model_density import (
+    LARGEST_DENSE,
+    ModelDensity,
+    Standard,
+    density_of,
+)
+from pymc_sgmcmc.diagnostics.result import checked_model, dims_of, draws_of, point_of
 from pymc_sgmcmc.tuning.curvature import mean_hessian
 from pymc_sgmcmc.tuning.whiten import inverse_root
 
@@ -25,7 +28,6 @@ __all__ = ["gradient_noise"]
 _ROUNDS = 8
 # Relative sd over √(B/N), between permutations, of the noise of blocks of once-permuted rows
 _OF_A_PERMUTATION = 1.15
-_LARGEST_DENSE = 512
 _LARGEST_ARRAY = 2**24
 _ESTIMATORS = ["plain", "control_variates"]
 
@@ -123,14 +125,14 @@ def gradient_noise(
     wanted = positive("largest", largest, usual=1.5)
     if positive_int("batches", batches, usual=1024) < 2 * _ROUNDS:
         raise ValueError(f"batches must be at least {2 * _ROUNDS}, got {batches}.")
-    drawn = _drawn(point)
-    values = (
-        draws_of(point, model, group="posterior", limit=None).values
-        if drawn
-        else point_of("point", point, model)
-    )
+    if from_draws := _is_result(point):
+        values = draws_of(point, model, group="posterior", limit=None).values
+    else:
+        values = point_of("point", point, model)
     anchor_values = None if centre is None else point_of("centre", centre, model)
-    density = density_of(model, backend=backend, batch_size=batch_size, batch_dim=batch_dim)
+    density = density_of(
+        model, backend=backend, temperature=1.0, batch_size=batch_size, batch_dim=batch_dim
+    )
     if not density.batch_size:
         raise ValueError(
             "The model has no pm.Minibatch, so that its gradients are exact and there is no noise "
@@ -138,7 +140,7 @@ def gradient_noise(
         )
     phi = density.positions(values)
     anchor = None if anchor_values is None else density.positions(anchor_values)[0]
-    if drawn:
+    if from_draws:
         standard = Standard.of(phi)
         kept = np.linspace(0, len(phi) - 1, _ROUNDS + 2).round().astype(int)
         places = phi[kept[1:-1]]
@@ -153,29 +155,27 @@ def gradient_noise(
     return _dataset(density, model, variances, top, wanted, batches)
 
 
-def _drawn(point: Any) -> bool:
+def _is_result(point: Any) -> bool:
     """Whether it is a result, not a single point."""
-    if isinstance(point, xr.DataTree):
-        return True
-    if isinstance(point, xr.Dataset):
-        return "draw" in point.dims
-    if not isinstance(point, Mapping):
+    if not isinstance(point, xr.DataTree | xr.Dataset | Mapping):
         raise TypeError(
             "point must be a result of pm.sample or a dict of a value for each variable, got "
             f"{type(point).__name__}."
         )
-    return False
+    return isinstance(point, xr.DataTree) or (
+        isinstance(point, xr.Dataset) and "draw" in point.dims
+    )
 
 
 def _curvature_root(density: ModelDensity, phi: np.ndarray) -> np.ndarray:
     """L with LL' = |H|⁻¹ at a position, shape (d, d)."""
     d = len(phi)
-    if d > _LARGEST_DENSE:
+    if d > LARGEST_DENSE:
         raise NotImplementedError(
-            f"The curvature at a point is computed up to {_LARGEST_DENSE} dimensions, and the "
+            f"The curvature at a point is computed up to {LARGEST_DENSE} dimensions, and the "
             f"model has {d}. Pass a result of pm.sample as point, whose draws give the scale."
         )
-    # First in steps of a guess, then in steps of the sds that it found
+    # First in steps of a guess, then in steps of the sds that follow from it
     root = 1e-2 * np.eye(d)
     for _ in range(3):
         scale = np.sqrt(np.sum(root**2, axis=1))
@@ -194,19 +194,13 @@ def _variances(
     """Variances of the elements of ĝ, shape (2, d), and the largest of any direction."""
     d, root = density.dimension, standard.root
     each = int(np.clip(_LARGEST_ARRAY // d, 2, batches // len(places)))
-    both = []
+    samples = []
     for x in places:
         # Batches are consecutive rows of one order: of several orders, their mean is exact
         density.shuffle(rng)
-        at = np.broadcast_to(x, (each, d))
-        state = rng.bit_generator.state
-        plain = density.batch_gradients(at, rng)
-        rng.bit_generator.state = state
-        both.append(np.stack([plain, density.batch_gradients(at, rng, anchor)]))
-    samples = np.stack(both)
-    samples = samples - samples.mean(axis=2, keepdims=True)
-    # (2, places · each, d)
-    noise = samples.transpose(1, 0, 2, 3).reshape(2, -1, d)
+        gradients = density.batch_gradients(np.broadcast_to(x, (each, d)), anchor, rng)
+        samples.append(gradients - gradients.mean(axis=1, keepdims=True))
+    noise = np.concatenate(samples, axis=1)  # (2, places · each, d)
     freedom = len(places) * (each - 1)
     sds = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
     variances = sds**2 * np.sum(noise**2, axis=1) / freedom
@@ -230,18 +224,18 @@ def _dataset(
     batches: int,
 ) -> xr.Dataset:
     split = [density.split(row) for row in variances]
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     coords: dict[str, Any] = {}
     for name, shape in density.shapes.items():
         dims, labels = dims_of(model, name, shape)
-        found[name] = (("estimator", *dims), np.stack([parts[name] for parts in split]))
+        variables[name] = (("estimator", *dims), np.stack([parts[name] for parts in split]))
         coords.update(labels)
     k = [math.ceil(max(t / wanted, 1.0) - 1e-9) for t in top]
     size, rows = density.batch_size, density.rows
-    found["largest_variance"] = ("estimator", top)
-    found["suggested_batches"] = ("estimator", k)
-    found["suggested_batch_size"] = ("estimator", [min(x * size, rows) for x in k])
-    return xr.Dataset(found, coords={"estimator": _ESTIMATORS, **coords}).assign_attrs(
+    variables["largest_variance"] = ("estimator", top)
+    variables["suggested_batches"] = ("estimator", k)
+    variables["suggested_batch_size"] = ("estimator", [min(x * size, rows) for x in k])
+    return xr.Dataset(variables, coords={"estimator": _ESTIMATORS, **coords}).assign_attrs(
         batch_size=size,
         rows=rows,
         gradient=_ESTIMATORS[int(top[1] < top[0] / 2)],

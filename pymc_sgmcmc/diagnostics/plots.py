@@ -1,8 +1,10 @@
-"""Figures of a bias report, of what tuning found, and of temperatures."""
+"""Figures of a bias report, of what tuning chose, and of temperatures: panels side by side."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -10,14 +12,18 @@ import xarray as xr
 
 from pymc_sgmcmc.chain.by_variable import CENTRING, NOISE, TEMPERATURE
 from pymc_sgmcmc.chain.monitor import LARGEST_ERROR
-from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.checks import one_of, positive_int
 from pymc_sgmcmc.convergence import error_of_mean
-from pymc_sgmcmc.diagnostics.panels import Panel, plotted
 
 __all__ = ["plot_bias", "plot_temperature", "plot_tuning"]
 
 # Standard errors to both sides
 _REACH = 2.0
+_VISUALS = "point", "bar", "band", "reference", "title"
+_BACKENDS = "matplotlib", "bokeh", "plotly", "none"
+_QUIET, _FLAGGED, _BAND, _LINE = "#595959", "#d55e00", "#ebebeb", "#999999"
+# Inches: of a panel, around the lines of all, and of a line
+_WIDTH, _MARGIN, _HEIGHT = 3.2, 1.2, 0.28
 
 
 def plot_bias(
@@ -65,7 +71,7 @@ def plot_bias(
     reach = shown.attrs["critical_z"] * shown["se"] / shown["half"].sel(statistic="sd", drop=True)
     tolerance = report.attrs["tolerance"]
     panels = {
-        str(statistic): Panel(
+        str(statistic): _Panel(
             f"bias of the {statistic}, in posterior sds",
             list(one["parameter"].values),
             one["relative"].values[:, None],
@@ -76,7 +82,7 @@ def plot_bias(
         )
         for statistic, one in ((s, shown.sel(statistic=s)) for s in shown["statistic"].values)
     }
-    return plotted(panels, visuals, backend, pc_kwargs)
+    return _plotted(panels, visuals, backend, pc_kwargs)
 
 
 def plot_tuning(
@@ -86,7 +92,7 @@ def plot_tuning(
     visuals: Mapping[str, Any] | None = None,
     **pc_kwargs: Any,
 ) -> Any:
-    """Plot what the tuning of each chain found, from the statistics of its last draw.
+    """Plot what the tuning of each chain chose, from the statistics of its last draw.
 
     A point is a chain. Gradient noise costs nothing left of the line: from there on tuning would
     rather average more batches. A centring weight is the share of the data in what is known of a
@@ -131,18 +137,17 @@ def plot_tuning(
     for name, title in titles.items():
         values = last[name].transpose("chain", ...).values.reshape(last.sizes["chain"], -1)
         chains = [f"chain {x}" for x in last["chain"].values]
-        panels[name] = Panel(title, chains, values, most=np.nanmax(values))
+        panels[name] = _Panel(title, chains, values, most=np.nanmax(values))
     of_each = {
         NOISE: ("gradient noise / bound", 1.0),
         CENTRING: ("centring weight", None),
     }
     for kind, (title, reference) in of_each.items():
-        found = {name: x.values for name, x in _of_kind(dt, last, kind).items()}
-        if found:
-            values = np.stack(list(found.values()))
+        if of_kind := _of_kind(dt, last, kind):
+            values = np.stack([x.values for x in of_kind.values()])
             most = max(1.0, np.nanmax(values))
-            panels[kind] = Panel(title, list(found), values, reference=reference, most=most)
-    return plotted(panels, visuals, backend, pc_kwargs)
+            panels[kind] = _Panel(title, list(of_kind), values, reference=reference, most=most)
+    return _plotted(panels, visuals, backend, pc_kwargs)
 
 
 def plot_temperature(
@@ -182,25 +187,25 @@ def plot_temperature(
     if not each:
         raise ValueError("dt has no temperatures of variables: the law of FLA's draws has none.")
     shared = {"all coordinates": TEMPERATURE, "momentum": "kinetic_temperature"}
-    found = {label: stats[name] for label, name in shared.items() if name in stats} | each
+    lines = {label: stats[name] for label, name in shared.items() if name in stats} | each
     means, errors = [], []
-    for draws in found.values():
+    for draws in lines.values():
         array = draws.transpose("chain", "draw", ...).values
         # Several steps are chains of their own; next to a rejected update there is no number
         array = np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 1).reshape(-1, array.shape[1])
         means.append(np.nanmean(array))
         errors.append(error_of_mean(np.nan_to_num(array, nan=means[-1])[None])[0])
     mean, reach = np.array(means), _REACH * np.array(errors)
-    panel = Panel(
+    panel = _Panel(
         "temperature",
-        list(found),
+        list(lines),
         mean[:, None],
         reach=reach,
         flagged=np.abs(mean - 1) > LARGEST_ERROR + reach,
         band=(1 - LARGEST_ERROR, 1 + LARGEST_ERROR),
         reference=1.0,
     )
-    return plotted({"temperature": panel}, visuals, backend, pc_kwargs)
+    return _plotted({"temperature": panel}, visuals, backend, pc_kwargs)
 
 
 def _statistics(dt: Any) -> xr.Dataset:
@@ -215,11 +220,79 @@ def _statistics(dt: Any) -> xr.Dataset:
 
 def _of_kind(dt: xr.DataTree, stats: xr.Dataset, kind: str) -> dict[str, xr.DataArray]:
     """Return the statistics of variables by their names, in the order of the posterior."""
-    known: Sequence[Any] = list(dt["posterior"].data_vars) if "posterior" in dt.children else []
-    found = {
+    of_kind = {
         str(name)[len(kind) + 1 : -1]: stats[name]
         for name in stats
         if str(name).startswith(f"{kind}[") and not stats[name].isnull().all()
     }
-    order = {name: place for place, name in enumerate(known)}
-    return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+    known = list(dt["posterior"].data_vars) if "posterior" in dt.children else []
+    return {name: of_kind[name] for name in dict.fromkeys([*known, *of_kind]) if name in of_kind}
+
+
+@dataclass
+class _Panel:
+    """Numbers under a title; bars reach so far to both sides, and some lines are flagged."""
+
+    title: str
+    names: Sequence[str]
+    values: np.ndarray  # (names, points of each)
+    reach: np.ndarray | None = None  # (names,), of the first point
+    flagged: np.ndarray | None = None  # (names,)
+    band: tuple[float, float] | None = None
+    reference: float | None = None
+    most: float | None = None  # right end of an axis that begins at 0
+
+
+def _plotted(
+    panels: Mapping[str, _Panel],
+    visuals: Mapping[str, Any] | None,
+    backend: str | None,
+    pc_kwargs: dict[str, Any],
+) -> Any:
+    """Return an ArviZ PlotCollection with a plot for each panel, by its key."""
+    wanted: dict[str, Any] = {key: {} for key in _VISUALS} | dict(visuals or {})
+    for name in wanted:
+        one_of("A key of visuals", name, _VISUALS)
+    # Here, for ArviZ imports JAX
+    import arviz_plots as azp
+
+    backend = backend or "matplotlib"
+    draw: Any = import_module(f"arviz_plots.backend.{one_of('backend', backend, _BACKENDS)}")
+    height = _MARGIN + _HEIGHT * max(len(panel.names) for panel in panels.values())
+    figure = {"figsize": (_WIDTH * len(panels) + 1, height), "figsize_units": "inches"}
+    if backend == "matplotlib":
+        figure["layout"] = "constrained"
+    figure |= pc_kwargs.pop("figure_kwargs", None) or {}
+    collection: Any = azp.PlotCollection.wrap(  # type: ignore[attr-defined, no-untyped-call]
+        xr.Dataset(dict.fromkeys(panels, 0.0)),
+        backend=backend,
+        figure_kwargs=figure,
+        **{"cols": ["__variable__"], "col_wrap": len(panels), **pc_kwargs},
+    )
+    for key, panel in panels.items():
+        _draw(panel, collection.get_target(key, {}), draw, wanted)
+    return collection
+
+
+def _draw(panel: _Panel, target: Any, draw: Any, visuals: Mapping[str, Any]) -> None:
+    def with_visual(name: str, visual: Any, *where: Any, **usual: Any) -> None:
+        if visuals[name] is not False:
+            visual(*where, target, **{**usual, **visuals[name]})
+
+    lines = np.arange(len(panel.names))
+    flagged = np.zeros(len(lines), bool) if panel.flagged is None else panel.flagged
+    if panel.band is not None:
+        with_visual("band", draw.vspan, *panel.band, color=_BAND)
+    if panel.reference is not None:
+        with_visual("reference", draw.vline, panel.reference, color=_LINE, width=1)
+    for line, off, values in zip(lines, flagged, panel.values, strict=True):
+        color = _FLAGGED if off else _QUIET
+        if panel.reach is not None:
+            ends = values[0] + panel.reach[line] * np.array([-1, 1])
+            with_visual("bar", draw.line, ends, np.full(2, line), color=color)
+        with_visual("point", draw.scatter, values, np.full(len(values), line), facecolor=color)
+    with_visual("title", draw.title, panel.title)
+    if panel.most is not None:
+        draw.xlim((-0.05 * panel.most, 1.1 * panel.most), target)
+    draw.yticks(lines, list(panel.names), target)
+    draw.ylim((lines[-1] + 0.6, -0.6), target)

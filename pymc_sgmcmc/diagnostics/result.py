@@ -1,41 +1,44 @@
-"""The draws of a result of ``pm.sample``, as arrays that fit a model."""
+"""The draws of a result as arrays that fit a model: read, named, mapped between PyMC's spaces."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import xarray as xr
 
+from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
+from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.checks import a_model, positive_int
 from pymc_sgmcmc.model.tensor_model import in_tensors
 
-__all__ = ["Draws", "checked_model", "draws_of", "point_of"]
+__all__ = [
+    "Draws",
+    "checked_model",
+    "constrained",
+    "dims_of",
+    "draws_of",
+    "element_labels",
+    "point_of",
+    "unconstrained",
+]
 
 
 @dataclass(frozen=True)
 class Draws:
-    """Evenly spaced draws of a result.
+    """Evenly spaced draws of a result; the first dimension of arrays is chains times draws."""
 
-    Attributes
-    ----------
-    posterior : xarray.Dataset
-        The whole group.
-    values : dict
-        For each free variable's name the chosen draws, shape ``(chains * draws, *shape)``.
-    chain, draw : ndarray
-        Their numbers in the group, by position, shape ``(chains * draws,)``.
-    chains : int
-        How many chains.
-    """
-
-    posterior: xr.Dataset
-    values: dict[str, np.ndarray]
-    chain: np.ndarray
+    posterior: xr.Dataset  # the whole group
+    values: dict[str, np.ndarray]  # of each free variable
+    chain: np.ndarray  # numbers in the group, by position
     draw: np.ndarray
     chains: int
 
@@ -64,9 +67,13 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
     kept = np.linspace(0, draws - 1, count).round().astype(int)
     values = {}
     for name, shape in _shapes(model).items():
-        array = _variable(posterior, name, f"result's group '{group}'")
-        taken = array.transpose("chain", "draw", ...).values[:, kept]
-        _check_shape(name, taken.shape[2:], shape)
+        if name not in posterior:
+            raise ValueError(
+                f"result's group '{group}' has no variable '{name}', which the model has. Pass the "
+                "model that was sampled, and a result from which no variable was dropped."
+            )
+        taken = posterior[name].transpose("chain", "draw", ...).values[:, kept]
+        _check_shape("result", name, taken.shape[2:], shape)
         values[name] = taken.reshape(chains * count, *taken.shape[2:])
     return Draws(
         posterior, values, np.repeat(np.arange(chains), count), np.tile(kept, chains), chains
@@ -90,7 +97,7 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
                 f"{name} must hold numbers, and has {point[variable]!r:.80} for '{variable}'."
             )
         array = array.astype(float)
-        _check_shape(variable, array.shape, shape, where=name)
+        _check_shape(name, variable, array.shape, shape)
         values[variable] = array[None]
     return values
 
@@ -104,33 +111,103 @@ def _group_of(result: Any, group: Any) -> xr.Dataset:
             f"{type(result).__name__}."
         )
     if not isinstance(group, str) or group not in result.children:
-        found = ", ".join(f"'{name}'" for name in result.children) or "none"
-        raise ValueError(f"result has no group '{group}'. It has {found}.")
+        groups = ", ".join(f"'{name}'" for name in result.children) or "none"
+        raise ValueError(f"result has no group '{group}'. It has {groups}.")
     return result[group].to_dataset()
 
 
-def _variable(posterior: xr.Dataset, name: str, where: str) -> xr.DataArray:
-    if name not in posterior:
-        raise ValueError(
-            f"{where} has no variable '{name}', which the model has. Pass the model that was "
-            "sampled, and a result from which no variable was dropped."
-        )
-    return posterior[name]
-
-
 def _check_shape(
-    name: str, found: tuple[int, ...], expected: tuple[int | None, ...], where: str = "result"
+    where: str, name: str, shape: tuple[int, ...], expected: tuple[int | None, ...]
 ) -> None:
-    fits = len(found) == len(expected) and all(
-        b in (None, a) for a, b in zip(found, expected, strict=True)
-    )
-    if not fits:
+    if not _fits(expected, shape):
         raise ValueError(
-            f"{where} has '{name}' with the shape {found}, where the model has {expected}. Pass "
+            f"{where} has '{name}' with the shape {shape}, where the model has {expected}. Pass "
             "the model that was sampled."
         )
+
+
+def _fits(own: tuple[int | None, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a shape is a variable's own, of which the data may leave lengths open."""
+    return len(own) == len(shape) and all(a in (None, b) for a, b in zip(own, shape, strict=True))
 
 
 def _shapes(model: Model) -> dict[str, tuple[int | None, ...]]:
     """Return the shapes of the free variables, None where the data decide."""
     return {rv.name: rv.type.shape for rv in model.free_RVs}
+
+
+def dims_of(
+    model: Model, name: str, shape: tuple[int, ...]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Return the dimensions of an array that belongs to a variable, and their coordinates.
+
+    Where its shape is not the variable's own, they are named after unconstrained coordinates.
+    """
+    own = model[name].type.shape
+    dims = model.named_vars_to_dims.get(name)
+    if dims is not None and len(dims) == len(shape) and _fits(own, shape):
+        known = [dim for dim in dims if model.coords.get(dim) is not None]
+        coords = {dim: np.asarray(model.coords[dim]) for dim in known}
+        return tuple(str(dim) for dim in dims), coords
+    kind = "dim" if _fits(own, shape) else "unconstrained_dim"
+    return tuple(f"{name}_{kind}_{i}" for i in range(len(shape))), {}
+
+
+def element_labels(model: Model, name: str, shape: tuple[int, ...]) -> list[str]:
+    """Name each element of a variable, such as ``beta[age]``."""
+    dims, coords = dims_of(model, name, shape)
+    if not shape:
+        return [name]
+    axes = [
+        [str(label) for label in coords.get(dim, range(n))]
+        for dim, n in zip(dims, shape, strict=True)
+    ]
+    return [
+        f"{name}[{', '.join(axis[i] for axis, i in zip(axes, index, strict=True))}]"
+        for index in np.ndindex(*shape)
+    ]
+
+
+def unconstrained(model: Model, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Map draws of the free variables, shape (n, ...), to PyMC's value variables."""
+    symbols = {rv: rv.type() for rv in model.free_RVs}
+    outputs = []
+    for rv in model.free_RVs:
+        transform = model.rvs_to_transforms[rv]
+        value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+        outputs.append(pt.as_tensor(value))
+    outputs = replace_rvs_by_values(outputs, rvs_to_values=symbols)
+    arrays = [draws[rv.name] for rv in model.free_RVs]
+    mapped = _vectorised(list(symbols.values()), outputs, arrays)
+    values = [model.rvs_to_values[rv] for rv in model.free_RVs]
+    return {str(v.name): x.astype(v.dtype) for v, x in zip(values, mapped, strict=True)}
+
+
+def constrained(model: Model, draws: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Map values of PyMC's value variables to the free variables; the inverse of the above."""
+    outputs = model.replace_rvs_by_values(model.free_RVs)
+    arrays = [draws[str(value.name)] for value in model.value_vars]
+    mapped = _vectorised(list(model.value_vars), outputs, arrays)
+    return {rv.name: x for rv, x in zip(model.free_RVs, mapped, strict=True)}
+
+
+def _vectorised(
+    symbols: Sequence[TensorVariable],
+    outputs: Sequence[TensorVariable],
+    arrays: Sequence[np.ndarray],
+) -> list[np.ndarray]:
+    """Evaluate graphs at arrays with one more dimension in front."""
+    stacked = [pt.tensor(dtype=x.dtype, shape=(None, *x.type.shape)) for x in symbols]
+    # A graph that is a symbol itself would be compiled to an alias of the input
+    graphs = vectorize_graph(
+        [pt.as_tensor(x).copy() for x in outputs], dict(zip(symbols, stacked, strict=True))
+    )
+    function = pm.compile(stacked, graphs, mode=INTERPRETER, on_unused_input="ignore")
+    cast = [np.asarray(a, dtype=x.dtype) for a, x in zip(arrays, symbols, strict=True)]
+    count = len(cast[0])
+    # What depends on no variable is not stacked
+    results = zip(function(*cast), outputs, strict=True)
+    return [
+        np.array(x if np.ndim(x) > out.ndim else np.broadcast_to(x, (count, *np.shape(x))))
+        for x, out in results
+    ]

@@ -7,7 +7,7 @@ import pytest
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.diagnostics.model_density import density_of
-from pymc_sgmcmc.diagnostics.over_draws import constrained
+from pymc_sgmcmc.diagnostics.result import constrained
 
 
 def bounded_model(minibatched):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_sgmcmc.diagnostics.stein_kernel import SteinKernel
+from pymc_sgmcmc.diagnostics.stein import SteinKernel
 
 
 @pytest.mark.parametrize("squared_length", [1.0, 2.5])
