@@ -21,6 +21,7 @@ __all__ = [
     "a_generator",
     "a_model",
     "a_path",
+    "is_auto",
     "not_negative",
     "of_class",
     "one_of",
@@ -101,11 +102,11 @@ def a_path(name: str, value: Any, usual: str) -> Path:
     """Check for a path that there could be; ``usual`` is of what, with an example."""
     why = "empty"
     try:
-        found = Path(value).expanduser()
+        path = Path(value).expanduser()
         with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
-            found.stat()
+            path.stat()
         if os.fspath(value):
-            return found
+            return path
     except (OSError, RuntimeError, TypeError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
     raise ValueError(f"{name} must be the path of {usual}, got {value!r:.200} ({why}).")
@@ -146,7 +147,7 @@ def within(name: str, value: Any, above: float, most: float, usual: float) -> fl
 
 
 def positive_int(name: str, value: Any, usual: int) -> int:
-    """Check for an integer of at least 1 that a run could come to the end of."""
+    """Check for an integer of at least 1 and below 2³¹."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(
             f"{name} must be an integer of at least 1, such as {usual}, got {value!r}."
@@ -158,11 +159,16 @@ def positive_int(name: str, value: Any, usual: int) -> int:
 
 def positive_int_or_auto(name: str, value: Any, usual: int) -> int | None:
     """Check for "auto", returned as None, or an integer of at least 1."""
-    if isinstance(value, str) and value == "auto":
+    if is_auto(value):
         return None
     if isinstance(value, str):
         raise ValueError(f"{name} must be 'auto' or an integer of at least 1, got {value!r}.")
     return positive_int(name, value, usual)
+
+
+def is_auto(value: Any) -> bool:
+    """Whether an argument is the word "auto"; arrays are compared with no word."""
+    return isinstance(value, str) and value == "auto"
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> str:

@@ -1,18 +1,26 @@
-"""Batches at offsets of sources, gathered into tables."""
+"""Batches at offsets of sources, gathered into tables; whether rows are in random order."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pymc_sgmcmc.disk.source import Source
 
-__all__ = ["fetched", "gather", "has_source", "rows_at", "sampled"]
+__all__ = ["design_effect", "fetched", "has_source", "rows_at", "sampled", "warn_of_order"]
 
 # Places of a file from which a sample of its rows is taken
 _SAMPLED_BLOCKS = 64
+
+# Blocks that are compared, and their most columns
+_BLOCKS, _MOST_COLUMNS = 32, 256
+
+# Largest ratio without a warning: random order exceeds it in one of 100,000 columns
+_LARGEST = 2.5
 
 New = Callable[[tuple[int, ...], Any], np.ndarray]
 
@@ -28,33 +36,30 @@ def fetched(
     sizes: Sequence[tuple[int, int]],
     new: New = np.empty,
 ) -> tuple[list[np.ndarray], list[Any]]:
-    """Read batches into tables that hold nothing else; return where they begin there, and these.
+    """Read batches into tables of their own; return where batches begin there, and the tables.
 
-    Of each minibatch there are the arrays, or sources, where its batches begin, and the rows of the
-    data and of a batch. ``new`` makes an empty array.
+    Each minibatch has a group of arrays or sources, offsets of its batches, and the numbers of rows
+    of the data and of a batch. ``new`` makes an empty array.
     """
-    places: list[np.ndarray] = []
-    found: list[Any] = []
-    for group, begins, (rows, size) in zip(tables, offsets, sizes, strict=True):
+    begins: list[np.ndarray] = []
+    read: list[Any] = []
+    for group, at, (rows, size) in zip(tables, offsets, sizes, strict=True):
         if not has_source([group]):
-            places.append(begins)
-            found += group
+            begins.append(at)
+            read += group
             continue
-        unique, which = np.unique(begins, return_inverse=True)
+        unique, which = np.unique(at, return_inverse=True)
         for source in group:
             source.check()
-            out = new((begins.size * size, *source.shape[1:]), source.held)
-            gather(source, unique, rows, size, out)
-            found.append(out)
-        places.append((which * size).astype(begins.dtype).reshape(begins.shape))
-    return places, found
+            out = new((at.size * size, *source.shape[1:]), source.held)
+            _gather(source, unique, rows, size, out)
+            read.append(out)
+        begins.append((which * size).astype(at.dtype).reshape(at.shape))
+    return begins, read
 
 
-def gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.ndarray) -> None:
-    """Put the blocks of ``size`` rows at sorted offsets one after the other.
-
-    The first row follows the last.
-    """
+def _gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.ndarray) -> None:
+    """Put blocks at sorted offsets one after the other; the first row follows the last."""
     whole = int(np.searchsorted(offsets, rows - size, side="right"))
     source.read_blocks(offsets[:whole], size, out[: whole * size])
     for k in range(whole, len(offsets)):
@@ -66,9 +71,12 @@ def gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.nd
 def rows_at(array: Any, first: int, size: int) -> np.ndarray:
     """Return ``size`` rows of an array or of a source, the last ones where fewer follow."""
     first = min(first, len(array) - size)
-    rows = array.rows if isinstance(array, Source) else lambda start, stop: array[start:stop]
-    found: np.ndarray = rows(first, first + size)
-    return found
+    rows: np.ndarray = (
+        array.rows(first, first + size)
+        if isinstance(array, Source)
+        else array[first : first + size]
+    )
+    return rows
 
 
 def sampled(group: Sequence[Any], count: int) -> list[np.ndarray]:
@@ -79,5 +87,58 @@ def sampled(group: Sequence[Any], count: int) -> list[np.ndarray]:
     if rows <= count:
         return [source.rows(0, rows) for source in group]
     size = -(-count // _SAMPLED_BLOCKS)
-    firsts = np.linspace(0, rows - size, _SAMPLED_BLOCKS).astype(int).tolist()
-    return [np.concatenate([s.rows(first, first + size) for first in firsts]) for s in group]
+    return [np.concatenate(list(_spread(source, size, _SAMPLED_BLOCKS))) for source in group]
+
+
+def _spread(source: Source, size: int, blocks: int) -> Iterator[np.ndarray]:
+    """Return blocks of rows at even distances."""
+    for first in np.linspace(0, len(source) - size, blocks).astype(int).tolist():
+        yield source.rows(first, first + size)
+
+
+def design_effect(group: Sequence[Source], size: int) -> tuple[float, Source]:
+    r"""Return how much more means of blocks of rows vary than those of random ones, and in what.
+
+    With m blocks of B rows that is :math:`B s_b^2 / s_w^2`, the variance between blocks over that
+    within them, about 1 in random order and about :math:`1 + (B - 1) \rho` where rows of a block
+    have a correlation :math:`\rho`: Kish (1965). Survey sampling. Wiley, section 5.4. It is the
+    largest over all columns and over products of each column with arrays of one dimension, among
+    which what is observed usually is; 1 where there are too few rows to tell.
+    """
+    if size < 2 or len(group[0]) < 2 * _BLOCKS * size:
+        return 1.0, group[0]
+    largest = 1.0, group[0]
+    blocks = [
+        np.stack(list(_spread(source, size, _BLOCKS)))
+        .reshape(_BLOCKS, size, -1)[..., :_MOST_COLUMNS]
+        .astype(float)
+        for source in group
+    ]
+    centred = [x - x.mean(axis=(0, 1)) for x in blocks]
+    single = [x for x in centred if x.shape[-1] == 1]
+    for source, x, z in zip(group, blocks, centred, strict=True):
+        for columns in [x, *(z * y for y in single if y is not z)]:
+            with np.errstate(invalid="ignore", divide="ignore"):
+                between = size * columns.mean(axis=1).var(axis=0, ddof=1)
+                ratio = between / columns.var(axis=1, ddof=1).mean(axis=0)
+            # Columns that do not vary within blocks may vary between them
+            ratio = np.where(np.isnan(ratio), 1.0, ratio)
+            if ratio.max() > largest[0]:
+                largest = float(ratio.max()), source
+    return largest
+
+
+def warn_of_order(group: Sequence[Any], size: int, package: tuple[str, ...]) -> None:
+    """Warn where batches of neighbouring rows on disk are far noisier than those of random ones."""
+    if not isinstance(group[0], Source):
+        return
+    effect, source = design_effect(group, size)
+    if effect > _LARGEST:
+        warnings.warn(
+            f"The rows of {source.name} are not in random order: means of blocks of {size} rows "
+            f"vary {effect:.3g} times as much as those of random rows, and with them the gradients "
+            "of batches, which are such blocks. Bring the rows into random order once, all arrays "
+            "together: sg.shuffle_to_disk({'x': 'x.npy', 'y': 'y.npy'}, folder).",
+            UserWarning,
+            skip_file_prefixes=package,
+        )

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 
-from pymc_sgmcmc.disk.dtypes import dtype_read
-from pymc_sgmcmc.disk.pread import read_places
-from pymc_sgmcmc.disk.source import DiskError, Source, state_of
+from numba import types
+
+from pymc_sgmcmc.disk.source import DiskError, Source, reading, state_of
 
 __all__ = ["NpySource"]
 
 # Blocks of a file that its fingerprint is taken of, and their bytes: all of a file of 16 MiB
 _PRINTED, _PRINTED_BYTES = 256, 2**16
 
-# Bytes of rows that are read where all are asked for
+# Bytes of rows that are read where all are asked for; more are mapped
 _READ = 2**27
+
+# ssize_t pread(int, void *, size_t, off_t)
+_pread: Any = types.ExternalFunction(
+    "pread", types.int64(types.int32, types.int64, types.int64, types.int64)
+)
+
+
+@numba.njit(nogil=True)
+def _read_places(file: int, places: np.ndarray, out: np.ndarray) -> int:
+    """Fill the rows of ``out``, bytes (n, size), with what a file holds from places (n,) on.
+
+    Return how many are full: fewer than n where reading failed or the file ended. Python's lock is
+    not held.
+    """
+    count, size = out.shape
+    for k in range(count):
+        done = 0
+        while done < size:
+            read = _pread(file, out[k, done:].ctypes.data, size - done, places[k] + done)
+            if read <= 0:
+                return k
+            done += read
+    return count
+
+
+with suppress(RuntimeError):  # where there is no folder to keep it
+    _read_places.enable_caching()
 
 
 class NpySource(Source):
@@ -31,7 +60,7 @@ class NpySource(Source):
     """
 
     def __init__(self, path: Path, dtype: Any = None) -> None:
-        self._file: int | None = None
+        self.handles = {}  # for __del__ where the next lines raise
         self.path = path.resolve()
         self._state = state_of(self.path)
         try:
@@ -48,22 +77,17 @@ class NpySource(Source):
                 "piece. Save numpy.ascontiguousarray(x), or pass numpy.load(path, mmap_mode='r') "
                 "to sg.shuffle_to_disk."
             )
-        stored = mapped.dtype
-        super().__init__(f"'{path}'", mapped.shape, stored, dtype_read(str(path), stored, dtype))
+        super().__init__(f"'{path}'", mapped.shape, mapped.dtype, dtype)
         self._offset = int(mapped.offset)
 
     def read(self, start: int, out: np.ndarray) -> None:
         """Fill ``out`` with the rows from ``start`` on."""
-        direct = self.stored == out.dtype and out.flags.c_contiguous
-        raw = out if direct else np.empty(out.shape, dtype=self.stored)
+        raw = out if self._is_direct(out) else np.empty(out.shape, dtype=self.stored)
         view = memoryview(raw.reshape(-1)).cast("B")
-        place, file = self._offset + start * self.row_bytes, self._opened()
-        done = 0
+        place, file, done = self._offset + start * self.row_bytes, self._descriptor(), 0
         while done < len(view):
-            try:
+            with reading(f"{self.name} cannot be read"):
                 count = os.preadv(file, [view[done:]], place + done)
-            except OSError as error:
-                raise DiskError(f"{self.name} cannot be read: {error.strerror}.") from error
             if not count:
                 raise DiskError(
                     f"{self.name} ends before row {start + len(out)} of {len(self)}: it was cut "
@@ -75,22 +99,20 @@ class NpySource(Source):
 
     def read_blocks(self, offsets: np.ndarray, size: int, out: np.ndarray) -> None:
         """Put the blocks of ``size`` rows at sorted offsets one after the other."""
-        count = len(offsets)
-        if not count or self.stored != out.dtype or not out.flags.c_contiguous:
-            super().read_blocks(offsets, size, out)
-            return
-        places = self._offset + offsets.astype(np.int64) * self.row_bytes
-        raw = out.reshape(-1).view(np.uint8).reshape(count, -1)
-        full = read_places(self._opened(), places, raw)
+        full, count = 0, len(offsets)
+        if count and self._is_direct(out):
+            places = self._offset + offsets.astype(np.int64) * self.row_bytes
+            raw = out.reshape(-1).view(np.uint8).reshape(count, -1)
+            full = _read_places(self._descriptor(), places, raw)
         if full < count:
-            # Fails in the same place, and says why
+            # Block by block reading fails in the same place, and says why
             super().read_blocks(offsets[full:], size, out[full * size :])
 
-    def check(self) -> None:
+    def check(self, *files: Path) -> None:
         """Raise where the file was written to since the model was made."""
-        found = state_of(self.path, self._opened())
-        if found != self._state:
-            cut = "cut off" if found[0] < self._state[0] else "written to"
+        state = state_of(self.path, self._descriptor())
+        if state != self._state:
+            cut = "cut off" if state[0] < self._state[0] else "written to"
             raise DiskError(
                 f"{self.name} was {cut} since the model was made: chains would see other data "
                 "than before. Make the model anew."
@@ -100,39 +122,33 @@ class NpySource(Source):
         """Return all rows; many are mapped into memory."""
         self.check()
         if self.size * self.stored.itemsize <= _READ:
-            # Of what is mapped a part that is cut off later would end the process
+            # A mapped page that is cut off later would end the process that reads it
             return self.rows(0, len(self))
-        # The file that is open, whatever has its name now. Compiled graphs write into what an
-        # operation returned: into copies of these pages
-        with os.fdopen(os.dup(self._opened()), "rb") as file:
+        # The open file is mapped, not what has its name now. Pages are copied on write: compiled
+        # graphs may write into what an operation returned
+        with os.fdopen(os.dup(self._descriptor()), "rb") as file:
             mapped: np.ndarray = np.memmap(file, self.stored, "c", self._offset, self.shape)
         return mapped if self.dtype == self.stored else mapped.astype(self.dtype)
 
-    def fingerprint(self) -> tuple[Any, ...]:
-        """Return shape, type, and a hash of some blocks of the file."""
+    def _printed(self) -> Iterator[Any]:
         self.check()
-        found, file = hashlib.blake2b(digest_size=16), self._opened()
         last = max(self._state[0] - _PRINTED_BYTES, 0)
         for place in np.linspace(0, last, _PRINTED).astype(int).tolist():
-            found.update(os.pread(file, _PRINTED_BYTES, place))
-        return self.shape, str(self.stored), found.hexdigest()
+            yield os.pread(self._descriptor(), _PRINTED_BYTES, place)
 
-    def _opened(self) -> int:
+    def _is_direct(self, out: np.ndarray) -> bool:
+        return self.stored == out.dtype and out.flags.c_contiguous
+
+    def _descriptor(self) -> int:
         # Processes that are forked may share the descriptor: pread moves no position
-        if self._file is None:
-            try:
-                self._file = os.open(self.path, os.O_RDONLY)
-            except OSError as error:
-                raise DiskError(
-                    f"{self.name} cannot be opened: {error.strerror}. It was there when the model "
-                    "was made."
-                ) from error
+        if not self.handles:
+            missing = "It was there when the model was made."
+            with reading(f"{self.name} cannot be opened", missing):
+                self.handles[self.path] = os.open(self.path, os.O_RDONLY)
             self.check()
-        return self._file
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_file": None}
+        descriptor: int = self.handles[self.path]
+        return descriptor
 
     def __del__(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
+        for descriptor in self.handles.values():
+            os.close(descriptor)

@@ -27,10 +27,10 @@ __all__ = ["MOST_ROWS", "RowsOnDisk", "on_disk", "opened", "source_of"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Batches are given by offsets of this type
+# Offsets of batches are 32-bit integers
 MOST_ROWS = 2**31 - 1
 
-# Bytes of rows that PyMC copies into a result as what was observed
+# Rows of at most so many bytes are copied into a result's observed_data
 _MOST_OBSERVED = 2**27
 
 
@@ -44,7 +44,7 @@ class RowsVariable(TensorVariable):
     def eval(self, *arguments: Any, **options: Any) -> Any:
         """Return the rows, or raise what PyMC takes as a reason to leave them out of its result."""
         source = source_of(self)
-        if source is None:  # as of copies of a graph
+        if source is None:  # a copy in another graph
             return super().eval(*arguments, **options)
         size = source.size * source.dtype.itemsize
         if size <= _MOST_OBSERVED:
@@ -53,16 +53,16 @@ class RowsVariable(TensorVariable):
             except DiskError as error:
                 _log.warning("'%s' is left out of observed_data: %s", self.name, error)
                 raise TypeError(str(error)) from error
-        told = (
+        why = (
             f"The rows of {source.name} stay on disk: they would take {size / 1e9:.3g} GB as "
             f"'{self.name}'"
         )
-        _log.info("%s in observed_data, of which PyMC leaves them out.", told)
-        raise TypeError(f"{told}. Read some of them, as with numpy.load(path, mmap_mode='r').")
+        _log.info("%s in observed_data, of which PyMC leaves them out.", why)
+        raise TypeError(f"{why}. Read some of them, as with numpy.load(path, mmap_mode='r').")
 
 
 class _Key:
-    """Stands for a source in operations, which PyTensor's caches keep for ever."""
+    """A weak reference to a source: PyTensor's caches keep operations for ever."""
 
     def __init__(self, source: Source) -> None:
         self.source = weakref.ref(source)
@@ -208,7 +208,7 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
             f"{variable.type.shape}: give a dim, or None, for each axis."
         )
     variable.name = model.name_for(variable.name)
-    # PyMC copies no model of which a dim is None
+    # PyMC cannot copy a model that has a dim None
     dims = tuple(dim or f"{variable.name}_dim_{axis}" for axis, dim in enumerate(dims))
     for dim, length in zip(dims, variable.type.shape, strict=True):
         if dim not in model.dim_lengths:
@@ -218,7 +218,7 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
                 f"'{variable.name}' has {length} along the dim '{dim}', whose coords have {known}. "
                 "Pass another dim, or coords of that length."
             )
-    # Not as one of the model's data: PyMC copies those into its result
+    # PyMC would copy one of the model's data into its result
     model.add_named_variable(variable, dims=dims)
 
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.disk.dtypes import dtype_read
-from pymc_sgmcmc.disk.source import ChunkedSource, DiskError, state_of
+from pymc_sgmcmc.disk.source import ChunkedSource, DiskError, needed, reading, state_of
 
 __all__ = ["ParquetSource", "is_parquet"]
 
@@ -31,62 +30,36 @@ class ParquetSource(ChunkedSource):
     def __init__(
         self, path: Path, columns: str | Sequence[str] | None = None, dtype: Any = None
     ) -> None:
-        self.path = path.resolve()
-        files = _files(self.path) if self.path.is_dir() else [self.path]
-        self._states = {file: state_of(file) for file in files}
-        self._open: dict[Path, Any] = {}
-        self._columns = _chosen(path, columns, self._opened(files[0]).schema_arrow)
-        groups, types = [], []
-        for file in files:
-            opened = self._opened(file)
-            types += [_type_of(file, column, opened.schema_arrow) for column in self._columns]
-            metadata = opened.metadata
-            groups += [
-                (file, k, metadata.row_group(k).num_rows) for k in range(metadata.num_row_groups)
-            ]
-        self._groups = [group for group in groups if group[2]]
-        starts = np.cumsum([0, *(count for *_, count in self._groups)])
-        if len(starts) == 1:
+        place = path.resolve()
+        files = _files(place) if place.is_dir() else [place]
+        states = {file: state_of(file) for file in files}
+        handles = {file: _opened(file) for file in files}
+        self._columns = _chosen(columns, handles[files[0]].schema_arrow)
+        # File, number in it and rows of each group
+        self._groups: list[tuple[Path, int, int]] = []
+        types = []
+        for file, handle in handles.items():
+            types += [_type_of(file, column, handle.schema_arrow) for column in self._columns]
+            for k in range(handle.metadata.num_row_groups):
+                if rows := handle.metadata.row_group(k).num_rows:
+                    self._groups.append((file, k, rows))
+        if not self._groups:
             raise ValueError(f"'{path}' has no rows.")
-        stored = np.result_type(*types)
-        shape = (starts[-1],) if isinstance(columns, str) else (starts[-1], len(self._columns))
-        super().__init__(f"'{path}'", shape, stored, dtype_read(str(path), stored, dtype), starts)
-
-    def _opened(self, file: Path) -> Any:
-        if file not in self._open:
-            try:
-                from pyarrow import parquet
-            except ImportError as error:
-                raise ImportError(
-                    "Reading parquet needs the package pyarrow: pip install 'pymc-sgmcmc[disk]'."
-                ) from error
-            try:
-                self._open[file] = parquet.ParquetFile(file)
-            except Exception as error:
-                raise DiskError(f"'{file}' cannot be read as parquet: {error}") from error
-        return self._open[file]
-
-    def check(self) -> None:
-        """Raise where a file was written to since the model was made."""
-        for file in self._states:
-            self._check(file)
-
-    def _check(self, file: Path) -> None:
-        if state_of(file) != self._states[file]:
-            raise DiskError(
-                f"'{file}' was written to since the model was made. Make the model anew."
-            )
+        starts = np.cumsum([0, *(rows for *_, rows in self._groups)])
+        width = () if isinstance(columns, str) else (len(self._columns),)
+        super().__init__(f"'{path}'", (starts[-1], *width), np.result_type(*types), dtype, starts)
+        self.states, self.handles = states, handles
 
     def decode(self, k: int) -> np.ndarray:
         """Return the rows of a row group."""
         file, group, _ = self._groups[k]
-        self._check(file)
-        try:
-            table = self._opened(file).read_row_group(
+        self.check(file)
+        with reading(f"Row group {group} of '{file}' cannot be read"):
+            if file not in self.handles:
+                self.handles[file] = _opened(file)
+            table = self.handles[file].read_row_group(
                 group, columns=self._columns, use_threads=False
             )
-        except Exception as error:
-            raise DiskError(f"Row group {group} of '{file}' cannot be read: {error}") from error
         arrays = []
         for column in self._columns:
             values = table.column(column)
@@ -102,11 +75,14 @@ class ParquetSource(ChunkedSource):
         """Return the names of the columns, too."""
         return *super().fingerprint(), *self._columns
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_open": {}}
+
+def _opened(file: Path) -> Any:
+    parquet = needed("pyarrow.parquet", "parquet needs the package pyarrow")
+    with reading(f"'{file}' cannot be read as parquet"):
+        return parquet.ParquetFile(file)
 
 
-def _chosen(path: Path, columns: str | Sequence[str] | None, schema: Any) -> list[str]:
+def _chosen(columns: str | Sequence[str] | None, schema: Any) -> list[str]:
     """Return the names of the columns that are asked for."""
     known = list(schema.names)
     if columns is None:
@@ -128,15 +104,15 @@ def _type_of(file: Path, column: str, schema: Any) -> np.dtype[Any]:
         raise ValueError(f"'{file}' has no column '{column}': it has {listed}.")
     kind = schema.field(column).type
     try:
-        found = np.dtype(kind.to_pandas_dtype())
+        dtype = np.dtype(kind.to_pandas_dtype())
     except (NotImplementedError, TypeError):  # of categories and the like
-        found = np.dtype(object)
-    if found.kind not in "biuf":
+        dtype = np.dtype(object)
+    if dtype.kind not in "biuf":
         raise ValueError(
             f"The column '{column}' of '{file}' holds no numbers ({kind}). Choose others with "
             "columns=, or write its categories as whole numbers."
         )
-    return found
+    return dtype
 
 
 def _files(folder: Path) -> list[Path]:

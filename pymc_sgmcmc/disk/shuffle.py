@@ -21,7 +21,7 @@ from pymc_sgmcmc.disk.source import ArraySource, DiskError, Source, sync
 
 __all__ = ["shuffle_to_disk"]
 
-# Bytes of a bucket, which is shuffled in memory, and of all that wait to be written to buckets
+# Bytes of a bucket, which is shuffled in memory, and of rows that are dealt to buckets at once
 _BUCKET = 2**26
 _PART = 2**25
 
@@ -138,7 +138,7 @@ def _scratch(folder: Path) -> Generator[Path]:
     for lock in folder.glob(".shuffle-*/lock"):
         with suppress(ImportError, OSError), open(lock, "r+", encoding="utf-8") as file:
             _lock(file)
-            # One that is made at this moment is empty
+            # The lock of a folder that is being made is empty
             if lock.is_file() and file.read():
                 shutil.rmtree(lock.parent, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=".shuffle-", dir=folder))
@@ -184,9 +184,7 @@ def _source(name: Any, array: Any, columns: str | Sequence[str] | None) -> Sourc
         )
     if isinstance(array, str | os.PathLike):
         # The numbers stay as they are stored
-        source = opened(array, columns=columns)
-        source.dtype = source.held = source.stored
-        return source
+        return opened(array, columns=columns).as_stored()
     if np.ma.is_masked(array):
         raise ValueError(
             f"arrays['{name}'] has missing values, of which a file would hold what is below the "

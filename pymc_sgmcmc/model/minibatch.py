@@ -26,8 +26,8 @@ from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 from scipy.sparse import issparse
 
+from pymc_sgmcmc.disk.fetch import warn_of_order
 from pymc_sgmcmc.disk.on_disk import MOST_ROWS, RowsOnDisk, source_of
-from pymc_sgmcmc.disk.order import warn_of_order
 from pymc_sgmcmc.disk.source import Source, aligned
 
 __all__ = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from importlib.util import find_spec
 from inspect import signature
@@ -21,39 +22,69 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import a_model, one_of
+from pymc_sgmcmc.checks import a_model, is_auto, one_of, positive, positive_int_or_auto
 from pymc_sgmcmc.disk.fetch import has_source
-from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
+from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, Minibatch, evaluate
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.support import kind_of_support, narrower
+from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
 from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
-    "by_hand",
-    "check_batches",
-    "checked_backend",
-    "checked_gradient",
-    "checked_rng",
-    "checked_scale",
-    "checked_transforms",
-    "kinds_of_support",
-    "refuse_nothing",
-    "refuse_unknown",
-    "refuse_whitening",
-    "require_kinds",
-    "sampled_values",
-    "why_by_hand",
-]
+    "TRANSFORM_CHOICES", "check_batches", "checked_backend", "checked_options", "checked_rng",
+    "kinds_of_support", "refuse_nothing", "refuse_unknown", "require_kinds", "sampled_values",
+]  # fmt: skip
 
-# What the package itself passes is left out
+# Arguments of pm.compile but for those that the package passes itself
 _FOR_COMPILE = [
     "random_seed",
     *[k for k in signature(function).parameters if k not in ("inputs", "outputs", "givens")],
 ]
 
 TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
+
+
+def checked_options(
+    method: str, policy: Policy, model: Model, names: list[str], asked: Mapping[str, Any]
+) -> Options:
+    """Return the options that were asked for, by the names of arguments; batches are left out."""
+    asked = dict(asked)
+    if reason := _why_by_hand(method, policy, model):
+        asked |= _by_hand(reason, asked)
+    scale = asked["scale"]
+    if not policy.whitened:
+        if scale is not None and not is_auto(scale):
+            raise ValueError(
+                f"{method} takes no whitening, got scale={scale!r}. Leave scale out, or pass "
+                "scale=None."
+            )
+        scale = None
+    schedule = None if is_auto(asked["step_size"]) else as_schedule(asked["step_size"])
+    if schedule is not None:
+        step_sizes(schedule, np.arange(2))
+    thin = positive_int_or_auto("thin", asked["thin"], usual=20)
+    thin_of(schedule, thin)
+    backend, compile_kwargs = checked_backend(asked["backend"], asked["compile_kwargs"])
+    options = Options(
+        step_size=schedule,
+        thin=thin,
+        scale=_checked_scale(scale, names),
+        gradient=_checked_gradient(asked["gradient"]),
+        batches=positive_int_or_auto("batches", asked["batches"], usual=1) or "auto",
+        batch=one_of("batch", asked["batch"], BATCH_SCHEMES),
+        **_checked_transforms(asked["transforms"], model, names, policy.coordinates),
+        temperature=positive("temperature", asked["temperature"], usual=1.0),
+        backend=backend,
+        compile_kwargs=compile_kwargs,
+    )
+    if asked["centring"] is None:
+        return options
+    one_of("centring", asked["centring"], ("auto",))
+    # Scales by hand are those of the coordinates of the model as it is written
+    return replace(options, centring=isinstance(options.scale, str) and not options.is_complete())
 
 
 def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
@@ -154,27 +185,25 @@ def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: s
         )
 
 
-def checked_gradient(gradient: Any, estimators: tuple[type, ...]) -> Any:
+def _checked_gradient(gradient: Any) -> Any:
     """Check for "auto", "plain" or an estimator."""
+    estimators = Plain, ControlVariates, SVRG
     if isinstance(gradient, type) and gradient in estimators:
         gradient = gradient()
     if isinstance(gradient, estimators):
         return gradient
-    names = [estimator.__name__ for estimator in estimators]
-    if isinstance(gradient, str) and gradient == "plain":
-        return estimators[names.index("Plain")]()
-    if isinstance(gradient, str) and gradient == "auto":
-        return gradient
+    if isinstance(gradient, str) and gradient in ("auto", "plain"):
+        return Plain() if gradient == "plain" else gradient
     raise ValueError(
         "gradient must be 'auto', 'plain', sg.ControlVariates() or sg.SVRG(refresh=...), got "
         f"{gradient!r}."
     )
 
 
-def why_by_hand(method: str, policy: Policy, model: Model) -> str | None:
+def _why_by_hand(method: str, policy: Policy, model: Model) -> str | None:
     """Return why nothing can be tuned, None where it can."""
     if policy.coordinates == "identity":
-        return f"{method} runs in θ itself, where bounds leave no scale to be found"
+        return f"{method} runs in θ itself, where bounds leave no scale to be tuned"
     if not policy.tuned:
         return f"{method} as it is asked for is a baseline whose flaws no tuning would mend"
     if has_own_gradient(model.potentials):
@@ -182,29 +211,26 @@ def why_by_hand(method: str, policy: Policy, model: Model) -> str | None:
     return None
 
 
-def by_hand(
-    why: str, automatic_step: bool, thin: Any, scale: Any, gradient: Any, batches: Any
-) -> tuple[Any, Any, Any, Any]:
+def _by_hand(reason: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values that "auto" has where nothing is tuned; refuse what would have to be."""
-    if automatic_step:
+    gradient, scale = asked["gradient"], asked["scale"]
+    if is_auto(asked["step_size"]):
         raise ValueError(
-            f"{why}: the step size cannot be tuned. Pass step_size, such as 0.001, and compare "
+            f"{reason}: the step size cannot be tuned. Pass step_size, such as 0.001, and compare "
             "with half of it."
         )
     if gradient not in ("auto", "plain") and not isinstance(gradient, Plain):
         raise ValueError(
-            f"{why}: gradient={gradient!r} needs an anchor that cannot be had. Pass "
+            f"{reason}: gradient={gradient!r} needs an anchor that cannot be had. Pass "
             "gradient='plain'."
         )
     if isinstance(scale, str) and scale in ("dense", "diagonal"):
         raise ValueError(
-            f"{why}: scale={scale!r} cannot be tuned. Pass scale=None, or a dict of arrays."
+            f"{reason}: scale={scale!r} cannot be tuned. Pass scale=None, or a dict of arrays."
         )
-
-    def instead(value: Any, default: Any) -> Any:
-        return default if isinstance(value, str) and value == "auto" else value
-
-    return instead(thin, 20), instead(scale, None), "plain", instead(batches, 1)
+    usual = {"thin": 20, "scale": None, "batches": 1}
+    chosen = {name: value for name, value in usual.items() if is_auto(asked[name])}
+    return {**chosen, "gradient": "plain"}
 
 
 def kinds_of_support(model: Model, values: Sequence[TensorVariable]) -> tuple[str, ...]:
@@ -235,17 +261,8 @@ def require_kinds(
             )
 
 
-def refuse_whitening(method: str, scale: Any) -> None:
-    """Refuse a whitening where the method takes none; "auto" is then None."""
-    if scale is None or (isinstance(scale, str) and scale == "auto"):
-        return
-    raise ValueError(
-        f"{method} takes no whitening, got scale={scale!r}. Leave scale out, or pass scale=None."
-    )
-
-
-def checked_transforms(
-    transforms: Any, model: Model, names: list[str], of_method: str = "lipschitz"
+def _checked_transforms(
+    transforms: Any, model: Model, names: list[str], of_method: str
 ) -> dict[str, Any]:
     """Return the options that say which coordinates are chosen: by default the method's own."""
     if transforms is None:
@@ -278,7 +295,7 @@ def checked_transforms(
     return {"transforms": of_method, "named_transforms": dict(transforms)}
 
 
-def checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] | None:
+def _checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] | None:
     """Check the whitening."""
     if scale is None:
         return None
@@ -323,13 +340,13 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
     if kwargs.get("mode") is not None:
         linker = _linker(kwargs["mode"])
         kinds: dict[str, type] = {"jax": JAXLinker, "numba": NumbaLinker}
-        found = [name for name, kind in kinds.items() if isinstance(linker, kind)]
-        if not found or backend not in ("auto", found[0]):
+        of_mode = next((name for name, kind in kinds.items() if isinstance(linker, kind)), None)
+        if of_mode is None or backend not in ("auto", of_mode):
             raise ValueError(
                 f"compile_kwargs['mode']={kwargs['mode']!r} must be a JAX or numba mode that "
                 f"agrees with backend={backend!r}. Pass backend='jax' or backend='numba' alone."
             )
-        backend = found[0]
+        backend = of_mode
     if find_spec("jax") is None:
         if backend == "jax":
             raise ImportError(

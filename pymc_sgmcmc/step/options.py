@@ -1,4 +1,4 @@
-"""What the docstring and the signature of every step method say of their common arguments."""
+"""What the docstring and the signature of every step method say: arguments and statistics."""
 
 from __future__ import annotations
 
@@ -64,10 +64,35 @@ _OPTIONS = """\
 """
 
 
+_STATISTICS = """\
+    Notes
+    -----
+    Statistics of each draw: ``step_size`` (of its last update), ``thin`` (its updates),
+    ``batches`` (averaged for one gradient), ``batch_size`` (rows of one, 0 where updates take
+    all), ``weight`` (the sum of its step sizes),
+    ``batch_logp`` (log density estimated from a fresh batch), ``grad_norm`` (Euclidean norm of
+    the gradient estimated from it), ``config_temperature`` (mean over coordinates of ψ_i ĝ_i,
+    on average 1 under the exact law), ``noise_ratio`` (relative widening of the variances by
+    gradient noise, from two fresh batches), ``rejected_updates`` (updates that were not
+    finite, for which the state was kept), ``diverging`` (whether there were any),
+    ``tamed_updates`` (updates in which a bound on the gradient or on a move acted) and
+    ``warning`` (which PyMC logs after sampling and keeps out of the result).
+
+    Statistics of each variable, as of one that is called x: ``config_temperature[x]`` (the mean
+    over the directions along which it varies, each by its share of the variance; after the
+    burn-in), ``noise[x]`` (the largest variance of its gradients that tuning found, over what it
+    allows; with batches) and ``centring[x]`` (the mean of :attr:`centring_weights`, for a variable
+    whose law depends on another one).
+"""
+
+
 def with_options(doc: str | None) -> str | None:
-    """Write the common options where a docstring says <options>."""
+    """Write what all methods have in common where a docstring says <options> or <statistics>."""
+    if doc is None:
+        return None
     # Python 3.13 strips the indentation of docstrings, 3.12 does not
-    return doc and cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
+    doc = cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
+    return doc.replace("<statistics>", dedent(_STATISTICS).strip())
 
 
 def signature_of(method: type) -> Signature:
@@ -75,10 +100,10 @@ def signature_of(method: type) -> Signature:
 
     PyMC's ``__new__`` would hide them all, and ``**options`` those of the base class.
     """
-    found: dict[str, Parameter] = {}
+    named: dict[str, Parameter] = {}
     for cls in method.__mro__:
         if "__init__" in vars(cls):
             _, *parameters = signature(vars(cls)["__init__"]).parameters.values()
-            found |= {p.name: p for p in parameters if p.name not in found}
-    kept = [p for p in found.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+            named |= {p.name: p for p in parameters if p.name not in named}
+    kept = [p for p in named.values() if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
     return Signature(sorted(kept, key=lambda p: p.kind))

@@ -1,19 +1,30 @@
-"""The statistics of a draw: names and types."""
+"""The statistics of a draw, and what is counted over the draws of a chain."""
 
 from __future__ import annotations
 
+import logging
+
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pymc.exceptions import SamplingError
 from pymc.model import Model
 from pymc.stats.convergence import SamplerWarning
 
 from pymc_sgmcmc.chain.by_variable import CENTRING, NOISE, TEMPERATURE, statistic_of
+from pymc_sgmcmc.chain.monitor import final_warning, watched
+from pymc_sgmcmc.chain.runner import Draw, Runner
+from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.affine_use import depends_on
+from pymc_sgmcmc.tuning.messages import text_of
+from pymc_sgmcmc.tuning.no_gaussian import lower_step
 
-__all__ = ["STATISTICS", "nothing_measured", "of_variables"]
+__all__ = ["STATISTICS", "Recorder", "nothing_measured", "of_variables"]
+
+_log = logging.getLogger("pymc.sgmcmc")
 
 Declared = dict[str, tuple[Any, Any]]
 
@@ -34,6 +45,9 @@ STATISTICS: Declared = {
 }
 
 _UNKNOWN: dict[Any, Any] = {np.float64: np.nan, np.int64: 0, bool: False, SamplerWarning: None}
+
+# A chain whose every update is rejected for so many draws will not recover
+_LARGEST_STUCK = 10
 
 
 def nothing_measured(declared: Declared) -> dict[str, Any]:
@@ -59,3 +73,87 @@ def of_variables(
         (CENTRING, filter(below, names) if centring else ()),
     ]
     return [statistic_of(kind, name) for kind, of in kinds for name in of]
+
+
+@dataclass
+class Recorder:
+    """The record of one chain: it counts draws in the state and returns their statistics."""
+
+    policy: Policy
+    tunes_step_size: bool
+    batch_size: int
+    of_variables: Sequence[str]
+    # Whether rows that the posterior leaves out were named
+    named_rows: bool = False
+
+    def record(self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]) -> dict[str, Any]:
+        """Return all statistics of a draw, whose other step methods' values are given."""
+        state = runner.state
+        state.values = [np.array(value) for value in draw.values]
+        state.draw += 1
+        of_variables = runner.by_variable.constant | self._count(runner, draw)
+        self._name_impossible_rows(runner, draw, others)
+        return {
+            **draw.statistics,
+            "thin": runner.settings.thin,
+            "batches": runner.settings.batches,
+            "batch_size": self.batch_size,
+            "weight": draw.weight,
+            "diverging": draw.rejected > 0,
+            "rejected_updates": draw.rejected,
+            "tamed_updates": draw.tamed,
+            "warning": self._warning(runner) if state.draw == state.last_draw else None,
+            **{name: of_variables.get(name, np.nan) for name in self.of_variables},
+        }
+
+    def _count(self, runner: Runner, draw: Draw) -> dict[str, float]:
+        """Count a draw, and return the temperature of each variable after the burn-in."""
+        state, temperatures = runner.state, {}
+        assert state.psi is not None
+        known = runner.settings.root is not None or runner.settings.centre
+        if state.draw == state.tuning_draws and not known:
+            runner.set_origin([np.asarray(x) for x in state.psi])
+        if state.draw <= state.tuning_draws:
+            if self.tunes_step_size and runner.settings.adapts:
+                lower_step(runner, draw.tamed / runner.settings.thin)
+        else:
+            state.rejected += draw.rejected
+            state.tamed += draw.tamed
+            on_line = runner.engine.posterior.on_line
+            away = watched(on_line(state.psi)) - watched(on_line(state.origin))
+            gradient = watched(on_line(draw.gradient))
+            state.monitor.add(away, gradient, draw.statistics["noise_ratio"])
+            temperatures = runner.by_variable.temperatures(away, gradient)
+        state.stuck = state.stuck + 1 if draw.rejected == runner.settings.thin else 0
+        if state.stuck == _LARGEST_STUCK:
+            sizes = [float(np.max(np.abs(x), initial=0.0)) for x in runner.phi()]
+            furthest = runner.engine.posterior.coordinates[int(np.argmax(sizes))].name
+            raise SamplingError(
+                f"The chain is stuck at draw {state.draw}: all updates of the last "
+                f"{_LARGEST_STUCK} draws gave non-finite values, with the variable '{furthest}' "
+                f"furthest out, at step size {draw.statistics['step_size']:g}. Pass a smaller "
+                "step_size, or tighter priors."
+            )
+        return temperatures
+
+    def _name_impossible_rows(
+        self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]
+    ) -> None:
+        if draw.statistics["batch_logp"] != -np.inf or self.named_rows:
+            return
+        self.named_rows, engine = True, runner.engine
+        place = [*runner.phi(), *runner.state.scales, *others]
+        if rows := engine.impossible_rows(engine.posterior.entries, place):
+            _log.warning("The draws take no account of some rows: %s", rows)
+
+    def _warning(self, runner: Runner) -> SamplerWarning | None:
+        state, policy = runner.state, self.policy
+        updates = max(state.last_draw - state.tuning_draws, 1) * runner.settings.thin
+        return final_warning(
+            [text_of(warning) for warning in runner.settings.warnings],
+            state.monitor if policy.second_moments else None,
+            state.rejected,
+            state.tamed if policy.second_moments else 0,
+            updates,
+            absorbed=policy.absorbs_noise,
+        )

@@ -25,21 +25,22 @@ from pymc.util import (
     random_generator_from_state,
 )
 
-from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.checks import a_model, a_path, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
-from pymc_sgmcmc.store.chain_store import Begin, ChainStore
+from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
-from pymc_sgmcmc.store.records import Records, layout_of
+from pymc_sgmcmc.store.formats import Begin, Records, layout_of
 
 __all__ = ["Checkpoint", "checkpoint"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# A seed of at least so much was drawn by NumPy, which takes 128 bits where none is given
+# NumPy draws seeds of 128 bits where none is given: seeds of at least so much are not a user's
 _DRAWN = 2**64
+
+type Steps = BlockedStep | CompoundStep | Sequence[BlockedStep | CompoundStep]
 
 
 def checkpoint(
@@ -94,10 +95,12 @@ def checkpoint(
     Notes
     -----
     A store is kept by ``random_seed``: with another one it is refused. Without one the chains go
-    on with the seeds that they began with. Where the disk is full or fails while a chain is
-    sampled, the log says so; the run goes on, tries again, and returns all draws. Kill a run at
-    any time, also inside a write: each file is whole or not there, and carries a checksum. No file
-    is unpickled.
+    on with the seeds that they began with. Models are compared by their graphs, shapes, types and
+    data, options by their values; of your own functions a density counts by its graph, a schedule
+    by its step sizes, and any other by its name alone. Where the disk is full or fails while a
+    chain is sampled, the log says so; the run goes on, tries again, and returns all draws. Kill a
+    run at any time, also inside a write: each file is whole or not there, and carries a checksum.
+    No file is unpickled.
 
     A chain takes the room of its draws and of two states, each some copies of a position and what
     tuning keeps: a matrix of d x d numbers for d to 512, at most 16 MB of gradients at an anchor.
@@ -126,7 +129,7 @@ class Checkpoint(CompoundStep):
 
     def __init__(
         self,
-        step: BlockedStep | CompoundStep | Sequence[BlockedStep | CompoundStep],
+        step: Steps,
         path: str | Path,
         *,
         every: float = 10.0,
@@ -142,10 +145,10 @@ class Checkpoint(CompoundStep):
                 )
             if isinstance(one, Checkpoint):
                 raise ValueError("step is a checkpoint already. Pass the step methods themselves.")
-        step = listed[0] if len(listed) == 1 else CompoundStep(listed)
-        self._inner = step
-        self._flat: list[BlockedStep] = flatten_steps(step)
-        super().__init__(step.methods if isinstance(step, CompoundStep) else [step])
+        self._inner = listed[0] if len(listed) == 1 else CompoundStep(listed)
+        self._flat: list[BlockedStep] = flatten_steps(self._inner)
+        self._ours = [method for method in self._flat if isinstance(method, SGMCMCStep)]
+        super().__init__(getattr(self._inner, "methods", [self._inner]))
         if model is None:
             model = getattr(self._flat[0], "model", None)
         self.model: Model = a_model(modelcontext(model))
@@ -153,15 +156,16 @@ class Checkpoint(CompoundStep):
         self.every = not_negative("every", every, usual=10)
         self.after = None if after is None else _folder("after", after)
         self._require_all_variables()
+        # What the model was when its fingerprint was taken
         self._lines: dict[str, str] = {}
         self._arrays: list[np.ndarray] = []
-        self._store: ChainStore | None = None
+        # The chain's files, and those of its draws that are still to be returned
+        self._store: Any = None
+        self._stored: Iterator[np.void] = iter(())
         # Whether there are whole chains that a store which failed does not have
         self._unkept = False
-        self._stored: Iterator[np.void] = iter(())
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:
-            assert chain is not None
             self._require_same(chain)
         if self.after is not None and not begun:
             self._earlier()
@@ -190,15 +194,11 @@ class Checkpoint(CompoundStep):
     def _fingerprint(self) -> dict[str, str]:
         """Return what the run is of; data are read again only where they were set anew."""
         arrays = model_arrays(self.model)
-        same = len(arrays) == len(self._arrays) and all(
-            a is b for a, b in zip(arrays, self._arrays, strict=True)
-        )
-        if not (same and self._lines):
-            self._lines = fingerprint(self.model, self._flat)
-            self._arrays = arrays
+        if not self._lines or list(map(id, arrays)) != list(map(id, self._arrays)):
+            self._lines, self._arrays = fingerprint(self.model, self._flat), arrays
         return self._lines
 
-    def _require_same(self, begun: Begin) -> None:
+    def _require_same(self, begun: Any) -> None:
         differ = differences(begun.fingerprint, self._fingerprint())
         if differ:
             raise ValueError(
@@ -208,7 +208,6 @@ class Checkpoint(CompoundStep):
 
     def _require_seed(self, stored: RandomGeneratorState) -> bool:
         """Refuse another seed; return whether one was given."""
-        assert self._store is not None
         keys = [tuple(rng.seed_seq_state["spawn_key"]) for rng in (stored, self._rng)]
         if keys[0] != keys[1]:
             raise DamagedError(
@@ -230,33 +229,21 @@ class Checkpoint(CompoundStep):
         )
 
     def _require_start(self, begun: Begin, point: PointType) -> None:
-        """Refuse a start, of the same seed, that is another than the chain's."""
+        """Refuse initial values other than the stored chain's, where the seed is the same."""
         changed = [name for name, x in point.items() if not np.array_equal(x, begun.start[name])]
         if not changed or begun.after is not None:
             return
-        of = {value.name: f"'{rv.name}'" for value, rv in self.model.values_to_rvs.items()}
-        told = f"The initvals of {', '.join(of[name] for name in changed)}"
+        names = {value.name: f"'{rv.name}'" for value, rv in self.model.values_to_rvs.items()}
+        initvals = f"The initvals of {', '.join(names[name] for name in changed)}"
         if self._seeded:
             raise ValueError(
-                f"{told} are others than those with which the store '{self.path}' was begun. Pass "
-                "these, or another path."
+                f"{initvals} are others than those with which the store '{self.path}' was begun. "
+                "Pass these, or another path."
             )
-        _log.info("%s are not used: chain %s goes on from its own draws.", told, self._number)
-
-    def _end_of_earlier(self, point: PointType) -> PointType:
-        """Return where a chain of the earlier run ended."""
-        stores = self._earlier()
-        number = int(self._number.split("-")[-1])
-        same = [store for store in stores if store.folder.name == f"chain-{self._number}"]
-        found = (same or [stores[number % len(stores)]])[0].last()
-        was, now = ({f"{name}{np.shape(x)}" for name, x in p.items()} for p in (found, point))
-        if was != now:
-            raise ValueError(
-                f"after='{self.after}' is a run of other variables: {', '.join(sorted(was ^ now))}."
-            )
-        return {name: found[name].astype(np.asarray(x).dtype) for name, x in point.items()}
+        _log.info("%s are not used: chain %s goes on from its own draws.", initvals, self._number)
 
     def _earlier(self) -> list[ChainStore]:
+        """Return the chains of the earlier run that have draws."""
         assert self.after is not None
         stores = _chains(self.after)
         for store in stores:
@@ -268,10 +255,23 @@ class Checkpoint(CompoundStep):
             )
         return stores
 
+    def _end_of_earlier(self, point: PointType) -> PointType:
+        """Return where a chain of the earlier run ended."""
+        stores = self._earlier()
+        number = int(self._number.split("-")[-1])
+        same = [store for store in stores if store.folder.name == f"chain-{self._number}"]
+        end = (same or [stores[number % len(stores)]])[0].last()
+        was, now = ({f"{name}{np.shape(x)}" for name, x in p.items()} for p in (end, point))
+        if was != now:
+            raise ValueError(
+                f"after='{self.after}' is a run of other variables: {', '.join(sorted(was ^ now))}."
+            )
+        return {name: end[name].astype(np.asarray(x).dtype) for name, x in point.items()}
+
     # ------------------------------------------------------------------ PyMC's hooks
 
     def setup_chain(self, rng: RandomGenerator, tune: int, draws: int) -> None:
-        """Find what is stored of this chain."""
+        """Look up what is stored of this chain."""
         end_with_parent()
         self._rng = get_state_from_generator(rng)
         # Of all generators that are spawned from one seed each has a key of its own
@@ -282,13 +282,14 @@ class Checkpoint(CompoundStep):
         store.read()
         self._last, self._tune, self._made = tune + draws, tune, 0
         self._due = time.monotonic() + self.every
-        self._failed = self._goes_on = False
-        self._kept = True
-        if store.saved.draws < self._last:
+        # Whether the last write failed, the next step is the first after stored ones, and draws
+        # are kept at all
+        self._failed, self._goes_on, self._kept = False, False, True
+        is_whole = store.saved.draws >= self._last
+        if not is_whole:
             with self._in_memory():
                 store.open()
-        self._stored = iter(())
-        begun = store.begun
+        self._stored, begun = iter(()), store.begun
         if begun is not None:
             self._require_same(begun)
             if begun.tune != tune:
@@ -309,15 +310,14 @@ class Checkpoint(CompoundStep):
                 min(store.saved.draws, tune),
             )
             self._stored = store.records()
-        if store.saved.draws < self._last:
+        if not is_whole:
             self._inner.setup_chain(rng, tune, draws)
             if (self.after if begun is None else begun.after) is not None:
-                for method in self._ours():
+                for method in self._ours:
                     method.chain.jitter = 0.0
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the next draw that is stored, or make one and store it."""
-        assert self._store is not None
         begun = self._store.begun
         try:
             if begun is not None and not self._made:
@@ -331,61 +331,47 @@ class Checkpoint(CompoundStep):
             raise
 
     def _read(self, point: PointType, record: np.void) -> tuple[PointType, list[dict[str, Any]]]:
-        assert self._store is not None
+        """Return a stored draw."""
         self._made += 1
         with self._store.reading("draws"):
             values, stats = self._records.read(self._made, record)
             values = {name: values[name] for name in point}
         if self._made < self._last:
             for method, of_method in zip(self._flat, stats, strict=True):
-                # What is said of a whole chain is said at its end
+                # A warning about the whole chain comes with its last draw
                 if isinstance(method, SGMCMCStep):
                     of_method["warning"] = None
             if self._made == self._store.saved.draws:
                 # Before PyMC calls any other hook
-                self._go_on()
+                with self._store.reading():
+                    self.sampling_state, self._store.saved.state = self._store.saved.state, None
+                    for method in self._ours:
+                        method.chain.last_draw = self._last
+                self._goes_on = True
         return values, stats
 
-    def _go_on(self) -> None:
-        """Set the step methods to what they were after the last stored draw."""
-        assert self._store is not None
-        with self._store.reading():
-            self.sampling_state, self._store.saved.state = self._store.saved.state, None
-            for method in self._ours():
-                method.chain.last_draw = self._last
-        self._goes_on = True
-
-    @contextmanager
-    def _in_memory(self, *, last: bool = False) -> Generator[None]:
-        """Go on where the store fails and draws are in memory alone, which an error would lose."""
-        try:
-            yield
-        except SamplingError as error:
-            if not self._made and not self._unkept:
-                raise
-            if last or not self._failed:
-                _log.warning(
-                    "%s The run goes on, and the other draws of chain %s are in %s.",
-                    error, self._number, "the result alone" if last else "memory until then",
-                )  # fmt: skip
-            self._failed = True
-            self._unkept |= last
-            self._kept &= self._made > 0
-
     def _step(self, store: ChainStore, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
+        """Make a draw, and store it."""
         begun = store.begun
         if begun is None:
             if self.after is not None:
                 point = self._end_of_earlier(point)
-            begun = self._beginning(point)
+            begun = Begin(
+                fingerprint=self._fingerprint(),
+                rng=self._rng,
+                tune=self._tune,
+                start={name: np.array(value) for name, value in point.items()},
+                after=None if self.after is None else str(self.after),
+                layout=layout_of(self._flat, point),
+            )
             if self._kept:
                 with self._in_memory():
-                    store.begin(begun, __version__)
+                    store.begin(begun)
             self._records = Records(self._flat, begun.layout, [])
         if not self._made:
-            # A chain that was killed before its first state begins where it did then
+            # A chain that was killed before its first state starts from the same point again
             point = {name: np.array(begun.start[name]) for name in point}
-        # A state of another shape is seen where it is used
+        # A stored state that does not fit shows in the first step that is made from it
         with store.reading() if self._goes_on else nullcontext():
             point, stats = self._inner.step(point)
         self._goes_on = False
@@ -403,18 +389,25 @@ class Checkpoint(CompoundStep):
             store.close()
         return point, stats
 
-    def _beginning(self, point: PointType) -> Begin:
-        return Begin(
-            fingerprint=self._fingerprint(),
-            rng=self._rng,
-            tune=self._tune,
-            start={name: np.array(value) for name, value in point.items()},
-            after=None if self.after is None else str(self.after),
-            layout=layout_of(self._flat, point),
-        )
-
-    def _ours(self) -> list[SGMCMCStep]:
-        return [method for method in self._flat if isinstance(method, SGMCMCStep)]
+    @contextmanager
+    def _in_memory(self, *, last: bool = False) -> Generator[None]:
+        """Log a failure of the store and go on: an error would lose the draws in memory."""
+        try:
+            yield
+        except SamplingError as error:
+            if not self._made and not self._unkept:
+                raise
+            if last or not self._failed:
+                where = "the result alone" if last else "memory until then"
+                _log.warning(
+                    "%s The run goes on, and the other draws of chain %s are in %s.",
+                    error,
+                    self._number,
+                    where,
+                )
+            self._failed = True
+            self._unkept |= last
+            self._kept &= self._made > 0
 
     def __getstate__(self) -> dict[str, Any]:
         # Open files, and what is read again where the step is sampled
@@ -424,18 +417,18 @@ class Checkpoint(CompoundStep):
 
 def _folder(argument: str, path: Any) -> Path:
     """Check for the path of a folder, or of none yet."""
-    found = a_path(argument, path, "a folder, such as 'run'").absolute()
-    for place in (found, *found.parents):
-        there = os.path.exists(place)
-        is_else = "a file" if there and not place.is_dir() else ""
-        if place.is_symlink() and not there:
-            is_else = "a link to nothing"
-        if is_else:
+    folder = a_path(argument, path, "a folder, such as 'run'").absolute()
+    for place in (folder, *folder.parents):
+        exists = os.path.exists(place)
+        kind = "a file" if exists and not place.is_dir() else ""
+        if place.is_symlink() and not exists:
+            kind = "a link to nothing"
+        if kind:
             raise ValueError(
-                f"{argument}='{path}' cannot be the folder of a run: '{place}' is {is_else}. Pass "
+                f"{argument}='{path}' cannot be the folder of a run: '{place}' is {kind}. Pass "
                 "another path."
             )
-    return found
+    return folder
 
 
 def _chains(path: Path) -> list[ChainStore]:

@@ -18,21 +18,21 @@ from pymc.exceptions import SamplingError
 from pymc_sgmcmc.disk.source import sync
 
 __all__ = [
-    "DamagedError", "Lock", "append", "explained", "locked", "opened", "read_whole", "to_read",
-    "write_whole",
+    "DamagedError", "Lock", "append", "digest", "explained", "locked", "opened", "read_whole",
+    "to_read", "write_whole",
 ]  # fmt: skip
 
 _MAGIC = b"sgmcmc-1"
-_DIGEST = 32
+_HEAD = len(_MAGIC) + 32
 
-# Seconds that a process which was killed may take to end
+# Seconds to wait for the end of a process that was killed
 _PATIENCE = 30.0
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 _MISPLACED = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO}
 
-# So a pipe does not wait for its other end; what is written to is no link
+# A pipe is not waited for, and a link is not written through
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _WRITTEN = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
@@ -41,21 +41,26 @@ class DamagedError(SamplingError):
     """A file is not what was written."""
 
 
+def digest(data: bytes, size: int = 16) -> bytes:
+    """Return a cryptographic digest of so many bytes."""
+    return hashlib.blake2b(data, digest_size=size).digest()
+
+
 def write_whole(path: Path, payload: bytes) -> None:
     """Write a file, with a checksum, under another name and rename it: it is whole or as before."""
     new = path.with_name(path.name + ".new")
-    # What an earlier process left, or another one made a link of
+    # An earlier process may have left a file of this name, or somebody a link
     new.unlink(missing_ok=True)
     file = opened(new, os.O_WRONLY | os.O_EXCL)
     try:
-        append(file, _MAGIC + hashlib.blake2b(payload, digest_size=_DIGEST).digest())
+        append(file, _MAGIC + digest(payload, 32))
         append(file, payload)
         sync(file)
     finally:
         os.close(file)
     os.replace(new, path)
     if os.name == "posix":
-        # Of a folder that may be written to and not read the renaming lasts when the system likes
+        # The renaming lasts once the folder is synced; one that cannot be read syncs by itself
         with suppress(PermissionError):
             folder = os.open(path.parent, os.O_RDONLY)
             try:
@@ -68,17 +73,15 @@ def read_whole(path: Path) -> bytes | None:
     """Return what :func:`write_whole` wrote, None where there is no such file."""
     try:
         with to_read(path) as file:
-            found = file.read()
+            head, payload = file.read(_HEAD), file.read()
     except FileNotFoundError:
         return None
-    payload = found[len(_MAGIC) + _DIGEST :]
-    digest = hashlib.blake2b(payload, digest_size=_DIGEST).digest()
-    if found[: len(_MAGIC) + _DIGEST] != _MAGIC + digest:
+    if head != _MAGIC + digest(payload, 32):
         raise DamagedError(f"The file '{path}' is damaged: its checksum is another.")
     return payload
 
 
-def append(descriptor: int, data: bytes) -> None:
+def append(descriptor: int, data: bytes | bytearray) -> None:
     """Write all of the data; the system may take them in parts."""
     view = memoryview(data)
     while view:
@@ -123,8 +126,8 @@ def explained(error: OSError, path: Path, what: str) -> SamplingError:
 class Lock:
     """A file that is locked until it is closed or the process ends.
 
-    A lock of the system is the process's: that of a fork's parent is none of the child's. So
-    threads are told apart here. What the same thread left locked it may take anew.
+    A lock of the system belongs to a process: the child of a fork does not have its parent's.
+    Threads of one process are told apart here. A thread may take a lock again that it left.
     """
 
     _held: ClassVar[dict[str, Lock]] = {}
@@ -143,7 +146,7 @@ class Lock:
             if process == here and thread is not this and thread.is_alive():
                 return f"another thread of this process ('{thread.name}')"
             if process == here:
-                # To close it would end the lock
+                # Closing the other's descriptor would release the lock
                 self._file, other._file = other._file, None
             self._held[self._key] = self
         if self._file is None:
@@ -164,7 +167,7 @@ class Lock:
         return None
 
     def close(self) -> None:
-        """Give the lock free."""
+        """Release the lock."""
         if self._held.get(self._key) is self:
             del self._held[self._key]
         if self._file is not None:

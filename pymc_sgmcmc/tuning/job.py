@@ -10,12 +10,11 @@ import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
-from pymc_sgmcmc.kernel.anchor import gradient_at_anchor
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.potential import Potential, gradient_at_anchor
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds

@@ -17,8 +17,8 @@ import pymc_sgmcmc as sg
 from helpers.sampling import QUIET
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.disk import shuffle
+from pymc_sgmcmc.disk.fetch import design_effect
 from pymc_sgmcmc.disk.on_disk import opened
-from pymc_sgmcmc.disk.order import design_effect
 from pymc_sgmcmc.testing import UNTUNED
 
 

@@ -11,12 +11,12 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.step import compilation
+from pymc_sgmcmc.step import notices
 
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_matrix_product_in_a_deterministic_is_told_once_on_a_machine(monkeypatch, caplog, kept):
-    monkeypatch.setattr(compilation, "_is_kept", lambda: kept)
+    monkeypatch.setattr(notices, "_is_kept", lambda: kept)
     with pm.Model():
         beta = pm.Normal("beta", shape=3)
         pm.Deterministic("linear", np.ones((5, 3)) @ beta)
@@ -32,4 +32,4 @@ def test_a_matrix_product_in_a_deterministic_is_told_once_on_a_machine(monkeypat
 def test_a_compiled_matrix_product_is_found_where_pytensor_keeps_it():
     x = pt.dmatrix("x")
     pm.compile([x], x @ x, mode="NUMBA")(np.eye(2))
-    assert compilation._is_kept()
+    assert notices._is_kept()

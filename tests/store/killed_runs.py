@@ -37,7 +37,7 @@ def sampled(folder: Path | None, backend: str, answers, write: int | None = None
             os.kill(os.getpid(), signal.SIGKILL)
 
     if write is not None:
-        files.append = chain_store.append = partial
+        files.append = partial
     result = run(
         folder, 500, tune=20, chains=1, every=0.02,
         make=location, step=lambda model: sg.MSGNHT(model=model, backend=backend),

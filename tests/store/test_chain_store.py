@@ -15,9 +15,9 @@ from pymc.exceptions import SamplingError
 from pymc.util import get_state_from_generator
 
 from pymc_sgmcmc.store import chain_store, files
-from pymc_sgmcmc.store.chain_store import Begin, ChainStore
-from pymc_sgmcmc.store.encoding import packed
+from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
+from pymc_sgmcmc.store.formats import SCHEMA, Begin, Saved, packed
 
 RECORD = np.dtype([("value x", "<f8", (2,)), ("statistic 0 h", "<f8")])
 
@@ -46,7 +46,7 @@ def sampled(folder, draws, every=2):
     store = ChainStore(folder)
     store.open()
     if store.begun is None:
-        store.begin(begun(), "1")
+        store.begin(begun())
     total = store.saved.state["total"] if store.saved.draws else 0
     for k in range(store.saved.draws, draws):
         store.add(record(k).tobytes())
@@ -76,8 +76,7 @@ def count_of_writes(folder, monkeypatch):
             sizes.append(len(data))
             original(descriptor, data)
 
-        for module in (files, chain_store):
-            patch.setattr(module, "append", counted)
+        patch.setattr(files, "append", counted)
         sampled(folder, 9)
     return sizes
 
@@ -92,8 +91,7 @@ def stopped_at(patch, write, byte, error):
             raise error
         original(descriptor, data)
 
-    for module in (files, chain_store):
-        patch.setattr(module, "append", partial)
+    patch.setattr(files, "append", partial)
 
 
 def test_a_chain_killed_inside_any_write_goes_on_from_the_last_state(tmp_path, monkeypatch):
@@ -265,7 +263,7 @@ def other_beginning(folder):
     """A chain of another seed, in a folder of its own."""
     store = ChainStore(folder)
     store.open()
-    store.begin(dataclasses.replace(begun(), tune=3), "1")
+    store.begin(dataclasses.replace(begun(), tune=3))
     for k in range(9):
         store.add(record(k + 100).tobytes())
         store.save(k + 1, [], {"total": 0})
@@ -317,17 +315,17 @@ def test_draws_that_are_cut_off_after_they_were_checked(tmp_path):
 # Content that is not what is written, under a checksum that is right
 CONTENTS = {
     "begin": [
-        {}, [], None, {"schema": chain_store._SCHEMA},
-        {"schema": chain_store._SCHEMA, "version": "9"},
-        {"schema": chain_store._SCHEMA, "version": "9", "begin": {"fingerprint": {}}},
-        {"schema": chain_store._SCHEMA, "version": "9", "begin": 3},
+        {}, [], None, {"schema": SCHEMA},
+        {"schema": SCHEMA, "version": "9"},
+        {"schema": SCHEMA, "version": "9", "begin": {"fingerprint": {}}},
+        {"schema": SCHEMA, "version": "9", "begin": 3},
         {
-            "schema": chain_store._SCHEMA, "version": "9",
+            "schema": SCHEMA, "version": "9",
             "begin": {**vars(begun()), "layout": [["x", "no type", [2]]]},
         },
-        {"schema": chain_store._SCHEMA, "version": "9", "begin": {**vars(begun()), "later": 1}},
+        {"schema": SCHEMA, "version": "9", "begin": {**vars(begun()), "later": 1}},
     ],
-    "state-0": [{}, [], None, 3, {"draws": 9}, {**vars(chain_store.Saved()), "draws": "nine"}],
+    "state-0": [{}, [], None, 3, {"draws": 9}, {**vars(Saved()), "draws": "nine"}],
 }  # fmt: skip
 
 
@@ -414,6 +412,6 @@ def test_a_chain_has_one_process_at_a_time(tmp_path, monkeypatch):
 
 def test_a_store_of_another_format_is_refused(tmp_path, monkeypatch):
     sampled(tmp_path, 2)
-    monkeypatch.setattr(chain_store, "_SCHEMA", 99)
-    with pytest.raises(ValueError, match=r"another version of pymc_sgmcmc \(1\)"):
+    monkeypatch.setattr(chain_store, "SCHEMA", 99)
+    with pytest.raises(ValueError, match=r"another version of .*, in another format"):
         ChainStore(tmp_path)

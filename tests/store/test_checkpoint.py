@@ -21,8 +21,7 @@ from helpers.kept import bits, location, run, untuned
 from helpers.sampling import QUIET
 from pymc_sgmcmc.kernel import tables
 from pymc_sgmcmc.store import chain_store, files
-from pymc_sgmcmc.store.encoding import packed
-from pymc_sgmcmc.store.records import Records
+from pymc_sgmcmc.store.formats import Records, packed
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -87,8 +86,7 @@ def test_a_run_killed_inside_writes(tmp_path, unbroken, monkeypatch):
     for write in (0, 1, 2, 41):
         left = write
         with monkeypatch.context() as patch:
-            for module in (files, chain_store):
-                patch.setattr(module, "append", partial)
+            patch.setattr(files, "append", partial)
             with pytest.raises(KilledError):
                 run(tmp_path)
     assert bits(run(tmp_path)) == unbroken
@@ -342,7 +340,7 @@ def test_a_state_that_does_not_fit_is_named(copied, fault):
     store = chain_store.ChainStore(copied / "chain-0")
     store.read()
     STATES[fault](store.saved.state.methods[0].chain)
-    for path in store._states():
+    for path in store.states:
         path.unlink()
     files.write_whole(store.folder / "state-0", packed(vars(store.saved)))
     with pytest.raises(SamplingError, match=r"state-0' is damaged, or of another version .*Remove"):
@@ -485,8 +483,7 @@ def test_a_disk_that_fails_is_named_and_costs_no_draws(
 
     append = files.append
     with monkeypatch.context() as patch:
-        for module in (files, chain_store):
-            patch.setattr(module, "append", failing)
+        patch.setattr(files, "append", failing)
         assert bits(run(tmp_path, every=every)) == unbroken
         kept = [int(n) for n in re.findall(r"keeps the first (\d+) draws", caplog.text)]
         assert kept[0] > 10 if every == 0.0 else kept[0] == 0
@@ -516,8 +513,7 @@ def test_a_disk_that_fails_for_a_while_has_all_draws_in_the_end(tmp_path, unbrok
 
     append = files.append
     with monkeypatch.context() as patch:
-        for module in (files, chain_store):
-            patch.setattr(module, "append", failing)
+        patch.setattr(files, "append", failing)
         assert bits(run(tmp_path)) == unbroken
         monkeypatch.setattr(sg.SGMCMCStep, "step", None)
         assert bits(run(tmp_path)) == unbroken

@@ -13,7 +13,7 @@ from pymc.util import get_state_from_generator
 import pymc_sgmcmc as sg
 
 from helpers.steps import location, start, step_for, take
-from pymc_sgmcmc.store.encoding import packed, unpacked
+from pymc_sgmcmc.store.formats import packed, unpacked
 
 
 def round_trip(value):
@@ -105,4 +105,4 @@ def test_nothing_else_is_stored_and_nothing_is_unpickled():
     with pytest.raises(KeyError, match="Popen"):
         unpacked(of_tree(b'{"of": "subprocess.Popen", "fields": {"args": ["ls"]}}'))
     with pytest.raises(ValueError, match="allow_pickle=False"):
-        unpacked(of_tree(b'{"array": 0}', **{"0": np.array([{}], dtype=object)}))
+        unpacked(of_tree(b'{"array": "0"}', **{"0": np.array([{}], dtype=object)}))
