@@ -93,7 +93,8 @@ def loop(
     ]
     step = FunctionGraph([*steps, *states, *fixed], list(graphs), clone=True)
     op = Loop(step, len(steps), n, length, tuple(types), in_a_row)
-    return list(op(*steps.values(), *states.values(), *fixed.values(), return_list=True))
+    outputs: Any = op(*steps.values(), *states.values(), *fixed.values(), return_list=True)
+    return list(outputs)
 
 
 def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:

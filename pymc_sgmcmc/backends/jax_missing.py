@@ -31,7 +31,7 @@ def completed() -> Generator[None]:
     from pytensor.link.jax.dispatch import jax_funcify
     from pytensor.link.jax.dispatch.basic import jax_typify
 
-    served = [(jax_typify, np.ndarray, _constant)]
+    served: list[tuple[Any, type, Callable[..., Any]]] = [(jax_typify, np.ndarray, _constant)]
     served += [(jax_funcify, kind, function) for kind, function in _OPERATIONS.items()]
     usual = [registry.dispatch(kind) for registry, kind, _ in served]
     for (registry, kind, function), before in zip(served, usual, strict=True):
