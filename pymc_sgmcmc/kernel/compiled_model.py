@@ -23,19 +23,18 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, arrange, shape_of_table
-from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme, Runs
 from pymc_sgmcmc.model.coordinates import (
     Coordinate,
     at_scales,
     coordinates_for,
     left_as_written,
 )
+from pymc_sgmcmc.model.data_checks import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.hierarchy import depends_on
 from pymc_sgmcmc.model.masses import Masses
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
-from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
-from pymc_sgmcmc.model.runs import Runs
+from pymc_sgmcmc.model.row_view import in_batches
 
 __all__ = ["CompiledModel"]
 

@@ -20,6 +20,7 @@ from pymc_sgmcmc.kernel.row_memory import RowMemory
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.kernel.transition import Transition, updates_per_call
+from pymc_sgmcmc.model.batch_schemes import BatchDraw
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Engine"]
@@ -177,10 +178,11 @@ class Engine(CompiledModel):
             left[:] = [np.zeros(0, dtype=np.int32) for _ in sizes]
         found = []
         for k, (rows, size) in enumerate(sizes):
-            measured, left[k] = scheme.aside(rng, rows, size, fresh, averaged, left[k])
-            followed, left[k] = scheme.follow(rng, rows, size, updates, averaged, left[k])
+            of_updates = BatchDraw(rng, rows, size, updates, averaged)
+            measured, left[k] = scheme.aside(replace(of_updates, updates=fresh), left[k])
+            followed, left[k] = scheme.follow(of_updates, left[k])
             if sets > 1:
-                others = [scheme.draw(rng, rows, size, updates, averaged) for _ in range(sets - 1)]
+                others = [scheme.draw(of_updates) for _ in range(sets - 1)]
                 followed = np.stack([followed, *others], axis=1)
                 followed = followed.reshape(updates * sets, *followed.shape[2:])
             found.append(np.concatenate([measured, followed]))

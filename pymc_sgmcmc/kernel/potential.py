@@ -21,7 +21,8 @@ from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.whitening import Unwhitened
 from pymc_sgmcmc.model.batch_density import BatchDensity
-from pymc_sgmcmc.model.graphs import canonical, gradient_of, numbers_computed, substitute
+from pymc_sgmcmc.model.graphs import gradient_of, numbers_computed, substitute
+from pymc_sgmcmc.model.passes import canonical
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Potential"]

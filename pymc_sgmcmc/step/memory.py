@@ -11,7 +11,7 @@ import numpy as np
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.batch_dim import depends_on, rows_of
+from pymc_sgmcmc.model.row_view import RowView
 
 __all__ = ["left_out", "parameters", "tell_memory"]
 
@@ -48,8 +48,8 @@ def left_out(model: Model, dim: str | None) -> frozenset[str]:
     """
     if dim is None:
         return frozenset()
-    rows, length = rows_of(model, dim), model.dim_lengths[dim]
-    names = [str(d.name) for d in model.deterministics if depends_on(d, rows.axes, length)]
+    view = RowView(model, dim)
+    names = [str(d.name) for d in model.deterministics if view.depends_on_rows(d)]
     if names:
         listed = ", ".join(f"'{name}'" for name in names)
         _log.info(

@@ -46,13 +46,13 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
-from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
-from pymc_sgmcmc.model.improper import refuse_uninformed
+from pymc_sgmcmc.model.data_checks import check_coords, check_indices, check_observed_shapes
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
-from pymc_sgmcmc.model.indices import check_indices
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, check_minibatches
-from pymc_sgmcmc.model.observed_shapes import check_coords, check_observed_shapes
+from pymc_sgmcmc.model.minibatch_checks import check_minibatches
+from pymc_sgmcmc.model.properties import refuse_uninformed
+from pymc_sgmcmc.model.row_view import in_batches
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, as_schedule, constant, records, step_sizes, thin_of
 from pymc_sgmcmc.step import arguments

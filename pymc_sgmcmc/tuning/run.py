@@ -25,7 +25,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
-from pymc_sgmcmc.model.improper import improper
+from pymc_sgmcmc.model.properties import improper
 from pymc_sgmcmc.schedules import constant, thin_of
 from pymc_sgmcmc.tuning.begin import beginning
 from pymc_sgmcmc.tuning.bounds import anchored_bound

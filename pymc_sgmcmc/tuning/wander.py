@@ -18,7 +18,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.prior_widths import prior_widths
+from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.tuning.bounds import friction_bound
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.plan import Plan

@@ -17,7 +17,7 @@ from pymc_sgmcmc.backends.placing import ALIGNMENT, place
 from pymc_sgmcmc.kernel import row_memory
 from pymc_sgmcmc.kernel.compiled_model import CompiledModel
 from pymc_sgmcmc.kernel.row_memory import SHARED_ORDER, RowMemory, arrange
-from pymc_sgmcmc.model.minibatch import check_minibatches
+from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.testing import UNTUNED
 
 FORKED = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked")
