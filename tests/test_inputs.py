@@ -14,10 +14,10 @@ import pymc_sgmcmc as sg
 
 from helpers.interpreting import interpreted_unless_slow  # noqa: F401
 from helpers.modes import PLAIN
-from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.model.row_view import in_batches
 from pymc_sgmcmc.testing import UNTUNED
 
 N, B = 60, 50

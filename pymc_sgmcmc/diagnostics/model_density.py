@@ -22,7 +22,7 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.initial_point import initial_point
-from pymc_sgmcmc.model.minibatch import check_minibatches
+from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
 __all__ = ["LARGEST_DENSE", "ModelDensity", "Standard", "density_of"]

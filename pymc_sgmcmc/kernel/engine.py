@@ -28,12 +28,11 @@ from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory, Tables
 from pymc_sgmcmc.model.affine_use import depends_on
-from pymc_sgmcmc.model.batch_dim import in_batches
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme, Runs
 from pymc_sgmcmc.model.coordinates import Coordinate, at_scales, coordinates_for, left_as_written
 from pymc_sgmcmc.model.masses import Masses
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.posterior import Posterior
-from pymc_sgmcmc.model.runs import Runs
+from pymc_sgmcmc.model.row_view import in_batches
 
 __all__ = ["Engine"]
 

@@ -14,7 +14,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.disk.fetch import rows_at, sampled
 from pymc_sgmcmc.kernel.noise import FILL
-from pymc_sgmcmc.model.non_finite import bad_rows, faults_of_data, impossible
+from pymc_sgmcmc.model.data_checks import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["at_worst_rows", "impossible_rows", "why_not_finite"]

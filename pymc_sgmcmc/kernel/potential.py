@@ -24,7 +24,8 @@ from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.tables import read_batches, sizes_of
 from pymc_sgmcmc.kernel.whitening import Unwhitened, Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
-from pymc_sgmcmc.model.graphs import canonical, gradient_of, numbers_computed, substitute
+from pymc_sgmcmc.model.graphs import gradient_of, numbers_computed, substitute
+from pymc_sgmcmc.model.passes import canonical
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Potential", "gradient_at_anchor"]

@@ -14,7 +14,7 @@ from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.kernel.tables import LARGEST_JOINED, sizes_of
 from pymc_sgmcmc.kernel.transition import Transition
 from pymc_sgmcmc.kernel.update import Layout
-from pymc_sgmcmc.model.minibatch import BatchScheme
+from pymc_sgmcmc.model.batch_schemes import BatchDraw, BatchScheme
 from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Program", "blocks_to_join"]
@@ -156,10 +156,11 @@ class Program:
             left[:] = [np.zeros(0, dtype=np.int32) for _ in sizes]
         batches = []
         for k, (rows, size) in enumerate(sizes):
-            measured, left[k] = scheme.aside(rng, rows, size, fresh, averaged, left[k])
-            followed, left[k] = scheme.follow(rng, rows, size, updates, averaged, left[k])
+            of_updates = BatchDraw(rng, rows, size, updates, averaged)
+            measured, left[k] = scheme.aside(replace(of_updates, updates=fresh), left[k])
+            followed, left[k] = scheme.follow(of_updates, left[k])
             if sets > 1:
-                others = [scheme.draw(rng, rows, size, updates, averaged) for _ in range(sets - 1)]
+                others = [scheme.draw(of_updates) for _ in range(sets - 1)]
                 followed = np.stack([followed, *others], axis=1)
                 followed = followed.reshape(updates * sets, *followed.shape[2:])
             batches.append(np.concatenate([measured, followed]))

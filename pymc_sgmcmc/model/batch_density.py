@@ -1,23 +1,35 @@
-"""The posterior as a function of a position and of which rows make up a batch."""
+r"""The posterior as a function of a position and of which rows make up a batch.
+
+The gradient of a batch has two parts. A log density is :math:`\ell(s(\varphi), \text{rows})`, where
+:math:`s` are the quantities that enter operations on rows and depend on none of them: group
+effects, a scale, the value of the prior. The gradient of a mean over batches is
+:math:`s'(\varphi)^\top` times the mean of the adjoints :math:`\partial \ell / \partial s`. So
+shared quantities are computed and differentiated once for all batches, and an adjoint that rows
+touch at few places is changed there alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any
 
+import pytensor
 import pytensor.tensor as pt
 
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import io_toposort
+from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.row_block import RowBlock
 from pymc_sgmcmc.disk.fetch import has_source
-from pymc_sgmcmc.model.adjoints import Adjoints
-from pymc_sgmcmc.model.graphs import canonical, gradient_of, substitute
+from pymc_sgmcmc.model.graphs import gradient_of, substitute
+from pymc_sgmcmc.model.passes import canonical
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["BatchDensity"]
+__all__ = ["Adjoints", "BatchDensity"]
 
 
 class BatchDensity:
@@ -25,6 +37,8 @@ class BatchDensity:
 
     With ``in_blocks`` a batch is one of the blocks of B rows, given by its number. Rows of the
     last, shorter block count as often as others; tables of rows on disk hold needed blocks only.
+    Where a method takes ``others``, they replace the values that other step methods give to their
+    variables.
     """
 
     def __init__(
@@ -33,7 +47,7 @@ class BatchDensity:
         self.posterior = posterior
         self.contiguous = contiguous
         self._in_blocks = in_blocks
-        self._elsewhere = in_blocks and has_source(posterior.arrays)
+        self._on_disk = in_blocks and has_source(posterior.arrays)
         self.backend = backend
         # For each minibatch the arrays that its rows come from
         self.tables = [
@@ -48,12 +62,8 @@ class BatchDensity:
             for i, arrays in enumerate(posterior.arrays)
         ]
         # Inputs beside position and rows
-        self.fixed = [
-            *posterior.scales,
-            *posterior.others,
-            *posterior.data,
-            *(table for group in self.tables for table in group),
-        ]
+        tables = chain.from_iterable(self.tables)
+        self.fixed = [*posterior.scales, *posterior.others, *posterior.data, *tables]
         # The estimate from one batch, in the posterior's symbols
         self.log_density = self._differentiated = posterior.log_density
         self._weights: list[TensorVariable] = []
@@ -75,7 +85,7 @@ class BatchDensity:
             )
             for i, b in enumerate(self.posterior.minibatches)
         ]
-        if self._elsewhere:
+        if self._on_disk:
             of_minibatches += [x.clone(name=f"{x.name}_place") for x in of_minibatches]
         return of_minibatches + [
             pt.tensor(f"{name}_{x.name}", dtype=x.dtype, shape=x.type.shape)
@@ -86,33 +96,46 @@ class BatchDensity:
         self,
         graphs: list[TensorVariable],
         phi: Sequence[TensorVariable],
-        rows: Sequence[TensorVariable],
+        rows: Sequence[TensorVariable] = (),
+        others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
-        """Return graphs of the posterior at φ, for a batch of these rows."""
+        """Return graphs of the posterior at φ, for a batch of these rows where they need one."""
         posterior = self.posterior
-        replacements = dict(zip(posterior.phi, phi, strict=True))
+        values: dict[Any, Any] = dict(zip(posterior.phi, phi, strict=True))
+        if rows:
+            values.update(self._of_rows(rows))
+        if others:
+            values.update(zip(posterior.others, others, strict=True))
+        return substitute(graphs, values)
+
+    def _of_rows(self, rows: Sequence[TensorVariable]) -> dict[Any, Any]:
+        """Map the posterior's rows, row weights and random numbers to those of a batch."""
+        posterior = self.posterior
         count = len(posterior.minibatches)
-        given = 2 * count if self._elsewhere else count
-        replacements.update(zip(posterior.noise, rows[given:], strict=True))
-        for k, (minibatch, targets, tables, batch) in enumerate(
-            zip(posterior.minibatches, posterior.rows, self.tables, rows[:count], strict=True)
-        ):
+        given = 2 * count if self._on_disk else count
+        values: dict[Any, Any] = dict(zip(posterior.noise, rows[given:], strict=True))
+        for k, minibatch in enumerate(posterior.minibatches):
+            start, size = rows[k], minibatch.batch_size
             if self._in_blocks:
-                size, total = minibatch.batch_size, len(posterior.arrays[k][0])
-                start = (batch * size).astype("int32")
+                total, symbol = len(posterior.arrays[k][0]), self._weights[k]
+                start = (start * size).astype("int32")
                 counted = pt.arange(size) < total - start
                 weight = -(-total // size) * posterior.row_weights[k]
-                replacements[self._weights[k]] = pt.switch(counted, weight, 0.0).astype(
-                    self._weights[k].dtype
-                )
-                if self._elsewhere:
+                values[symbol] = pt.switch(counted, weight, 0.0).astype(symbol.dtype)
+                if self._on_disk:
                     start = rows[count + k]
-            else:
-                start = batch
-            for target, table in zip(targets, tables, strict=True):
-                block = self._take(table, start, minibatch.batch_size)
-                replacements[target] = block.astype(target.dtype)
-        return substitute(graphs, replacements)
+            for target, table in zip(posterior.rows[k], self.tables[k], strict=True):
+                values[target] = self._take(table, start, size).astype(target.dtype)
+        return values
+
+    def _take(self, table: TensorVariable, rows: TensorVariable, size: int) -> Any:
+        if not self.contiguous:
+            return table[rows]
+        if self.backend == "jax":
+            return RowBlock(size)(table, rows)
+        # In numba a slice is a view, and nothing is copied
+        block = table[rows : rows + size]
+        return pt.specify_shape(block, (size, *table.type.shape[1:]))
 
     def gradient(
         self,
@@ -122,13 +145,13 @@ class BatchDensity:
     ) -> list[TensorVariable]:
         """Return the estimate of ∇U with respect to φ from one batch.
 
-        With blocks it leaves out the part without rows, :meth:`base_gradient`. ``others`` replace
-        the values that other step methods give to their variables.
+        With blocks it leaves out the part without rows, :meth:`base_gradient`.
         """
-        found = self.at(self._gradient, phi, rows)
-        if not others:
-            return found
-        return substitute(found, dict(zip(self.posterior.others, others, strict=True)))
+        return self.at(self._gradient, phi, rows, others)
+
+    def base_gradient(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
+        """Return the part of ∇U that depends on no rows, where batches are blocks."""
+        return self.at(self._base, phi)
 
     # Gradients are simplified before an update multiplies them: PyTensor would expand
     # h * (x + likelihood's part) to several passes over all parameters
@@ -153,7 +176,7 @@ class BatchDensity:
         self, phi: Sequence[TensorVariable], others: Sequence[TensorVariable] = ()
     ) -> list[TensorVariable]:
         """Return the quantities at φ that all batches share."""
-        return self._at_phi(self._adjoints.shared, phi, others)
+        return self.at(self._adjoints.shared, phi, others=others)
 
     def adjoints(
         self,
@@ -162,12 +185,8 @@ class BatchDensity:
         others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
         """Return ∂U/∂s of one batch, for the first of the shared quantities."""
-        adjoints = self._adjoints
-        found = self.at(adjoints.adjoints, self.posterior.phi, rows)
-        values = zip(self.posterior.others, others, strict=True) if others else ()
-        return substitute(
-            found, {**dict(zip(adjoints.symbols, shared, strict=True)), **dict(values)}
-        )
+        of_batch = self.at(self._adjoints.adjoints, self.posterior.phi, rows, others)
+        return substitute(of_batch, dict(zip(self._adjoints.symbols, shared, strict=True)))
 
     def pull_back(
         self,
@@ -176,28 +195,62 @@ class BatchDensity:
         others: Sequence[TensorVariable] = (),
     ) -> list[TensorVariable]:
         """Return the gradient at φ from these adjoints."""
-        return self._at_phi(self._adjoints.pull_back(adjoints), phi, others)
+        return self.at(self._adjoints.pull_back(adjoints), phi, others=others)
 
-    def _at_phi(
+
+class Adjoints:
+    """Graphs of the gradient of U, estimated from one batch, through what its batches share."""
+
+    def __init__(
         self,
-        graphs: list[TensorVariable],
+        potential: TensorVariable,
         phi: Sequence[TensorVariable],
-        others: Sequence[TensorVariable],
-    ) -> list[TensorVariable]:
-        values = zip(self.posterior.others, others, strict=True) if others else ()
-        return substitute(
-            graphs, {**dict(zip(self.posterior.phi, phi, strict=True)), **dict(values)}
-        )
+        rows: Iterable[TensorVariable],
+    ) -> None:
+        shared = _shared(potential, phi, rows)
+        smooth = [s for s in shared if s.dtype.startswith("float")]
+        # s(φ), as graphs of φ; a condition on φ is shared too, but has no adjoint
+        self.shared = smooth + [s for s in shared if s not in smooth]
+        # Placeholders for s in ``adjoints``
+        self.symbols = [s.type(f"shared_{i}") for i, s in enumerate(self.shared)]
+        [of_symbols] = substitute([potential], dict(zip(self.shared, self.symbols, strict=True)))
+        slopes = gradient_of(of_symbols, self.symbols[: len(smooth)])
+        # Constants can make shared quantities single precision; their adjoints are of floatX
+        floatX = pytensor.config.floatX
+        self.adjoints = canonical([pt.cast(a, floatX) for a in slopes])  # ∂U/∂s of one batch
+        self._given = [
+            pt.tensor(f"adjoint_{i}", dtype=floatX, shape=s.type.shape)
+            for i, s in enumerate(smooth)
+        ]
+        inner = pt.add(*[pt.sum(s * a) for s, a in zip(smooth, self._given, strict=True)], 0.0)
+        self._pulled = canonical(gradient_of(inner, phi))
 
-    def base_gradient(self, phi: Sequence[TensorVariable]) -> list[TensorVariable]:
-        """Return the part of ∇U that depends on no rows, where batches are blocks."""
-        return substitute(self._base, dict(zip(self.posterior.phi, phi, strict=True)))
+    def pull_back(self, adjoints: Sequence[Any]) -> list[TensorVariable]:
+        """Return s′(φ)ᵀ of these adjoints, as graphs of φ."""
+        return substitute(self._pulled, dict(zip(self._given, adjoints, strict=True)))
 
-    def _take(self, table: TensorVariable, rows: TensorVariable, size: int) -> Any:
-        if not self.contiguous:
-            return table[rows]
-        if self.backend == "jax":
-            return RowBlock(size)(table, rows)
-        # In numba a slice is a view, and nothing is copied
-        block = table[rows : rows + size]
-        return pt.specify_shape(block, (size, *table.type.shape[1:]))
+
+def _shared(
+    graph: TensorVariable, phi: Sequence[TensorVariable], rows: Iterable[TensorVariable]
+) -> list[TensorVariable]:
+    """Return the quantities that depend on φ, not on rows, and enter operations on rows."""
+    of_phi: set[Any] = set(phi)
+    of_rows: set[Any] = set(rows)
+    shared: dict[Any, None] = {}
+
+    def share(inputs: Sequence[Variable]) -> None:
+        for x in inputs:
+            if x in of_phi and x not in of_rows:
+                if isinstance(x.type, TensorType):
+                    shared[x] = None
+                else:
+                    # Only tensors can be handed into a loop over batches
+                    share(x.owner.inputs)
+
+    for node in io_toposort([], [graph]):
+        if any(x in of_rows for x in node.inputs):
+            of_rows.update(node.outputs)
+            share(node.inputs)
+        elif any(x in of_phi for x in node.inputs):
+            of_phi.update(node.outputs)
+    return list(shared)

@@ -13,10 +13,17 @@ import pytensor.tensor as pt
 from pymc.model import Model
 
 from pymc_sgmcmc.checks import positive_int
-from pymc_sgmcmc.model.batch_dim import in_batches, rows_of
 from pymc_sgmcmc.model.graphs import numbers_computed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
-from pymc_sgmcmc.model.minibatch import all_rows, evaluate, find_minibatches, full_arrays
+from pymc_sgmcmc.model.minibatch import (
+    all_rows,
+    evaluate,
+    find_minibatches,
+    full_arrays,
+    has_minibatches,
+    minibatch_terms,
+)
+from pymc_sgmcmc.model.row_view import RowView, like
 
 __all__ = ["Batches", "chosen_batches", "rows_named"]
 
@@ -57,9 +64,7 @@ class _Axis:
         return rows_named(model, self.axes, self.dim)
 
     def __str__(self) -> str:
-        if self.dim is not None:
-            return f"batch_dim={self.dim!r}"
-        return f"batch_dim={dict(self.axes)!r}"
+        return f"batch_dim={dict(self.axes) if self.dim is None else self.dim!r}"
 
 
 def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
@@ -77,10 +82,16 @@ def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
     if isinstance(dim, Mapping):
         model, dim = rows_named(model, dim)
     if dim is not None:
-        in_batches(model, dim, size)
-        check_independent_rows(model, dim)
+        view = RowView(model, dim)
+        view.take(size)
+        check_independent_rows(model, view)
         return Batches(model, dim, size)
-    _refuse_minibatches(model, size)
+    if has_minibatches(model):
+        raise ValueError(
+            f"The model draws batches by pm.Minibatch, where the size of a batch stands, and "
+            f"batch_size={size} asks for batches of its rows. Leave batch_size out, or give the "
+            "full arrays to the model."
+        )
     error: Exception | None = None
     for axis in _shared_by_all(model, size):
         try:
@@ -101,8 +112,7 @@ def rows_named(model: Model, axes: Mapping[str, int], dim: str | None = None) ->
         dim = _ROWS_OF + ", ".join(axes)
         while dim in model.dim_lengths:
             dim += "'"
-    named: Model = object.__new__(type(model))
-    named.__dict__.update(model.__dict__)
+    named = like(model)
     named.named_vars_to_dims = dict(model.named_vars_to_dims)
     terms = {term.name: term for term in [*model.observed_RVs, *model.potentials]}
     for name, axis in axes.items():
@@ -156,33 +166,19 @@ def _check_axis(terms: Mapping[str, Any], name: str, axis: Any) -> None:
         )
 
 
-def _refuse_minibatches(model: Model, size: int) -> None:
-    if _has_minibatches(model):
-        raise ValueError(
-            f"The model draws batches by pm.Minibatch, where the size of a batch stands, and "
-            f"batch_size={size} asks for batches of its rows. Leave batch_size out, or give the "
-            "full arrays to the model."
-        )
-
-
-def _has_minibatches(model: Model) -> bool:
-    values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
-    return bool(find_minibatches([*model.observed_RVs, *values, *model.potentials]))
-
-
 # ----------------------------------------------------------------------------- the axis of rows
 
 
 def _shared_by_all(model: Model, size: int) -> list[_Axis]:
     """Return the axes that all observed variables share, the first first, or raise."""
     every = list(_axes_of_rows(model))
-    found = [axis for axis in every if axis.count >= size] or every
+    axes = [axis for axis in every if axis.count >= size] or every
     observed = {rv.name for rv in model.observed_RVs}
-    shared = [axis for axis in found if observed.issubset(axis.axes)]
-    if not shared and len(found) == 1:
-        return found
-    if not shared and found:
-        listed = ", ".join(f"{axis} ({axis.count:,} rows)" for axis in found)
+    shared = [axis for axis in axes if observed.issubset(axis.axes)]
+    if not shared and len(axes) == 1:
+        return axes
+    if not shared and axes:
+        listed = ", ".join(f"{axis} ({axis.count:,} rows)" for axis in axes)
         raise ValueError(
             f"batch_size={size}: the observed variables have no axis of rows in common. Say which "
             f"rows batches are drawn of: {listed}. The other data then count in full in each "
@@ -247,40 +243,33 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
     if dim is not None:
         named, name = rows_named(model, dim) if isinstance(dim, Mapping) else (model, dim)
         return _batches_that_pay(named, name) or Batches(model)
-    if _has_minibatches(model):
+    if has_minibatches(model):
         return Batches(model)
     for axis in sorted(_axes_of_rows(model), key=lambda axis: -axis.count):
         if axis.count < _LEAST_BATCHES * _SIZES[0]:
             break
         try:
-            found = _batches_that_pay(*axis.named(model))
+            return _batches_that_pay(*axis.named(model)) or Batches(model)
         # What was not asked for must not stop a model that all rows can sample
         except Exception as error:
             _log.debug("Updates take all rows; batches by %s were refused: %s", axis, error)
-        else:
-            return found or Batches(model)
     return Batches(model)
 
 
 def _batches_that_pay(model: Model, dim: str) -> Batches | None:
     """Return batches of a dim if updates of them cost much less than those of all rows."""
-    batched = in_batches(model, dim, min(_SIZES[0], rows_of(model, dim).count))
-    terms = [
-        term
-        for term in [*batched.observed_RVs, *batched.potentials]
-        if find_minibatches([term, batched.rvs_to_values.get(term, term)])
-    ]
-    graphs = batched.logp(terms, jacobian=False, sum=False)
+    view = RowView(model, dim)
+    batched = view.take(min(_SIZES[0], view.count))
+    graphs = batched.logp(list(minibatch_terms(batched)), jacobian=False, sum=False)
     [batch] = find_minibatches(graphs)
     each = numbers_computed(graphs, list(full_arrays(graphs))) / batch.batch_size
     size = max((b for b in _SIZES if b * each <= _NUMBERS), default=_SIZES[0])
-    count = len(evaluate(batch.sources[0]))
-    if count < _LEAST_BATCHES * size:
-        _log.debug("Updates take all %d rows of '%s': a pass costs little.", count, dim)
+    if view.count < _LEAST_BATCHES * size:
+        _log.debug("Updates take all %d rows of '%s': a pass costs little.", view.count, dim)
         return None
-    check_independent_rows(model, dim)
+    check_independent_rows(model, view)
     _log.info(
         "%s rows of '%s' in batches of %s; batch_size=None for all rows.",
-        f"{count:,}", dim.removeprefix(_ROWS_OF), f"{size:,}",
+        f"{view.count:,}", dim.removeprefix(_ROWS_OF), f"{size:,}",
     )  # fmt: skip
     return Batches(model, dim, size)

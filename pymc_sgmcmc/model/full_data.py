@@ -21,23 +21,24 @@ from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 
-from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.checks import a_model
-from pymc_sgmcmc.model.batch_dim import resized
-from pymc_sgmcmc.model.graphs import masks_as_numbers, rebuilt
-from pymc_sgmcmc.model.independent_rows import check_independent_rows, some_rows
-from pymc_sgmcmc.model.initial_point import points_near_start
+from pymc_sgmcmc.model.graphs import rebuilt
+from pymc_sgmcmc.model.independent_rows import at_some_rows, check_independent_rows, some_rows
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
-    check_minibatches,
     evaluate,
     find_minibatches,
     full_arrays,
+    minibatch_terms,
+    unscaled,
 )
+from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
-from pymc_sgmcmc.model.tensor_model import in_tensors
-from pymc_sgmcmc.model.twin import twin
+from pymc_sgmcmc.model.passes import masks_as_numbers
+from pymc_sgmcmc.model.row_graphs import resized
+from pymc_sgmcmc.model.tensor_model import in_tensors, twin
 
 __all__ = ["full_data"]
 
@@ -94,11 +95,11 @@ def full_data(model: Model | None = None) -> Model:
     values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
     old = list(dict.fromkeys([*model.named_vars.values(), *values, *lengths, *initial_values]))
     factors = _factors(model)
-    found: dict[Any, Any] = dict(zip(old, _with_all_rows(model, old), strict=True))
+    new: dict[Any, Any] = dict(zip(old, _with_all_rows(model, old), strict=True))
     for potential, factor in factors.items():
         if factor != 1:
-            found[potential] = found[potential] * np.asarray(factor, dtype=potential.dtype)
-    return twin(model, found, dims=_dims_of_observed(model))
+            new[potential] = new[potential] * np.asarray(factor, dtype=potential.dtype)
+    return twin(model, new, dims=_dims_of_observed(model))
 
 
 def _check(model: Model) -> None:
@@ -119,11 +120,11 @@ def _check(model: Model) -> None:
             "The model has no pm.Minibatch: it is its own full-data model. Pass it as it is."
         )
     check_independent_rows(model)
-    for rv in model.observed_RVs:
-        if not (minibatch := _minibatch_of(model, rv)):
+    for rv, minibatch in minibatch_terms(model).items():
+        if rv not in model.observed_RVs:
             continue
-        axis, rows = axis_of_rows(rv), _rows(minibatch)
-        total_size = rv.owner.inputs[1 + (axis or 0)]
+        axis, rows = axis_of_rows(rv) or 0, minibatch.count
+        total_size = rv.owner.inputs[1 + axis]
         if isinstance(total_size, Constant) and int(total_size.data) != rows:
             raise ValueError(
                 f"The observed variable '{rv.name}' counts for total_size={int(total_size.data)} "
@@ -131,7 +132,7 @@ def _check(model: Model) -> None:
                 "the same posterior. Pass total_size=<number of rows> to it."
             )
         dims = model.named_vars_to_dims.get(rv.name)
-        dim = dims[axis or 0] if dims else None
+        dim = dims[axis] if dims else None
         if dim is not None and int(evaluate(model.dim_lengths[dim])) != rows:
             raise ValueError(
                 f"The observed variable '{rv.name}' has the dim '{dim}', which has the length of a "
@@ -140,34 +141,24 @@ def _check(model: Model) -> None:
             )
 
 
-def _minibatch_of(model: Model, rv: Any) -> Minibatch | None:
-    found = find_minibatches([rv, model.rvs_to_values.get(rv, rv)])
-    return found[0] if found else None
-
-
-def _rows(minibatch: Minibatch) -> int:
-    return len(evaluate(minibatch.sources[0]))
-
-
 def _with_all_rows(model: Model, graphs: Sequence[Variable]) -> list[Any]:
     """Return clones of graphs, independent of the model, with all rows for each batch."""
     now: list[Any] = clone_replace(list(graphs), _copies_of_shared(graphs))
     at = {variable: k for k, variable in enumerate(graphs)}
     lengths: dict[Variable, Variable] = {}
-    for rv in model.observed_RVs:
-        if _minibatch_of(model, rv):
+    for rv in minibatch_terms(model):
+        if rv in model.observed_RVs:
             term, value = (now[at[x]] for x in (rv, model.rvs_to_values[rv]))
             [minibatch] = find_minibatches([term, value])
-            new, length = _unscaled(term)
+            new, length = _of_any_length(term)
             lengths[length] = minibatch.sources[0].shape[0]
             now = rebuilt(now, {term: new})
     return rebuilt(now, {**full_arrays(now), **lengths})
 
 
-def _unscaled(rv: Any) -> tuple[Any, Variable]:
+def _of_any_length(rv: Any) -> tuple[Any, Variable]:
     """Return an observed variable without total_size, and its symbolic length."""
-    length = pt.lscalar()
-    term = rv.owner.inputs[0]
+    length, term = pt.lscalar(), unscaled(rv)
     with suppress(NotImplementedError):  # of distributions whose length follows from arrays
         # In its graph the length of a batch may have become a number
         term = resized(term, axis_of_rows(rv) or 0, length)
@@ -194,26 +185,23 @@ def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
 def _dims_of_observed(model: Model) -> dict[str, Any]:
     """Return the dims of observed variables, from the data whose rows they observe."""
     of_data = {data: model.named_vars_to_dims.get(data.name) for data in model.data_vars}
-    found = {}
+    dims = {}
     for rv in model.observed_RVs:
         value = model.rvs_to_values[rv]
         source = full_arrays([value]).get(value)
         if source is not None and of_data.get(source) is not None:
-            found[str(rv.name)] = of_data[source]
-    return found
+            dims[str(rv.name)] = of_data[source]
+    return dims
 
 
 def _factors(model: Model) -> dict[Any, float]:
     """Return the factors of potentials of all rows, and refuse potentials that are no sum."""
     factors = dict.fromkeys(model.potentials, 1.0)
-    for term in [*model.observed_RVs, *model.potentials]:
-        minibatch = _minibatch_of(model, term)
-        if minibatch is None:
-            continue
+    for term, minibatch in minibatch_terms(model).items():
         two, three, five = _sums_over_rows(model, term, minibatch)
         if np.isclose(five, two + three, rtol=1e-6):
             # A potential is multiplied by N / B, in numbers
-            factors[term] = minibatch.batch_size / _rows(minibatch)
+            factors[term] = minibatch.batch_size / minibatch.count
         # Or by N / (length of the batch), which is 1 for all rows
         elif not np.isclose(_SIZES[2] * five, _SIZES[0] * two + _SIZES[1] * three, rtol=1e-6):
             raise ValueError(
@@ -235,7 +223,7 @@ def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float
     }
     try:
         if term in model.observed_RVs:
-            graphs[0], length = _unscaled(term)
+            graphs[0], length = _of_any_length(term)
             rows_and_length = {**rows, length: next(iter(rows.values())).shape[0]}
             new, value = rebuilt(graphs, rows_and_length, keep=model.free_RVs)
             *_, of_rows = transformed_conditional_logp(
@@ -245,26 +233,17 @@ def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float
             )
         else:
             [of_rows] = model.replace_rvs_by_values(rebuilt(graphs, rows, keep=model.free_RVs))
-        of_rows = masks_as_numbers([of_rows])[0]
-        inputs: list[Any] = [*model.value_vars, *rows.values()]
-        function = compiled(inputs, [pt.sum(of_rows)], "interpreter")
-        rng = np.random.default_rng(0)
-        count = _rows(minibatch)
+        density = pt.sum(masks_as_numbers([of_rows])[0])
+        rng, count = np.random.default_rng(0), minibatch.count
         chosen = rng.choice(count, _SIZES[2], replace=count < _SIZES[2])
-        sets = [*np.split(chosen, [_SIZES[0]]), chosen]
         arrays = [evaluate(source) for source in batches.values()]
-        sums: list[float] = []
-        for point in points_near_start(model, rng):
-            sums = [
-                float(function(*point, *(some_rows(a, part) for a in arrays))[0]) for part in sets
-            ]
-            if np.isfinite(sums).all():
-                break
+        parts = [*np.split(chosen, [_SIZES[0]]), chosen]
+        choices = [[some_rows(array, part) for array in arrays] for part in parts]
+        values = at_some_rows(model, [density], list(rows.values()), choices, rng)
     except (AssertionError, TypeError, ValueError, IndexError) as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0][:300]
         raise NotImplementedError(
             f"The variable '{term.name}' is written for as many rows as a batch has; with others "
-            f"PyTensor says: {first} Write lengths as those of an array, such as x.shape[0], or "
-            "build the model on the full arrays yourself."
+            f"PyTensor says: {first_line(error)} Write lengths as those of an array, such as "
+            "x.shape[0], or build the model on the full arrays yourself."
         ) from error
-    return sums
+    return [float(value) for [value] in values]

@@ -12,66 +12,55 @@ from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.compiling import building, compiled
 from pymc_sgmcmc.disk.source import Source
-from pymc_sgmcmc.model.batch_dim import in_batches, mismatch, named, rows_of
-from pymc_sgmcmc.model.graphs import masks_as_numbers, substitute
+from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
-from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches, full_arrays
+from pymc_sgmcmc.model.minibatch import evaluate, full_arrays, minibatch_terms
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
+from pymc_sgmcmc.model.passes import masks_as_numbers
+from pymc_sgmcmc.model.row_view import RowView, named
 
-__all__ = ["check_independent_rows", "some_rows"]
+__all__ = ["at_some_rows", "check_independent_rows", "some_rows"]
 
 
 @building()
-def check_independent_rows(model: Model, dim: str | None = None) -> None:
+def check_independent_rows(model: Model, view: RowView | None = None) -> None:
     """Raise ValueError where a model's log density is no sum over the rows of its batches.
 
     The log densities of two batches must have the same sum however rows are dealt to them. The
-    batches are those of ``pm.Minibatch``, or of the rows of a dim.
+    batches are those of ``pm.Minibatch``, or of the rows of a view.
     """
-    batched = model
-    if dim is not None:
-        batched = in_batches(model, dim, min(rows_of(model, dim).count, 6))
-    terms = [
-        term
-        for term in [*batched.observed_RVs, *batched.potentials]
-        if find_minibatches([term, batched.rvs_to_values.get(term, term)])
-        and not has_own_gradient([term])
-    ]
+    batched = model if view is None else view.take(min(view.count, 6))
+    terms = [term for term in minibatch_terms(batched) if not has_own_gradient([term])]
     if not terms:
         return
     rng = np.random.default_rng(0)
     try:
         graphs: Any = masks_as_numbers(batched.logp(terms, jacobian=False, sum=False))
         batches = full_arrays(graphs)
-        rows: dict[Any, Any] = {batch: batch.type() for batch in batches}
         dealt = _dealt(batches, rng)
-        inputs: list[Variable] = [*model.value_vars, *rows.values()]
-        function = compiled(inputs, substitute(graphs, rows), "interpreter")
-        for point in points_near_start(model, rng):
-            with np.errstate(all="ignore"):
-                found = [[_sums(x) for x in function(*point, *four)] for four in dealt]
-            sums, sizes = np.moveaxis(np.array(found, dtype=float), 2, 0)
-            if np.isfinite(sums).all():
-                break
+        rows = {batch: batch.type() for batch in batches}
+        of_rows = substitute(graphs, rows)
+        values = at_some_rows(model, of_rows, list(rows.values()), dealt, rng)
     except NotImplementedError:
         return  # an operation that the interpreter lacks
     except (AssertionError, ValueError, IndexError, TypeError) as error:
-        if dim is None:
-            return  # sampling will say
-        raise ValueError(mismatch(model, rows_of(model, dim), error)) from error
-    with np.errstate(invalid="ignore"):
+        if view is None:
+            return  # sampling will raise it
+        raise ValueError(view.mismatch(error)) from error
+    with np.errstate(all="ignore"):
+        sums = np.array([[np.sum(x, dtype=float) for x in each] for each in values])
+        sizes = np.array([[np.sum(np.abs(x), dtype=float) for x in each] for each in values])
         off = np.abs(sums[0] + sums[1] - sums[2] - sums[3])
     precision = np.finfo(graphs[0].dtype).eps ** 0.5
     for term, wrong in zip(terms, off > precision * (1 + sizes.sum(axis=0)), strict=True):
         if wrong:
-            undeclared = rows_of(model, dim).undeclared if dim is not None else []
-            raise ValueError(_no_sum(str(term.name), dim, undeclared))
+            raise ValueError(_no_sum(str(term.name), view))
 
 
 def _dealt(batches: Mapping[Any, Variable], rng: np.random.Generator) -> list[list[np.ndarray]]:
     """Return the rows of two batches, and of two others of the same rows, for each array."""
     numbers: dict[Variable, np.ndarray] = {}
-    found: list[list[np.ndarray]] = [[], [], [], []]
+    dealt: list[list[np.ndarray]] = [[], [], [], []]
     for batch, source in batches.items():
         array, size = evaluate(source), batch.type.shape[0]
         stream = batch.owner.inputs[-1]
@@ -79,13 +68,31 @@ def _dealt(batches: Mapping[Any, Variable], rng: np.random.Generator) -> list[li
             few = rng.choice(len(array), (2, 3), replace=len(array) < 6)
             both = np.stack([np.resize(x, size) for x in few])
             numbers[stream] = np.concatenate([both, rng.permutation(both.ravel()).reshape(2, size)])
-        for four, part in zip(found, numbers[stream], strict=True):
-            four.append(some_rows(array, part))
-    return found
+        for arrays, part in zip(dealt, numbers[stream], strict=True):
+            arrays.append(some_rows(array, part))
+    return dealt
 
 
-def _sums(x: np.ndarray) -> list[float]:
-    return [np.sum(x, dtype=float), np.sum(np.abs(x), dtype=float)]
+def at_some_rows(
+    model: Model,
+    graphs: Sequence[Any],
+    rows: Sequence[Any],
+    choices: Sequence[Sequence[np.ndarray]],
+    rng: np.random.Generator,
+) -> list[list[Any]]:
+    """Return the graphs' values for each choice of rows, near the start, interpreted.
+
+    ``rows`` are the inputs of the graphs; a choice has an array for each of them. The point is the
+    first at which all values are finite, or the initial point.
+    """
+    function = compiled([*model.value_vars, *rows], graphs, "interpreter")
+    values: list[list[Any]] = []
+    for point in points_near_start(model, rng):
+        with np.errstate(all="ignore"):
+            values = [list(function(*point, *arrays)) for arrays in choices]
+            if all(np.isfinite(np.sum(x, dtype=float)) for each in values for x in each):
+                break
+    return values
 
 
 def some_rows(value: Any, part: np.ndarray) -> np.ndarray:
@@ -96,20 +103,19 @@ def some_rows(value: Any, part: np.ndarray) -> np.ndarray:
     return np.take(value, part, axis=0)
 
 
-def _no_sum(term: str, dim: str | None, undeclared: Sequence[Any]) -> str:
-    of, cure = f"the dim '{dim}'", "batch_size and batch_dim"
-    if dim is None:
-        of, cure = "a pm.Minibatch", "pm.Minibatch"
+def _no_sum(term: str, view: RowView | None) -> str:
+    of, cure, taken = "a pm.Minibatch", "pm.Minibatch", ""
+    if view is not None:
+        of, cure = f"the dim '{view.dim}'", "batch_size and batch_dim"
+        if view.undeclared:
+            taken = (
+                f" By its length alone {named(view.undeclared)} is taken for rows: if it holds "
+                "none, pass it as pm.Data with another dim."
+            )
     return (
         f"The log density of '{term}' is not a sum over the rows of {of}: rows depend on each "
         "other, as in a time series or through a mean over the batch, or on their place in it. "
         "Compute such means before the model is made, and draw all arrays of rows in one batch, "
         f"x, y = pm.Minibatch(x, y, batch_size=...); or leave {cure} out, for rows that depend on "
-        "each other cannot be drawn alone."
-        + (
-            f" By its length alone {named(undeclared)} is taken for rows: if it holds none, pass "
-            "it as pm.Data with another dim."
-            if undeclared
-            else ""
-        )
+        f"each other cannot be drawn alone.{taken}"
     )

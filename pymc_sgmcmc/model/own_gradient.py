@@ -21,12 +21,13 @@ from pymc.data import MinibatchOp
 from pytensor.gradient import disconnected_grad
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import apply_ancestors
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.checks import a_function, a_model, of_class, positive_int
-from pymc_sgmcmc.model.graphs import substitute
-from pymc_sgmcmc.model.minibatch import check_total_size, evaluate, find_minibatches
+from pymc_sgmcmc.model.graphs import nodes_of, substitute
+from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.model.minibatch_checks import check_total_size, without_total_size
 
 __all__ = ["GradientPotential", "LikelihoodNoise", "has_own_gradient", "own_gradients"]
 
@@ -36,8 +37,15 @@ _ONLY_HERE = (
 )
 
 
-class _OwnGradient(Op):
-    """Placeholder in a model for a term with a known gradient only."""
+class _Placeholder(Op):
+    """Stands in a model for what only reading it replaces."""
+
+    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
+        raise NotImplementedError(_ONLY_HERE)
+
+
+class _OwnGradient(_Placeholder):
+    """A term with a known gradient only; its inputs are ``count`` variables, then estimates."""
 
     __props__ = ("count",)
     scales_with_data = True
@@ -48,12 +56,9 @@ class _OwnGradient(Op):
     def make_node(self, *inputs: Any) -> Apply:
         return Apply(self, [pt.as_tensor(x) for x in inputs], [pt.scalar()])
 
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        raise NotImplementedError(_ONLY_HERE)
 
-
-class _Request(Op):
-    """Placeholder in a model for random numbers that each update draws anew."""
+class _Request(_Placeholder):
+    """Random numbers that each update draws anew."""
 
     __props__ = ("kind", "shape", "number")
 
@@ -64,9 +69,6 @@ class _Request(Op):
 
     def make_node(self, *inputs: Any) -> Apply:
         return Apply(self, [], [pt.tensor(dtype=pytensor.config.floatX, shape=self.shape)])
-
-    def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        raise NotImplementedError(_ONLY_HERE)
 
 
 class LikelihoodNoise:
@@ -181,127 +183,113 @@ def GradientPotential(
     if total_size is not None:
         positive_int("total_size", total_size, usual=100)
     lists = ("variables", variables, Variable, "[theta]"), ("rows", rows, object, "[y]")
-    for what, given, kind, usual in lists:
+    for argument, given, kind, usual in lists:
         if not isinstance(given, list | tuple) or not all(isinstance(x, kind) for x in given):
-            raise TypeError(f"{what} must be a list such as {usual}, got {given!r:.80}.")
+            raise TypeError(f"{argument} must be a list such as {usual}, got {given!r:.80}.")
     data = _as_tensors("rows must hold arrays", rows)
+    what = f"The gradient of the GradientPotential '{name}'"
     try:
         signature(gradient).bind(*variables, *data, LikelihoodNoise())
     except TypeError as error:
         raise TypeError(
-            f"The gradient of the GradientPotential '{name}' is called with {len(variables)} "
-            f"variables, {len(data)} arrays of rows and the noise, and takes others: {error}."
+            f"{what} is called with {len(variables)} variables, {len(data)} arrays of rows and the "
+            f"noise, and takes others: {error}."
         ) from None
-    found = gradient(*variables, *data, LikelihoodNoise())
-    estimates = _as_tensors(
-        f"The gradient of the GradientPotential '{name}' must return a tensor for each variable",
-        found if isinstance(found, list | tuple) else [found],
-    )
+    returned = gradient(*variables, *data, LikelihoodNoise())
+    returned = returned if isinstance(returned, list | tuple) else [returned]
+    estimates = _as_tensors(f"{what} must return a tensor for each variable", returned)
     if len(estimates) != len(variables):
         raise ValueError(
-            f"The gradient of the GradientPotential '{name}' returned {len(estimates)} estimates "
-            f"for {len(variables)} variables. Return one for each, in the order of `variables`."
+            f"{what} returned {len(estimates)} estimates for {len(variables)} variables. Return "
+            "one for each, in the order of `variables`."
         )
     for variable, estimate in zip(variables, estimates, strict=True):
-        _check(name, variable, estimate)
-    if any(isinstance(node.op, _Request | MinibatchOp) for node in _inner_nodes(estimates)):
+        _check(f"{what} for '{variable.name}'", variable.type.shape, estimate)
+    if _inside_loops(estimates, _Request | MinibatchOp):
         raise ValueError(
-            f"The gradient of the GradientPotential '{name}' has a loop (pytensor.scan) that reads "
-            "rows or random numbers from around it, and would draw them anew in every iteration. "
-            "Hand it the rows as non_sequences, and random numbers as sequences."
+            f"{what} has a loop (pytensor.scan) that reads rows or random numbers from around it, "
+            "and would draw them anew in every iteration. Hand it the rows as non_sequences, and "
+            "random numbers as sequences."
         )
-    minibatched = bool(find_minibatches(data))
-    if minibatched and total_size is None:
-        raise ValueError(
-            f"The GradientPotential '{name}' uses a pm.Minibatch without the size of the full "
-            "data, so that its likelihood would count one batch only. Pass "
-            "total_size=<number of rows> to it."
-        )
-    if total_size is not None and not minibatched:
-        raise ValueError(
-            f"The GradientPotential '{name}' has total_size={total_size}, but its rows are no "
-            "pm.Minibatch. Leave total_size out, or draw the rows by pm.Minibatch."
-        )
-    if total_size is not None:
-        minibatch = find_minibatches(data)[0]
-        rows_of_all = len(evaluate(minibatch.sources[0]))
-        check_total_size(f"The GradientPotential '{name}'", total_size, rows_of_all)
-        size = minibatch.batch_size
-        estimates = [g * np.asarray(total_size / size, dtype=g.dtype) for g in estimates]
+    estimates = _of_all_rows(f"The GradientPotential '{name}'", estimates, data, total_size)
     term: Any = _OwnGradient(len(variables))(*variables, *estimates)
     potential: TensorVariable = pm.Potential(name, term)
     return potential
 
 
-def _as_tensors(what: str, found: Iterable[Any]) -> list[TensorVariable]:
+def _as_tensors(what: str, given: Iterable[Any]) -> list[TensorVariable]:
     try:
-        return [pt.as_tensor(x) for x in found]
+        return [pt.as_tensor(x) for x in given]
     except (NotImplementedError, TypeError, ValueError):
-        raise TypeError(f"{what}, got {found!r:.80}.") from None
+        raise TypeError(f"{what}, got {given!r:.80}.") from None
 
 
-def _check(name: str, variable: TensorVariable, estimate: TensorVariable) -> None:
-    shapes = variable.type.shape, estimate.type.shape
-    differ = len(shapes[0]) != len(shapes[1]) or any(
-        a != b for a, b in zip(*shapes, strict=True) if a is not None and b is not None
+def _check(what: str, shape: tuple[int | None, ...], estimate: TensorVariable) -> None:
+    own = estimate.type.shape
+    differ = len(shape) != len(own) or any(
+        a != b for a, b in zip(shape, own, strict=True) if None not in (a, b)
     )
     if differ:
         raise ValueError(
-            f"The gradient of the GradientPotential '{name}' for '{variable.name}' has shape "
-            f"{shapes[1]}, and the variable {shapes[0]}. Return the sum over the rows, shaped as "
-            "the variable."
+            f"{what} has shape {own}, and the variable {shape}. Return the sum over the rows, "
+            "shaped as the variable."
         )
     if estimate.dtype not in ("float64", "float32", "float16"):
         raise TypeError(
-            f"The gradient of the GradientPotential '{name}' for '{variable.name}' has the dtype "
-            f"{estimate.dtype}. Return floats: .astype('{pytensor.config.floatX}')."
+            f"{what} has the dtype {estimate.dtype}. Return floats: "
+            f".astype('{pytensor.config.floatX}')."
         )
+
+
+def _of_all_rows(
+    what: str, estimates: list[Any], rows: Sequence[TensorVariable], total_size: int | None
+) -> list[Any]:
+    """Scale estimates from a minibatch to ``total_size`` rows."""
+    minibatch = next(iter(find_minibatches(rows)), None)
+    if minibatch is None and total_size is None:
+        return estimates
+    if minibatch is None:
+        raise ValueError(
+            f"{what} has total_size={total_size}, but its rows are no pm.Minibatch. Leave "
+            "total_size out, or draw the rows by pm.Minibatch."
+        )
+    if total_size is None:
+        raise ValueError(without_total_size(what))
+    check_total_size(what, total_size, minibatch.count)
+    share = total_size / minibatch.batch_size
+    return [g * np.asarray(share, dtype=g.dtype) for g in estimates]
 
 
 def has_own_gradient(graphs: Sequence[Variable]) -> bool:
     """Return whether a term has a known gradient only."""
-    return bool(_nodes(graphs, _OwnGradient))
+    return bool(nodes_of(graphs, _OwnGradient))
 
 
 def own_gradients(
     graphs: Sequence[TensorVariable],
 ) -> tuple[list[TensorVariable], dict[TensorVariable, str]]:
     """Replace placeholders by their terms, and random numbers by inputs, with their kinds."""
+    terms: dict[Variable, Variable] = {}
+    for node in nodes_of(graphs, _OwnGradient):
+        variables, estimates = node.inputs[: node.op.count], node.inputs[node.op.count :]
+        slopes = [
+            pt.sum(disconnected_grad(g) * (x - disconnected_grad(x)))
+            for x, g in zip(variables, estimates, strict=True)
+        ]
+        terms[node.outputs[0]] = pt.add(*slopes, 0.0).astype(node.outputs[0].dtype)
+    if not terms:
+        return list(graphs), {}
     noise: dict[TensorVariable, str] = {}
-    replacements: dict[Variable, Variable] = {}
-    for i, node in enumerate(_nodes(graphs, _Request)):
+    symbols: dict[Variable, Variable] = {}
+    for i, node in enumerate(nodes_of(graphs, _Request)):
         symbol = pt.tensor(f"noise_{i}", dtype=node.outputs[0].dtype, shape=node.op.shape)
         noise[symbol] = node.op.kind
-        replacements[node.outputs[0]] = symbol
-    terms: dict[Variable, Variable] = {}
-    for node in _nodes(graphs, _OwnGradient):
-        variables, estimates = node.inputs[: node.op.count], node.inputs[node.op.count :]
-        term = pt.add(
-            *[
-                pt.sum(disconnected_grad(g) * (x - disconnected_grad(x)))
-                for x, g in zip(variables, estimates, strict=True)
-            ],
-            0.0,
-        )
-        terms[node.outputs[0]] = term.astype(node.outputs[0].dtype)
-    if not terms:
-        return list(graphs), noise
-    return substitute(substitute(graphs, terms), replacements), noise
+        symbols[node.outputs[0]] = symbol
+    return substitute(substitute(graphs, terms), symbols), noise
 
 
-def _inner_nodes(graphs: Sequence[Variable]) -> list[Any]:
-    """List the operations of a graph, inside loops and other operations too."""
-    found: list[Any] = []
-    for variable in ancestors(list(graphs)):
-        inner = getattr(getattr(variable.owner, "op", None), "fgraph", None)
-        if inner is not None:
-            found += [*inner.apply_nodes, *_inner_nodes(inner.outputs)]
-    return found
-
-
-def _nodes(graphs: Sequence[Variable], op: type[Op]) -> list[Any]:
-    found: dict[Any, None] = {}
-    for variable in ancestors(list(graphs)):
-        if variable.owner is not None and isinstance(variable.owner.op, op):
-            found[variable.owner] = None
-    return list(found)
+def _inside_loops(graphs: Sequence[Variable], kinds: Any) -> bool:
+    """Whether operations of these classes stand in loops and other operations of a graph."""
+    inner = [getattr(node.op, "fgraph", None) for node in apply_ancestors(graphs)]
+    outputs = [graph.outputs for graph in inner if graph is not None]
+    return any(bool(nodes_of(x, kinds)) or _inside_loops(x, kinds) for x in outputs)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,46 +17,27 @@ from pymc.distributions.transforms import CircularTransform
 from pymc.logprob.basic import transformed_conditional_logp
 from pymc.logprob.utils import replace_rvs_by_values
 from pymc.model import Model
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.gradient import NullTypeGradError
-from pytensor.graph.basic import Constant, Variable
-from pytensor.graph.traversal import ancestors, graph_inputs
-from pytensor.sparse.basic import as_sparse_variable
-from pytensor.sparse.type import SparseTensorType
-from pytensor.tensor.type import TensorType
+from pytensor.graph.basic import Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.centring import Coefficients
-from pymc_sgmcmc.model.classes import log_softmax_of_classes
-from pymc_sgmcmc.model.computed_once import computed_once
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.graphs import (
-    constants_as_numbers,
-    gradient_of,
-    lengthened,
-    lengths_as_numbers,
-    masks_as_numbers,
-    merged,
-    substitute,
-    with_known_shapes,
-)
-from pymc_sgmcmc.model.kinks import has_kinks
+from pymc_sgmcmc.model.graphs import gradient_of, lengthened, merged, substitute
 from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
-    evaluate,
     find_minibatches,
     replace_minibatches,
 )
 from pymc_sgmcmc.model.own_gradient import has_own_gradient, own_gradients
-from pymc_sgmcmc.model.solves import products_for_solves
+from pymc_sgmcmc.model.passes import simplify
+from pymc_sgmcmc.model.properties import has_kinks
 
 __all__ = ["Posterior"]
-
-# Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX,
-# and what is this small costs nothing
-_LARGEST_CONSTANT = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +47,31 @@ class _Term:
     name: str
     log_density: TensorVariable
     minibatch: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Graphs:
+    """What is read of a model, as graphs of φ; one for each coordinate but where noted."""
+
+    log_densities: list[TensorVariable]  # of each term
+    values: list[TensorVariable]  # PyMC's value variables
+    parameters: list[TensorVariable]  # θ
+    log_slopes: list[TensorVariable]  # log|det f′(φ)|, elementwise for elementwise maps
+    lower: list[TensorVariable]  # bounds of θ, −∞ and ∞ where there are none
+    upper: list[TensorVariable]
+    spreads: list[TensorVariable]  # of coordinates with a weight, as the hierarchy says
+    locations: list[TensorVariable]  # the same
+    reweighted: list[TensorVariable]  # of these, φ at ``new_weights`` for the same θ
+
+    @property
+    def all(self) -> list[TensorVariable]:
+        """The graphs of all fields, in their order."""
+        return [graph for field in fields(self) for graph in getattr(self, field.name)]
+
+    def map(self, rewrite: Callable[[list[TensorVariable]], Sequence[TensorVariable]]) -> _Graphs:
+        """Return what ``rewrite`` returns for all graphs together."""
+        new = iter(rewrite(self.all))
+        return _Graphs(*([next(new) for _ in getattr(self, f.name)] for f in fields(self)))
 
 
 class Posterior:
@@ -91,21 +97,13 @@ class Posterior:
         sampled = {coordinate.value for coordinate in coordinates}
         # Value variables that this step does not sample; inputs
         self.others = [value for value in model.value_vars if value not in sampled]
-        terms, values, maps = self._read(model)
-        logps = [term.log_density for term in terms]
+        names, graphs = self._read(model)
+        logps = graphs.log_densities
         self.minibatches = find_minibatches(logps)
-        term_batches = [_only(find_minibatches([logp]), self.minibatches) for logp in logps]
+        of_terms = [_index(find_minibatches([logp]), self.minibatches) for logp in logps]
         self.arrays = [batch.arrays() for batch in self.minibatches]
         # Inputs for each minibatch's batch, leading dimension B
-        self.rows = [
-            [
-                pt.tensor(
-                    f"batch_{i}_{j}", dtype=a.dtype, shape=(minibatch.batch_size, *a.shape[1:])
-                )
-                for j, a in enumerate(arrays)
-            ]
-            for i, (minibatch, arrays) in enumerate(zip(self.minibatches, self.arrays, strict=True))
-        ]
+        self.rows = self._row_symbols()
         # For each minibatch the weight of a row with which the sum over all rows is the full data's
         self.row_weights = [
             batch.batch_size / len(arrays[0])
@@ -113,52 +111,58 @@ class Posterior:
         ]
         # False where only a gradient's estimate is known
         self.has_value = not has_own_gradient(logps)
-        outputs, self.noise = own_gradients([*logps, *values, *maps])
-        outputs = substitute(outputs, replace_minibatches(outputs, self.minibatches, self.rows))
-        outputs = constants_as_numbers(masks_as_numbers(log_softmax_of_classes(outputs)))
-        outputs, self.data = _lift_data(computed_once(lengths_as_numbers(outputs)))
-        outputs = with_known_shapes(outputs)
-        outputs = products_for_solves(outputs)
-        if any(isinstance(c.transform, Coefficients) for c in self.coordinates):
-            outputs = merged(outputs)
+        self.noise: dict[TensorVariable, str] = {}
+        self.data: dict[Variable, np.ndarray] = {}
+        graphs = graphs.map(self._simplified)
         self._summands = [
-            _Term(term.name, logp, batch)
-            for term, logp, batch in zip(terms, outputs, term_batches, strict=False)
+            _Term(name, logp, batch)
+            for name, logp, batch in zip(names, graphs.log_densities, of_terms, strict=True)
         ]
-        ends = np.cumsum([len(terms), len(values), *[len(self.coordinates)] * 4]).tolist()
-        of_values, of_parameters, of_slopes, lower, upper, of_hierarchy = map(
-            slice, ends, [*ends[1:], None]
-        )
-        self.values, self.parameters = outputs[of_values], outputs[of_parameters]
-        # log|det f′(φ)|, elementwise for elementwise maps; None where θ = φ
+        self.values, self.parameters = graphs.values, graphs.parameters
+        # None where θ = φ
         self.log_slopes = [
             None if c.transform is None else slope
-            for c, slope in zip(self.coordinates, outputs[of_slopes], strict=True)
+            for c, slope in zip(self.coordinates, graphs.log_slopes, strict=True)
         ]
-        # Of θ, −∞ and ∞ where there are none
-        self.bounds = list(zip(outputs[lower], outputs[upper], strict=True))
-        third, found = len(self.new_weights), outputs[of_hierarchy]
-        self.spreads, self.locations = found[:third], found[third : 2 * third]
-        self.reweighted = found[2 * third :]  # φ at ``new_weights`` for the same θ
+        self.bounds = list(zip(graphs.lower, graphs.upper, strict=True))
+        self.spreads, self.locations = graphs.spreads, graphs.locations
+        self.reweighted = graphs.reweighted
         # An unbiased estimate of −U from one batch of each minibatch; exact without minibatches
         self.log_density = pt.add(*[pt.sum(term.log_density) for term in self._summands], 0.0)
         self.gradient = self._gradient()  # ∇U, one tensor for each coordinate
+
+    def _simplified(self, graphs: list[TensorVariable]) -> list[TensorVariable]:
+        """Return graphs of inputs alone: rows, data and the likelihood's own random numbers."""
+        graphs, self.noise = own_gradients(graphs)
+        graphs = substitute(graphs, replace_minibatches(graphs, self.minibatches, self.rows))
+        graphs, self.data = simplify(graphs)
+        if any(isinstance(c.transform, Coefficients) for c in self.coordinates):
+            graphs = merged(graphs)
+        return graphs
+
+    def _row_symbols(self) -> list[list[TensorVariable]]:
+        return [
+            [
+                pt.tensor(f"batch_{i}_{j}", dtype=a.dtype, shape=(batch.batch_size, *a.shape[1:]))
+                for j, a in enumerate(arrays)
+            ]
+            for i, (batch, arrays) in enumerate(zip(self.minibatches, self.arrays, strict=True))
+        ]
 
     def _gradient(self) -> list[TensorVariable]:
         """Return ∇U, or name the term that has none."""
         try:
             return gradient_of(-self.log_density, self.phi)
         except (NotImplementedError, NullTypeGradError) as error:
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
             for name, term in self.terms.items():
                 try:
                     gradient_of(term, self.phi)
                 except (NotImplementedError, NullTypeGradError):
                     raise NotImplementedError(
-                        f"The log density of '{name}' has no gradient: {reason}. Give its "
-                        "operation a method pullback, or write the term as a sg.GradientPotential, "
-                        "with a gradient of yours. For JAX register the operation with "
-                        "pytensor.link.jax.dispatch.jax_funcify."
+                        f"The log density of '{name}' has no gradient: {first_line(error)}. Give "
+                        "its operation a method pullback, or write the term as a "
+                        "sg.GradientPotential, with a gradient of yours. For JAX register the "
+                        "operation with pytensor.link.jax.dispatch.jax_funcify."
                     ) from error
             raise
 
@@ -241,24 +245,18 @@ class Posterior:
         other.minibatches = [
             replace(batch, batch_size=count * batch.batch_size) for batch in self.minibatches
         ]
-        other.rows = [
-            [
-                pt.tensor(row.name, dtype=row.dtype, shape=(batch.batch_size, *row.type.shape[1:]))
-                for row in rows
-            ]
-            for batch, rows in zip(other.minibatches, self.rows, strict=True)
-        ]
+        other.rows = other._row_symbols()
         longer = {
             old: new
             for olds, news in zip(self.rows, other.rows, strict=True)
             for old, new in zip(olds, news, strict=True)
         }
-        found = lengthened([term.log_density for term in self._summands], longer)
-        if found is None:
+        logps = lengthened([term.log_density for term in self._summands], longer)
+        if logps is None:
             return None
         other._summands = [
             replace(term, log_density=logp)
-            for term, logp in zip(self._summands, found, strict=True)
+            for term, logp in zip(self._summands, logps, strict=True)
         ]
         for term in other._summands:
             if term.minibatch is not None:
@@ -300,75 +298,76 @@ class Posterior:
             for x, c in zip(phi, self.coordinates, strict=True)
         ]
 
-    def _read(self, model: Model) -> tuple[list[_Term], list[TensorVariable], list[TensorVariable]]:
-        """Terms of the log density, PyMC's value variables, and the maps, as graphs of φ.
-
-        The maps are θ of all coordinates, then log|f′|, lower and upper bounds, hierarchical widths
-        and locations, and φ at other weights.
-        """
+    def _read(self, model: Model) -> tuple[list[str], _Graphs]:
+        """Return the names of the terms of the log density, and the graphs."""
         # The density is first written in the model's own parameters θ: then f(φ) goes in
         theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
+        at_phi: dict[Variable, Variable] = {}
+
+        def of_phi(graphs: Sequence[Any]) -> list[TensorVariable]:
+            return substitute(replace_rvs_by_values(graphs, rvs_to_values=theta), at_phi)
+
         rvs = [*model.free_RVs, *model.observed_RVs]
         logps = transformed_conditional_logp(
             rvs, rvs_to_values={**model.rvs_to_values, **theta}, rvs_to_transforms={}
         )
         logps = [_rows_first(rv, logp) for rv, logp in zip(rvs, logps, strict=True)]
-        names = [rv.name for rv in [*rvs, *model.potentials]]
         logps += replace_rvs_by_values(model.potentials, rvs_to_values=theta)
+        names = [str(rv.name) for rv in [*rvs, *model.potentials]]
 
         own = {c.rv: (c.transform, c.phi) for c in self.coordinates}
-        at_phi: dict[Variable, Variable] = {}
-        jacobians: list[_Term] = []
         slopes: dict[Variable, TensorVariable] = {}
         for rv in _parents_first(model, self.coordinates):
             pymcs = model.rvs_to_transforms[rv], model.rvs_to_values[rv]
             transform, x = own.get(rv, pymcs)
             parameter = pt.as_tensor(x)
             if transform is not None:
-                graphs = [
-                    f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)
-                ]
-                graphs = replace_rvs_by_values(graphs, rvs_to_values=theta)
-                parameter, jacobian = substitute(graphs, at_phi)
-                jacobians.append(_Term(f"{rv.name} (Jacobian)", jacobian, None))
-                slopes[rv] = jacobian
+                parameter, slopes[rv] = of_phi(
+                    [f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)]
+                )
+                names.append(f"{rv.name} (Jacobian)")
             at_phi[theta[rv]] = rv.type.filter_variable(parameter, allow_convert=True)
         logps = substitute(logps, at_phi)
         tempered = [logp / self.temperature if self.temperature != 1 else logp for logp in logps]
-        terms = [_Term(name, logp, None) for name, logp in zip(names, tempered, strict=True)]
 
-        values = []
-        for coordinate in self.coordinates:
-            rv = coordinate.rv
-            transform = model.rvs_to_transforms[rv]
-            if transform is coordinate.transform:
-                values.append(pt.as_tensor(coordinate.phi).copy())
-                continue
-            value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
-            graphs = replace_rvs_by_values([value], rvs_to_values=theta)
-            values += substitute(graphs, at_phi)
-        bounds = [
-            pt.as_tensor(np.full((), sign * np.inf) if bound is None else bound)
-            for sign, side in ((-1, "lower"), (1, "upper"))
-            for bound in (getattr(c, side) for c in self.coordinates)
-        ]
-        weighted = [c for c in self.coordinates if c.weighted]
-        hierarchy = [pt.as_tensor(c.map.spread(*c.rv.owner.inputs)).copy() for c in weighted]
-        hierarchy += [pt.as_tensor(c.map.location(*c.rv.owner.inputs)).copy() for c in weighted]
-        again = [c.map.forward(c.rv, *c.rv.owner.inputs) for c in weighted]
-        of_new: dict[Any, Any] = dict(
-            zip([c.scale for c in weighted], self.new_weights, strict=True)
+        values: list[TensorVariable] = []
+        for c in self.coordinates:
+            transform = model.rvs_to_transforms[c.rv]
+            if transform is c.transform:
+                values.append(pt.as_tensor(c.phi).copy())
+            else:
+                value = c.rv if transform is None else transform.forward(c.rv, *c.rv.owner.inputs)
+                values += of_phi([value])
+        bounds = of_phi(
+            [
+                pt.as_tensor(np.full((), sign * np.inf) if bound is None else bound)
+                for sign, side in ((-1, "lower"), (1, "upper"))
+                for bound in (getattr(c, side) for c in self.coordinates)
+            ]
         )
+        weighted = [c for c in self.coordinates if c.weighted]
+        hierarchy = of_phi(
+            [
+                pt.as_tensor(of_map(*c.rv.owner.inputs)).copy()
+                for of_map, c in [(c.map.spread, c) for c in weighted]
+                + [(c.map.location, c) for c in weighted]
+            ]
+        )
+        reweighted = [c.map.forward(c.rv, *c.rv.owner.inputs) for c in weighted]
         # φ of θ, at new weights: θ itself is that of the old ones
-        again = substitute(replace_rvs_by_values(again, rvs_to_values=theta), of_new)
-        maps = [
-            *(pt.as_tensor(at_phi[theta[c.rv]]).copy() for c in self.coordinates),
-            *(slopes.get(c.rv, pt.constant(0.0)) for c in self.coordinates),
-            *substitute(replace_rvs_by_values(bounds, rvs_to_values=theta), at_phi),
-            *substitute(replace_rvs_by_values(hierarchy, rvs_to_values=theta), at_phi),
-            *substitute(again, at_phi),
-        ]
-        return [*terms, *jacobians], values, maps
+        new = dict(zip([c.scale for c in weighted], self.new_weights, strict=True))
+        reweighted = substitute(replace_rvs_by_values(reweighted, rvs_to_values=theta), new)
+        return names, _Graphs(
+            log_densities=[*tempered, *slopes.values()],
+            values=values,
+            parameters=[pt.as_tensor(at_phi[theta[c.rv]]).copy() for c in self.coordinates],
+            log_slopes=[slopes.get(c.rv, pt.constant(0.0)) for c in self.coordinates],
+            lower=bounds[: len(self.coordinates)],
+            upper=bounds[len(self.coordinates) :],
+            spreads=hierarchy[: len(weighted)],
+            locations=hierarchy[len(weighted) :],
+            reweighted=substitute(reweighted, at_phi),
+        )
 
 
 def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[TensorVariable]:
@@ -393,9 +392,9 @@ def _parents_first(model: Model, coordinates: Sequence[Coordinate]) -> list[Tens
     return list(ordered)
 
 
-def _only(found: list[Minibatch], minibatches: list[Minibatch]) -> int | None:
-    streams = [minibatch.stream for minibatch in minibatches]
-    return streams.index(found[0].stream) if found else None
+def _index(minibatches: list[Minibatch], of_all: list[Minibatch]) -> int | None:
+    streams = [minibatch.stream for minibatch in of_all]
+    return streams.index(minibatches[0].stream) if minibatches else None
 
 
 def _rows_first(rv: TensorVariable, logp: TensorVariable) -> TensorVariable:
@@ -405,41 +404,3 @@ def _rows_first(rv: TensorVariable, logp: TensorVariable) -> TensorVariable:
         return logp
     moved: TensorVariable = pt.moveaxis(logp, axis, 0)
     return moved
-
-
-def _lift_data(
-    graphs: list[TensorVariable],
-) -> tuple[list[TensorVariable], dict[Variable, np.ndarray]]:
-    """Replace shared variables and large constants by inputs of the compiled function."""
-    replacements: dict[Variable, Variable] = {}
-    data: dict[Variable, np.ndarray] = {}
-    for source in graph_inputs(graphs):
-        if not isinstance(source, Constant | SharedVariable):
-            continue
-        if not isinstance(source.type, TensorType):
-            continue
-        value = evaluate(source)
-        if isinstance(source.type, SparseTensorType):
-            # JAX multiplies by constants only
-            replacements[source] = as_sparse_variable(value)
-            continue
-        if value.size <= _LARGEST_CONSTANT:
-            if isinstance(source, SharedVariable):
-                replacements[source] = pt.constant(value, dtype=source.type.dtype)
-            continue
-        twin = next((t for t, array in data.items() if _same(t, array, source, value)), None)
-        if twin is None:
-            twin = pt.tensor(f"data_{len(data)}", dtype=source.type.dtype, shape=value.shape)
-            data[twin] = value
-        replacements[source] = twin
-    return substitute(graphs, replacements), data
-
-
-def _same(twin: Variable, array: np.ndarray, source: Variable, value: np.ndarray) -> bool:
-    # Clones of a constant share its memory
-    return (
-        twin.type.dtype == source.type.dtype
-        and array.shape == value.shape
-        and array.__array_interface__["data"] == value.__array_interface__["data"]
-        and array.strides == value.strides
-    )

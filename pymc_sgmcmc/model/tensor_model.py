@@ -1,8 +1,8 @@
-"""Models of ``pymc.dims`` as models of tensors, which all that looks at a model reads."""
+"""Models of ``pymc.dims``, translated to tensors, which the rest of the package reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -24,9 +24,7 @@ from pytensor.tensor.random.rewriting.basic import local_dimshuffle_rv_lift
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 
-from pymc_sgmcmc.model.twin import twin
-
-__all__ = ["in_tensors"]
+__all__ = ["in_tensors", "twin"]
 
 # A model is read once, however many steps it gets, as long as it has the same variables
 _READ: WeakKeyDictionary[Model, tuple[tuple[Variable, ...], Model]] = WeakKeyDictionary()
@@ -58,19 +56,59 @@ def _twin_of_tensors(model: Model) -> Model:
     starts = [x for x in model.rvs_to_initial_values.values() if isinstance(x, Variable)]
     observed = [model.rvs_to_values[rv] for rv in model.observed_RVs]
     olds = list(dict.fromkeys([*model.named_vars.values(), *observed, *starts]))
-    found: dict[Any, Any] = dict(zip(olds, _lowered(olds), strict=True))
-    found.update((length, length) for length in model.dim_lengths.values())
+    new: dict[Any, Any] = dict(zip(olds, _lowered(olds), strict=True))
+    new.update((length, length) for length in model.dim_lengths.values())
     # A deterministic's name is not that of the graph it names
-    found.update((x, found[x].copy()) for x in model.deterministics)
+    new.update((x, new[x].copy()) for x in model.deterministics)
     for name, variable in model.named_vars.items():
-        _refuse_what_is_left(name, found[variable])
+        _refuse_dims(name, new[variable])
     transforms = {
         rv: _transform(model.rvs_to_transforms[rv], getattr(rv.type, "dims", ()))
         for rv in model.free_RVs
     }
-    made = twin(model, found, transforms=transforms)
+    made = twin(model, new, transforms=transforms)
     # What is set later is seen by both
     made._coords = model._coords
+    return made
+
+
+def twin(
+    model: Model,
+    new: dict[Any, Any],
+    *,
+    transforms: Mapping[Any, Transform | None] | None = None,
+    dims: Mapping[str, Any] | None = None,
+) -> Model:
+    """Return a model of other variables, with the names, dims, coords and initial values of one.
+
+    ``new`` replaces named variables, observed values, dim lengths and symbolic initial values.
+    Transforms, with value variables, and dims default to those of the model.
+    """
+    made = Model(model.name, model=None, check_bounds=model.check_bounds)
+    made._coords = dict(model._coords)
+    made._dim_lengths = {dim: new[length] for dim, length in model._dim_lengths.items()}
+    # Value variables are named after their variables
+    for name, variable in model.named_vars.items():
+        new[variable].name = name
+    for rv in model.free_RVs:
+        made.free_RVs.append(new[rv])
+        made.create_value_var(
+            new[rv],
+            transform=(transforms or model.rvs_to_transforms)[rv],
+            default_transform=None,
+            value_var=None if transforms else model.rvs_to_values[rv].clone(),
+        )
+    for rv in model.observed_RVs:
+        made.observed_RVs.append(new[rv])
+        value = new[model.rvs_to_values[rv]]
+        made.create_value_var(new[rv], transform=None, default_transform=None, value_var=value)
+    for kind in ("potentials", "deterministics", "data_vars"):
+        getattr(made, kind).extend(new[x] for x in getattr(model, kind))
+    for rv, start in model.rvs_to_initial_values.items():
+        made.set_initval(new[rv], new.get(start) if isinstance(start, Variable) else start)
+    all_dims = {**(dims or {}), **model.named_vars_to_dims}
+    for name, variable in model.named_vars.items():
+        made.add_named_variable(new[variable], all_dims.get(name))
     return made
 
 
@@ -106,7 +144,7 @@ def _tensor_of(variable: Any) -> Any:
     return kind(name=variable.name)
 
 
-def _refuse_what_is_left(name: str, variable: Any) -> None:
+def _refuse_dims(name: str, variable: Any) -> None:
     for left in ancestors([variable]):
         if _has_dims(left):
             op = "an input" if left.owner is None else type(left.owner.op).__name__

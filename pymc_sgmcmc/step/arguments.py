@@ -27,7 +27,8 @@ from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, Minibatch, evaluate
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
+from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.support import kind_of_support, narrower
 from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of

@@ -19,8 +19,8 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.batch_dim import depends_on, rows_of
 from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.model.row_view import RowView
 
 __all__ = ["left_out", "tell_compilation", "tell_log_likelihood", "tell_memory"]
 
@@ -66,8 +66,8 @@ def left_out(model: Model, dim: str | None) -> frozenset[str]:
     """
     if dim is None:
         return frozenset()
-    rows, length = rows_of(model, dim), model.dim_lengths[dim]
-    names = [str(d.name) for d in model.deterministics if depends_on(d, rows.axes, length)]
+    view = RowView(model, dim)
+    names = [str(d.name) for d in model.deterministics if view.depends_on_rows(d)]
     if names:
         _log.info(
             "The draws leave out %s, computed from all rows: pm.compute_deterministics("

@@ -10,12 +10,11 @@ from pymc.model import Model
 
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.tables import SHARED_ORDER, RowMemory, is_large
-from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
+from pymc_sgmcmc.model.data_checks import check_coords, check_indices, check_observed_shapes
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
-from pymc_sgmcmc.model.indices import check_indices
-from pymc_sgmcmc.model.minibatch import check_minibatches
-from pymc_sgmcmc.model.observed_shapes import check_coords, check_observed_shapes
+from pymc_sgmcmc.model.minibatch_checks import check_minibatches
+from pymc_sgmcmc.model.row_view import in_batches
 from pymc_sgmcmc.step.arguments import check_batches
 from pymc_sgmcmc.step.notices import left_out
 

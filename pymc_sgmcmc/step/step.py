@@ -35,8 +35,8 @@ from pymc_sgmcmc.checks import is_auto
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.tables import RowMemory
-from pymc_sgmcmc.model.improper import refuse_uninformed
-from pymc_sgmcmc.model.observed_shapes import check_coords
+from pymc_sgmcmc.model.data_checks import check_coords
+from pymc_sgmcmc.model.properties import refuse_uninformed
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
 from pymc_sgmcmc.step import arguments

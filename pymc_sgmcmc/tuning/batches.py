@@ -9,7 +9,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice, Plain
 from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.model.minibatch import BatchScheme
+from pymc_sgmcmc.model.batch_schemes import BatchScheme
 from pymc_sgmcmc.tuning.noise import ALLOWED, GradientNoise
 from pymc_sgmcmc.tuning.surface import Flat, Surface
 

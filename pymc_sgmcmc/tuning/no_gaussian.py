@@ -21,7 +21,7 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.affine_use import shape_priors
 from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.prior_widths import prior_widths
+from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.tuning.bounds import AIM, friction_bound
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes, random_signs

@@ -12,7 +12,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, GradientChoice, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES, BatchScheme
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
 from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal

@@ -19,7 +19,7 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import in_parts
-from pymc_sgmcmc.model.improper import improper
+from pymc_sgmcmc.model.properties import improper
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Rules, Settled, settle
 from pymc_sgmcmc.tuning.curvature import largest_curvatures

@@ -39,7 +39,7 @@ from pymc_sgmcmc.backends.workarounds import (
     uncollected,
     untraced,
 )
-from pymc_sgmcmc.model.graphs import canonical
+from pymc_sgmcmc.model.passes import canonical
 
 
 def test_they_stand_in_two_files():

@@ -10,7 +10,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
-from pymc_sgmcmc.model import runs
+from pymc_sgmcmc.model import batch_schemes
 
 N, BATCH = 5003, 100
 BY_HAND = {"step_size": 1e-4, "thin": 20, "batches": 1, "scale": None, "gradient": "plain"}
@@ -68,7 +68,7 @@ def from_files(files):
 )
 def test_the_bits_of_the_same_rows_in_memory(data, tmp_path, monkeypatch, backend, options):
     # Runs of a single batch: the offsets are those of rows in memory
-    monkeypatch.setattr(runs, "_BYTES", 1)
+    monkeypatch.setattr(batch_schemes, "_BYTES", 1)
     x, y = data
     draws, logp, method = sampled(x, y.astype("int32"), 1, backend=backend, **options)
     order = np.random.default_rng([method.chain.row_order, 0]).permutation(N)

@@ -4,10 +4,10 @@ import numpy as np
 import pymc as pm
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.model.batch_dim import in_batches
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate, full_arrays
+from pymc_sgmcmc.model.row_view import in_batches
 
 
 def assert_batches_make_up_the_density(step, model):

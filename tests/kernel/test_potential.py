@@ -18,8 +18,8 @@ from helpers.minibatched_models import (
 from helpers.modes import PLAIN
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.model.coordinates import coordinates_at
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
 from pymc_sgmcmc.model.posterior import Posterior
 
 

@@ -17,7 +17,7 @@ from pymc_sgmcmc.backends.placing import ALIGNMENT, place
 from pymc_sgmcmc.kernel import tables as tables_module
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.tables import SHARED_ORDER, RowMemory, arrange
-from pymc_sgmcmc.model.minibatch import check_minibatches
+from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.testing import UNTUNED
 
 FORKED = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked")

@@ -9,7 +9,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.model.indices import check_indices
+from pymc_sgmcmc.model.data_checks import check_indices
 from pymc_sgmcmc.testing import UNTUNED
 
 N = 60

@@ -5,7 +5,7 @@ import pymc as pm
 import pytest
 
 from pymc_sgmcmc.model.coordinates import coordinates_at
-from pymc_sgmcmc.model.prior_widths import prior_widths
+from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 
 rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import pymc_sgmcmc as sg
 
 from helpers.surfaces import Exact, rotated
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.model.kinks import has_kinks
+from pymc_sgmcmc.model.properties import has_kinks
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_curvature
 from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, inverse_root

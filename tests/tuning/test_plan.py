@@ -13,7 +13,7 @@ from helpers.policies import LM, POLICIES, THERMOSTAT
 from helpers.surfaces import Exact, Gaussian, OneScale, away_from_identity, rotated
 from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
 from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.model.minibatch import BATCH_SCHEMES
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each, shorter

@@ -6,7 +6,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from pymc_sgmcmc.model.adjoints import Adjoints
+from pymc_sgmcmc.model.batch_density import Adjoints
 
 
 def test_adjoints_of_batches_are_averaged_before_they_are_pulled_back():

@@ -1,0 +1,386 @@
+"""A model with batches of the rows of one dim in place of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from pymc.model import Model
+from pymc.variational.minibatch_rv import create_minibatch_rv
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.traversal import ancestors
+from pytensor.sparse.type import SparseTensorType
+from pytensor.tensor.shape import Shape, Shape_i
+from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.backends.compiling import first_line
+from pymc_sgmcmc.disk.on_disk import source_of
+from pymc_sgmcmc.model.graphs import is_data, rebuilt
+from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, has_minibatches, unscaled
+from pymc_sgmcmc.model.own_gradient import has_own_gradient
+from pymc_sgmcmc.model.row_graphs import (
+    columns_and_values,
+    products,
+    resized,
+    shapes_of_length,
+    with_arrays_as_parameters,
+)
+
+__all__ = ["RowView", "in_batches", "like", "named"]
+
+
+def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
+    """Return the model with one ``pm.Minibatch`` of all its rows along a dim, or itself without."""
+    if dim is None or batch_size is None:
+        return model
+    return RowView(model, dim).take(batch_size)
+
+
+class RowView:
+    """A model's arrays and terms along one dim, whose entries are independent rows.
+
+    It raises where batches of these rows would be wrong.
+    """
+
+    def __init__(self, model: Model, dim: str) -> None:
+        if dim not in model.dim_lengths:
+            raise ValueError(_unknown(model, dim))
+        if has_minibatches(model):
+            raise ValueError(
+                f"The model draws batches by pm.Minibatch, and batch_dim='{dim}' asks for batches "
+                "of its rows. Leave batch_size and batch_dim out, or give the full arrays to the "
+                "model."
+            )
+        self.model, self.dim = model, dim
+        # Axis of rows of each array in the density: constant, shared variable or rows on disk
+        self.axes = self._declared()
+        # Axis of rows of each observed variable or potential that is a sum over rows
+        self.terms = dict(self._observed_terms())
+        self._check_free()
+        for potential in model.potentials:
+            if (axis := self._axis(potential.name)) is not None:
+                self.terms[potential] = axis
+        count = self._count() if self.axes else int(evaluate(model.dim_lengths[dim]))
+        # Arrays along the dim by their length alone
+        self.undeclared = self._of_length(count)
+        # Observed variables, arrays of rows that their functions hold as parameters
+        self._observed: dict[TensorVariable, TensorVariable] = {}
+        for rv in model.observed_RVs:
+            if rv in self.terms:
+                self._observed[rv], inner = with_arrays_as_parameters(
+                    unscaled(rv), model.rvs_to_values[rv], count
+                )
+                self.undeclared.update(inner)
+        self.axes.update(self.undeclared)
+        self._check_others()
+        if not self.terms or not self.axes:
+            raise ValueError(
+                f"No {'array' if self.terms else 'observed variable'} has the dim '{dim}'. Give it "
+                f'to the observed variable, as in pm.Normal(..., observed=y, dims="{dim}"), and to '
+                f'the arrays of rows, as in pm.Data("x", x, dims="{dim}"). A pm.Potential with one '
+                f'entry for each row takes dims="{dim}" too.'
+            )
+        values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+        used = set(ancestors([*self.terms, *values, *self._observed.values()]))
+        self.axes = {array: axis for array, axis in self.axes.items() if array in used}
+        self.count = self._count()  # N
+
+    # ------------------------------------------------------------------ what has rows
+
+    def _axis(self, name: Any) -> int | None:
+        dims = list(self.model.named_vars_to_dims.get(name) or ())
+        if dims.count(self.dim) > 1:
+            raise ValueError(
+                f"The variable '{name}' has the dim '{self.dim}' twice: its entries belong to "
+                "pairs of rows, which cannot be drawn in batches of rows."
+            )
+        return dims.index(self.dim) if self.dim in dims else None
+
+    def _declared(self) -> dict[Any, int]:
+        """Return the arrays that have the dim."""
+        named = self.model.named_vars.values()
+        arrays = [*self.model.data_vars, *(x for x in named if source_of(x) is not None)]
+        axes = {array: self._axis(array.name) for array in arrays}
+        return {array: axis for array, axis in axes.items() if axis is not None}
+
+    def _observed_terms(self) -> Iterator[tuple[Any, int]]:
+        """Yield observed variables and their axis of rows, which the arrays they observe get."""
+        for rv in self.model.observed_RVs:
+            array: Any = all_rows(self.model.rvs_to_values[rv])
+            axis = self._axis(rv.name)
+            axis = self.axes.get(array) if axis is None else axis
+            if axis is None:
+                continue
+            # The rows of an expression are those of its arrays
+            if array.owner is None and self.axes.setdefault(array, axis) != axis:
+                raise ValueError(
+                    f"The observed variable '{rv.name}' has the dim '{self.dim}' on axis {axis}, "
+                    f"and its data '{array.name}' on axis {self.axes[array]}. Give both the same "
+                    "dims."
+                )
+            scaled = axis_of_rows(rv)
+            if scaled is not None and not (
+                scaled == axis
+                and int(evaluate(rv.owner.inputs[1 + axis])) == evaluate(array).shape[axis]
+            ):
+                raise ValueError(
+                    f"The observed variable '{rv.name}' has a total_size=, which says that its "
+                    f"rows are a batch, and batch_dim='{self.dim}' draws batches of them. Leave "
+                    "total_size out."
+                )
+            yield rv, axis
+
+    def _of_length(self, count: int) -> dict[Any, int]:
+        """Return the arrays that have as many entries as there are rows, on one axis alone.
+
+        Those whose axis has another dim, or that depend on free variables, are left out.
+        """
+        model = self.model
+        values = [model.rvs_to_values[rv] for rv in self.terms if rv in model.observed_RVs]
+        others = set(ancestors(model.free_RVs)) | set(self.axes)
+        axes: dict[Any, int] = {}
+        array: Any
+        for array in ancestors([*self.terms, *values], blockers=model.free_RVs):
+            if array in others or not (is_data(array) or source_of(array) is not None):
+                continue
+            dims: Any = [None] * array.type.ndim
+            if model.named_vars.get(array.name) is array:
+                dims = model.named_vars_to_dims.get(array.name) or dims
+            lengths = evaluate(array).shape
+            at = [k for k, n in enumerate(lengths) if n == count and dims[k] is None]
+            if len(at) == 1 and lengths.count(count) == 1:
+                axes[array] = at[0]
+        return axes
+
+    def _count(self) -> int:
+        lengths = {array: evaluate(array).shape[axis] for array, axis in self.axes.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(
+                f"{f"'{array.name}'" if array.name else 'an observed array'} {length}"
+                for array, length in lengths.items()
+            )
+            raise ValueError(
+                f"The arrays along the dim '{self.dim}' differ in length: {listed}. Set all of "
+                "them, by pm.set_data, to the same number of rows."
+            )
+        return int(next(iter(lengths.values())))
+
+    # ------------------------------------------------------------------ what cannot be batched
+
+    def depends_on_rows(self, term: Variable) -> bool:
+        """Whether a graph depends on rows, or on their number; lengths of other axes do not."""
+        graph = list(ancestors([term]))
+        length = self.model.dim_lengths[self.dim]
+        if isinstance(length, SharedVariable) and length in graph:
+            return True
+        others = [x for x in graph if x.owner and self._is_other_length(x)]
+        return not self.axes.keys().isdisjoint(ancestors([term], blockers=others))
+
+    def _is_other_length(self, variable: Any) -> bool:
+        """Whether a variable is the length of an array along an axis without the dim."""
+        op, inputs = variable.owner.op, variable.owner.inputs
+        if isinstance(op, Shape_i):
+            array, axis = inputs[0], op.i
+        elif isinstance(op, Subtensor) and len(inputs) == 2 and op.idx_list == (0,):
+            lengths, index = inputs
+            is_shape = lengths.owner and isinstance(lengths.owner.op, Shape)
+            if not is_shape or not isinstance(index, Constant):
+                return False
+            array, axis = lengths.owner.inputs[0], int(index.data)
+        else:
+            return False
+        return array in self.axes and axis % array.ndim != self.axes[array]
+
+    def _check_free(self) -> None:
+        """Refuse free variables with a value for each row."""
+        for rv in self.model.free_RVs:
+            imputed = rv.name.endswith("_unobserved") and rv.name.removesuffix("_unobserved")
+            if imputed and self._axis(imputed) is not None:
+                raise NotImplementedError(
+                    f"The observed variable '{imputed}' has missing values, which PyMC samples, "
+                    f"for rows of the dim '{self.dim}': what is sampled cannot be drawn in "
+                    "batches. Leave these rows out, or leave batch_size and batch_dim out."
+                )
+            if self.depends_on_rows(rv):
+                raise NotImplementedError(
+                    f"The unobserved variable '{rv.name}' depends on the rows of the dim "
+                    f"'{self.dim}': it has a value for each of them, which a batch cannot tell. "
+                    f"Give it a dim of its own and take its entries by an index, {rv.name}[pm.Data("
+                    f'"of_row", of_row, dims="{self.dim}")]; or sum it out of the model, or leave '
+                    "batch_size and batch_dim out."
+                )
+
+    def _check_others(self) -> None:
+        """Refuse terms that depend on rows and lack the dim."""
+        model, dim = self.model, self.dim
+        for term in [*model.observed_RVs, *model.potentials]:
+            under = set(ancestors([term])) - {term}
+            above = [rv for rv in self.terms if rv in under]
+            if above:
+                raise NotImplementedError(
+                    f"'{term.name}' depends on the observed variable '{above[0].name}', of which "
+                    "batches are to be drawn, for all its rows, as of a variable with missing "
+                    "values. Leave batch_size and batch_dim out."
+                )
+            graphs = [term, model.rvs_to_values.get(term, term)]
+            if term in self.terms or not any(map(self.depends_on_rows, graphs)):
+                continue
+            if term in model.observed_RVs:
+                raise ValueError(
+                    f"The observed variable '{term.name}' depends on rows of the dim '{dim}' and "
+                    f'has not the dim itself. Give it dims="{dim}", with further dims or None for '
+                    "its other axes. If an index or a mask takes some of the rows, take them "
+                    "before the model is made, so that all arrays have the rows that are observed."
+                )
+            if has_own_gradient([term]):
+                raise NotImplementedError(
+                    f"The GradientPotential '{term.name}' depends on rows of the dim '{dim}', of "
+                    "which it has no value for each. Draw them by pm.Minibatch, with total_size=, "
+                    "and leave batch_size and batch_dim out."
+                )
+            raise NotImplementedError(
+                f"The potential '{term.name}' depends on rows of the dim '{dim}'. How it scales "
+                "with the data cannot be known: write it as a vector with one entry for each row "
+                f'and give it dims="{dim}", or write an observed pm.CustomDist.'
+            )
+
+    # ------------------------------------------------------------------ batches
+
+    def take(self, batch_size: int) -> Model:
+        """Return the model with one ``pm.Minibatch`` of all its rows.
+
+        It shares the free variables, value variables and data of the model and serves for reading
+        the density only.
+        """
+        if batch_size > self.count:
+            raise ValueError(
+                f"batch_size={batch_size} is larger than the dim '{self.dim}' of {self.count} "
+                "rows. Pass a smaller batch_size, or batch_size=None to take all rows."
+            )
+        try:
+            terms, values = self._taken(batch_size)
+        except (AssertionError, ValueError, IndexError, TypeError) as error:
+            raise ValueError(self.mismatch(error)) from error
+        model, view = self.model, like(self.model)
+        of_values = {**model.rvs_to_values, **values}
+        view.observed_RVs = [terms.get(rv, rv) for rv in model.observed_RVs]
+        view.potentials = [terms.get(potential, potential) for potential in model.potentials]
+        view.rvs_to_values = {terms.get(rv, rv): value for rv, value in of_values.items()}
+        view.values_to_rvs = {value: rv for rv, value in view.rvs_to_values.items()}
+        view.rvs_to_transforms = {
+            terms.get(rv, rv): transform for rv, transform in model.rvs_to_transforms.items()
+        }
+        return view
+
+    def _taken(self, size: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        """Return terms of a batch, scaled to all rows, and the batch's observed values."""
+        model, observed = self.model, self._observed
+        sources = [source for array, axis in self.axes.items() for source in _sources(array, axis)]
+        batches: Any = pm.Minibatch(*sources, batch_size=size)
+        drawn = iter(batches if len(sources) > 1 else [batches])
+        length: Any = pt.constant(size, dtype="int64")
+        # Unknown while the parameters still have all rows
+        count = pt.lscalar()
+        graphs = [
+            resized(observed[term], axis, count) if term in observed else term
+            for term, axis in self.terms.items()
+        ]
+        graphs += [model.rvs_to_values[rv] for rv in observed]
+        new: dict[Any, Any] = {count: length}
+        new.update(shapes_of_length(graphs, model.free_RVs, self.count, length))
+        for array, axis in self.axes.items():
+            if isinstance(array.type, SparseTensorType):
+                new.update(products(array, graphs, next(drawn), next(drawn)))
+            else:
+                batch = next(drawn)
+                new[array] = pt.moveaxis(batch, 0, axis) if axis else batch
+        full = model.dim_lengths[self.dim]
+        if isinstance(full, SharedVariable):
+            new[full] = length.astype(full.type.dtype)
+        made = iter(rebuilt(graphs, new, keep=model.free_RVs))
+        terms: dict[Any, Any] = {}
+        for term, axis in self.terms.items():
+            of_batch = next(made)
+            if term in observed:
+                of_batch.name = term.name
+                total_size = [self.count if k == axis else None for k in range(of_batch.ndim)]
+                terms[term] = create_minibatch_rv(of_batch, total_size)
+            else:
+                of_batch = pt.moveaxis(of_batch, axis, 0)
+                terms[term] = of_batch * (self.count / of_batch.shape[0]).astype(of_batch.dtype)
+                terms[term].tag.scales_with_data = True
+            terms[term].name = term.name
+        return terms, dict(zip(observed, made, strict=True))
+
+    def mismatch(self, error: Exception) -> str:
+        """Name arrays with as many entries as there are rows and without the dim."""
+        leaves = list(ancestors(list(self.terms)))
+        for leaf in leaves:
+            if isinstance(leaf.type, SparseTensorType) and leaf in self.axes:
+                return (
+                    f"{f"'{leaf.name}'" if leaf.name else 'An array'} of shape "
+                    f"{evaluate(leaf).shape} is sparse. Rows of the dim '{self.dim}' are drawn "
+                    "from it for products alone, pytensor.sparse.structured_dot(x, b) with rows on "
+                    'the first axis of x. Write them so, or pass pm.Data("x", x.toarray(), '
+                    f'dims=("{self.dim}", ...)); or leave batch_size and batch_dim out.'
+                )
+        suspects = [
+            leaf
+            for leaf in leaves
+            if leaf in self.undeclared or (leaf not in self.axes and self._has_count(leaf))
+        ]
+        if suspects:
+            return (
+                f"The model cannot be taken in batches of the dim '{self.dim}': it depends on "
+                f"{named(suspects)}, with as many entries as there are rows ({self.count}) and "
+                f'without the dim. Wrap arrays of rows as pm.Data("x", x, dims="{self.dim}"), with '
+                "further dims or None for other axes, and give another dim to what holds no rows."
+            )
+        return (
+            f"The model cannot be taken in batches of the dim '{self.dim}'; with a few of its rows "
+            f"PyTensor says: {first_line(error)} Give each array of rows the dim, by pm.Data(..., "
+            f'dims="{self.dim}"), and write no shape as a number.'
+        )
+
+    def _has_count(self, leaf: Any) -> bool:
+        if isinstance(leaf, Constant | SharedVariable):
+            return hasattr(leaf.type, "shape") and self.count in np.shape(evaluate(leaf))
+        return leaf in self.model.free_RVs and self.count in leaf.type.shape
+
+
+def _sources(array: Any, axis: int) -> list[Any]:
+    """Return what batches of an array are drawn from, its rows first."""
+    if isinstance(array.type, SparseTensorType):
+        return list(columns_and_values.make_node(array.T if axis else array).outputs)
+    return [pt.moveaxis(array, axis, 0) if axis else array]
+
+
+def like(model: Model) -> Model:
+    """Return a copy that shares variables and data with a model; its own lists can be replaced."""
+    copied: Model = object.__new__(type(model))
+    copied.__dict__.update(model.__dict__)
+    return copied
+
+
+def named(arrays: Iterable[Any]) -> str:
+    """Return the names of arrays, or their shapes."""
+    names = (f"'{x.name}'" if x.name else f"an array of shape {x.type.shape}" for x in arrays)
+    return ", ".join(dict.fromkeys(names))
+
+
+def _unknown(model: Model, dim: str) -> str:
+    close = get_close_matches(str(dim), list(model.dim_lengths), n=1)
+    listed = ", ".join(f"'{name}'" for name in model.dim_lengths) or "none"
+    return (
+        f"batch_dim={dim!r} is no dim of the model."
+        + (f" Did you mean '{close[0]}'?" if close else "")
+        + f" Its dims: {listed}. Name that of the rows, which pm.Data and the observed variables "
+        'have as dims=("obs", ...).'
+    )

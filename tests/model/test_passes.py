@@ -1,0 +1,182 @@
+"""Rewrites of graphs: classes, results of data, triangular systems."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from pytensor.graph.traversal import ancestors
+from pytensor.tensor.blockwise import Blockwise
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.linalg import SolveTriangular, solve_triangular
+from pytensor.tensor.subtensor import AdvancedIncSubtensor
+
+from helpers.modes import PLAIN
+from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.passes import (
+    canonical,
+    computed_once,
+    log_softmax_of_classes,
+    products_for_solves,
+)
+from pymc_sgmcmc.model.posterior import Posterior
+
+ROWS, CLASSES = 40, 6
+
+
+def logp(by, labels):
+    """Return the scores' symbol and the log likelihood of labels, as PyMC writes it."""
+    with pm.Model() as model:
+        scores = pm.Flat("scores", shape=(ROWS, CLASSES))
+        given = scores if by == "logit_p" else pm.math.softmax(scores, axis=-1)
+        pm.Categorical("y", **{by: given}, observed=labels)
+    return model.value_vars[0], model.logp(vars=model.observed_RVs)
+
+
+@pytest.mark.parametrize("by", ["logit_p", "p"])
+@pytest.mark.parametrize("size", [1, 1000])
+def test_density_and_gradient_are_exact_also_where_a_probability_is_zero(by, size):
+    rng = np.random.default_rng(1)
+    labels = rng.integers(0, CLASSES, ROWS)
+    scores, density = logp(by, labels)
+    [rewritten] = log_softmax_of_classes([density])
+    gradient = canonical([pt.grad(rewritten, scores)])
+    at = size * rng.normal(size=(ROWS, CLASSES))
+    value, slope = pytensor.function([scores], [rewritten, *gradient])(at)
+    # Of a softmax by its definition, in extended precision
+    wide = at.astype(np.longdouble)
+    logs = wide - wide.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    chosen = np.eye(CLASSES)[labels]
+    np.testing.assert_allclose(value, float((logs * chosen).sum()), rtol=1e-12)
+    np.testing.assert_allclose(slope, (chosen - np.exp(logs)).astype(float), atol=1e-14)
+    assert not any(
+        x.owner is not None and isinstance(x.owner.op, AdvancedIncSubtensor)
+        for x in ancestors(gradient)
+    )
+
+
+@pytest.mark.parametrize("rows", [np.arange(ROWS), np.arange(ROWS)[:, None]])
+def test_entries_from_the_end_are_chosen_and_other_rows_are_left_alone(rows):
+    x, v = pt.matrix(shape=(ROWS, CLASSES)), pt.tensor(shape=rows.shape)
+    entries = np.random.default_rng(2).integers(-CLASSES, CLASSES, rows.shape)
+    values = np.random.default_rng(3).normal(size=rows.shape)
+    expected = np.zeros((ROWS, CLASSES))
+    expected[rows, entries] = values
+    order = np.roll(rows, 1, axis=0)
+    for at, scatters in ((rows, False), (order, True)):
+        [graph] = canonical([pt.zeros_like(x)[at, entries].inc(v)])
+        kept = [y for y in ancestors([graph]) if y.owner is not None]
+        assert any(isinstance(y.owner.op, AdvancedIncSubtensor) for y in kept) == scatters
+    [graph] = canonical([pt.zeros_like(x)[rows, entries].inc(v)])
+    found = pytensor.function([x, v], graph, on_unused_input="ignore")(0 * expected, values)
+    np.testing.assert_array_equal(found, expected)
+
+
+LENGTH = 100
+
+
+def operations(graphs):
+    """Return the names of elementwise operations that are left."""
+    nodes = {x.owner for x in ancestors(graphs) if x.owner is not None}
+    return {type(node.op.scalar_op).__name__ for node in nodes if isinstance(node.op, Elemwise)} & {
+        "Sin",
+        "Exp",
+        "Add",
+    }
+
+
+def test_costly_results_of_data_are_constants():
+    x = np.linspace(0, 1, LENGTH)
+    beta = pt.scalar("beta")
+    [found] = computed_once([beta * pt.sin(3 * pt.constant(x)) + pt.exp(beta)])
+    assert operations([found]) == {"Exp", "Add"}
+    np.testing.assert_allclose(found.eval({beta: 2.0}), 2 * np.sin(3 * x) + np.exp(2))
+
+
+def test_light_ones_stay():
+    """Their results may be larger than their arguments, and are as fast to compute as to read."""
+    x = pt.constant(np.linspace(0, 1, LENGTH))
+    beta = pt.scalar("beta")
+    graphs = [beta * (x[:, None] + x[None])]
+    assert computed_once(graphs) == graphs
+
+
+def test_random_numbers_and_batches_stay():
+    x = pm.Minibatch(np.linspace(0, 1, LENGTH), batch_size=10)
+    graphs = [pt.sin(x), pt.exp(pm.draw(pm.Normal.dist()) + pm.Normal.dist(shape=LENGTH))]
+    assert computed_once(graphs) == graphs
+
+
+def test_what_the_interpreter_refuses_stays():
+    of_unknown_shape = pytensor.shared(np.ones((2, 3)))
+    graphs = [pt.dot(of_unknown_shape, np.ones(4)) * pt.scalar("beta")]
+    assert computed_once(graphs) == graphs
+
+
+ORDER = 3
+
+
+def systems(graphs):
+    """Return the right-hand sides' shapes of all triangular systems."""
+    return [
+        variable.owner.inputs[1].type.shape
+        for variable in ancestors(list(graphs))
+        if variable.owner is not None
+        and isinstance(variable.owner.op, Blockwise)
+        and isinstance(variable.owner.op.core_op, SolveTriangular)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("of_matrix", "of_b", "b_ndim"),
+    [((), (50,), 1), ((1,), (50,), 1), ((1, 1), (5, 10), 1), ((), (), 2), ((1,), (4,), 2)],
+    ids=str,
+)
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("unit_diagonal", [True, False])
+def test_products_are_the_solutions(of_matrix, of_b, b_ndim, lower, unit_diagonal):
+    rng = np.random.default_rng(0)
+    columns = (ORDER,) if b_ndim == 1 else (ORDER, 20)
+    a = pt.tensor("a", dtype="float64", shape=(*of_matrix, ORDER, ORDER))
+    b = pt.tensor("b", dtype="float64", shape=(*of_b, *columns))
+    solved = solve_triangular(a, b, lower=lower, unit_diagonal=unit_diagonal, b_ndim=b_ndim)
+    [product] = products_for_solves([solved])
+    assert product.type == solved.type
+    assert all(np.prod(shape) <= ORDER**2 for shape in systems([product]))
+    outputs = []
+    for x in (solved, product):
+        gradients = pytensor.grad(pt.sum(pt.sin(x)), [a, b])
+        outputs += [x, *gradients]
+    arrays = rng.normal(size=a.type.shape) + 4 * np.eye(ORDER), rng.normal(size=b.type.shape)
+    found = pytensor.function([a, b], outputs, mode=PLAIN)(*arrays)
+    for one, other in zip(found[:3], found[3:], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize(("of_matrix", "of_b"), [((), (2,)), ((7,), (7,)), ((), (None,))], ids=str)
+def test_few_columns_and_many_matrices_are_left(of_matrix, of_b):
+    a = pt.tensor("a", dtype="float64", shape=(*of_matrix, ORDER, ORDER))
+    b = pt.tensor("b", dtype="float64", shape=(*of_b, ORDER))
+    solved = solve_triangular(a, b, lower=True, b_ndim=1)
+    assert products_for_solves([solved]) == [solved]
+
+
+def test_rows_of_a_multivariate_normal_are_no_systems():
+    """Otherwise a gradient of this model costs ten times as much on busy cores."""
+    with pm.Model() as model:
+        y = pm.Minibatch(np.random.default_rng(0).normal(size=(1000, ORDER)), batch_size=100)
+        mean = pm.Normal("mean", shape=ORDER)
+        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=ORDER, sd_dist=pm.Exponential.dist(1))
+        pm.MvNormal("y", mean, chol=chol, observed=y, total_size=1000)
+    point = dict(
+        zip(["mean", "chol_cholesky-cov-packed__"], [np.zeros(3), np.zeros(6)], strict=True)
+    )
+    coordinates, _, _ = coordinates_at(model, model.value_vars, "model", point)
+    posterior = Posterior(model, coordinates)
+    weighted, *_ = posterior.weighted()
+    joined = posterior.joined(3)
+    assert joined is not None
+    graphs = [posterior.log_density, *posterior.gradient, weighted, joined.weighted()[0]]
+    assert all(np.prod(shape) <= ORDER**2 for shape in systems(graphs))
