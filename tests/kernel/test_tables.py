@@ -4,6 +4,8 @@ import multiprocessing
 import os
 import signal
 
+from types import SimpleNamespace
+
 import cloudpickle
 import numpy as np
 import pymc as pm
@@ -198,7 +200,7 @@ def test_a_machine_without_so_much_memory(always_shared, monkeypatch):
     def refused(*_):
         raise OSError("Cannot allocate memory")
 
-    monkeypatch.setattr(tables_module.mmap, "mmap", refused)
+    monkeypatch.setattr(tables_module, "mmap", SimpleNamespace(mmap=refused))
     step = step_of(location())
     assert step._row_memory is None
     step.step(start(step))
