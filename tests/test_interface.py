@@ -10,6 +10,7 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.backends import BOTH
 from helpers.laws import error_of_cdf
 from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.testing import UNTUNED, check, gaussian, run_chain
@@ -144,6 +145,7 @@ class TwoRows(sg.SGMCMCStep):
         return x - h * mean + sg.sqrt(2 * h) * noise.normal(), extra
 
 
+@BOTH
 def test_independent_rows_halve_the_noise(backend):
     # A normal mean: with noise of variance σ² the variance is that of σ²/2
     rows, columns, batch = 200, 400, 20
@@ -161,6 +163,7 @@ def test_independent_rows_halve_the_noise(backend):
     assert abs(variances.mean() - (2 + h * noise / 2) / (2 - h)) < STANDARD_ERRORS * error
 
 
+@BOTH
 def test_check_of_a_gaussian_sees_nothing_of_the_widened_interface(backend):
     target = gaussian(2, lambda h, noise: (2 + h * noise) / (2 - h), 0.1)
     check(target, TwoRows, step_size=0.1, backend=backend)

@@ -36,10 +36,10 @@ _OWN = ("CoRVSGLD-lm", "FLA-2", "SMLD", "MSGNHT", "SGHMC", "SGNHT")
     ("name", "backend"),
     [
         ("CoRVSGLD-lm", "numba"),
-        ("MSGNHT", "numba"),
+        ("MSGNHT", "jax"),
         ("FLA-2", "jax"),
         ("SGHMC", "jax"),
-        ("SGNHT", "numba"),
+        ("SGNHT", "jax"),
     ],
 )
 def test_one_target_of_the_matrix(name, backend):

@@ -32,7 +32,7 @@ def step_of(model, **options):
 
 
 CASES = [(build, 7, "jax") for build in MODELS]
-CASES += [(regression, 60, "jax"), (regression, 7, "numba")]
+CASES += [(regression, 60, "jax")]
 
 
 @pytest.mark.parametrize(("build", "batch_size", "backend"), CASES)
