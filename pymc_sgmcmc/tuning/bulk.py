@@ -10,10 +10,9 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
-from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
-from pymc_sgmcmc.tuning.parametrisation import Parametrisation
+from pymc_sgmcmc.tuning.parametrisation import Beginning, Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Root, Rows, Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
@@ -26,34 +25,24 @@ _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS, _LEAST = 8, 4, 0.3, 4, 1e-12
 
 
 def find_bulk(
-    surface: Surface,
-    start: Flat,
-    density: Density,
-    scale: str | np.ndarray | None,
-    rng: Rng,
-    report: Callable[[str], None],
-    writing: Parametrisation | None = None,
-    *,
-    permutable: bool = False,
-    others: Sequence[Flat] = (),
+    begin: Beginning, scale: str | np.ndarray | None, rng: Rng, report: Callable[[str], None]
 ) -> tuple[Flat, Root, bool]:
-    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen.
-
-    ``permutable`` posteriors have modes by permutation, and in many dimensions a diagonal L. From
-    ``others``, more starts, Newton steps look for modes of more mass.
-    """
-    fit = gaussian_of_many if permutable else fitted_in_blocks
-    search = _Search(surface, density.rescale, rng, report, writing, others, fit)
+    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen."""
+    start, density, parametrisation = begin.start, begin.density, begin.parametrisation
+    fit = gaussian_of_many if begin.exchangeable else fitted_in_blocks
+    search = _Search(
+        begin.surface, density.rescale, rng, report, parametrisation, begin.others, fit
+    )
     failed: TuningError | None = None
-    if len(start) <= (LARGEST_NEWTON if permutable else LARGEST_DENSE):
+    if len(start) <= (LARGEST_NEWTON if begin.exchangeable else LARGEST_DENSE):
         scales = density.scales
         try:
             return search.dense(start.copy(), scale)
         except TuningError as error:
             # As for neural networks: no Gaussian is near, but each coordinate has a width
             failed = error
-            if writing is not None:
-                writing.undo()
+            if parametrisation is not None:
+                parametrisation.undo()
             density.set_scales(scales)
     try:
         return *search.diagonal(start), False
@@ -81,7 +70,7 @@ class _Search:
     rescale: Callable[[Points], Points]
     rng: Rng
     report: Callable[[str], None]
-    writing: Parametrisation | None
+    parametrisation: Parametrisation | None
     others: Sequence[Flat]
     fit: Callable[..., tuple[Flat, Flat]]
 
@@ -104,7 +93,7 @@ class _Search:
     def diagonal(self, start: Flat) -> tuple[Flat, Flat]:
         """Find centre and sds of independent normals."""
         # A neural network's U may fall for long, and the chain finds its modes
-        fit = partial(self.fit, patient=self.writing is not None)
+        fit = partial(self.fit, patient=self.parametrisation is not None)
         bulk = self._rough_normals(start, fit)
         while self._rewrite(bulk):
             bulk = self._rough_normals(bulk.centre, partial(self.fit, known=bulk.root))
@@ -112,9 +101,9 @@ class _Search:
 
     def _rewrite(self, bulk: _Bulk, *, at_mode: bool = False) -> bool:
         """Express the bulk in better coordinates; return whether there are any."""
-        if self.writing is None:
+        if self.parametrisation is None:
             return False
-        rewritten = self.writing(bulk.centre, bulk.root, at_mode=at_mode)
+        rewritten = self.parametrisation(bulk.centre, bulk.root, at_mode=at_mode)
         if rewritten is None:
             return False
         bulk.centre, bulk.root = rewritten
@@ -175,18 +164,18 @@ class _Search:
         Scales, which would fall to 0 far from the data, move last and in coordinates fitted to the
         likelihood at the present scales: in others the path follows a curved valley.
         """
-        surface, writing, free = self.surface, self.writing, self.surface.unbounded
+        surface, parametrisation, free = self.surface, self.parametrisation, self.surface.unbounded
         fitted = partial(self._fitted_to_scales, rows=rows)
-        if writing is None or not 0 < free.sum() < len(start):
+        if parametrisation is None or not 0 < free.sum() < len(start):
             return best_mode(surface, [start, *self.others], rows, self.rng, begin=fitted)
         begun = at = fitted(start)
         for _ in range(_MOST_ROUNDS):
             _, hessian, _ = newton(surface, at, rows, most_steps=0)
             hessian[np.ix_(free, ~free)] = hessian[np.ix_(~free, free)] = 0
-            rewritten = writing(at, inverse_root(hessian, surface.circular), at_mode=True)
+            rewritten = parametrisation(at, inverse_root(hessian, surface.circular), at_mode=True)
             if rewritten is None:
                 break
-            writing.move()
+            parametrisation.move()
             before = rewritten[0]
             at = newton(surface, before, rows, most_steps=_STEPS, rough=True)[0]
             if np.abs(at - before)[~free].max() < _LITTLE:
@@ -195,7 +184,7 @@ class _Search:
         centre, _, collapses = newton(surface, at, rows)
         if collapses and at is not begun:
             # As for products, where the data determine a factor only given the others
-            writing.undo()
+            parametrisation.undo()
             at = begun
             centre, _, collapses = newton(surface, at, rows)
         return centre, at, collapses

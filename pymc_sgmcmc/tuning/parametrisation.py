@@ -21,7 +21,7 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["Parametrisation", "beginning"]
+__all__ = ["Beginning", "Parametrisation", "beginning"]
 
 # Positions at which scales are evaluated
 _POSITIONS = 64
@@ -48,24 +48,37 @@ _MOST_GRADIENTS = 20_000
 _SECANT = 0.1
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """Where a search for the bulk begins, and what it may use."""
+
+    surface: Surface
+    density: Density  # whose coordinates the search changes
+    start: np.ndarray  # of shape (d,), jittered
+    phi: Sequence[np.ndarray] = ()  # the start without a jitter
+    parametrisation: Parametrisation | None = None  # of a hierarchy
+    exchangeable: bool = False  # modes by permutation; in many dimensions L is then diagonal
+    others: Sequence[np.ndarray] = ()  # more starts, for modes of more mass
+
+
 def beginning(
     density: Density, model: Engine, rng: np.random.Generator, *, permutes: bool = True
-) -> tuple[Sequence[np.ndarray], np.ndarray, Surface, dict[str, Any]]:
-    """Return φ, a jittered start of shape (d,), the surface and options of :func:`find_bulk`.
+) -> Beginning:
+    """Return where a chain's search begins, and put the density into the coordinates of it.
 
-    The density, compiled at a single place, is put into the coordinates of the beginning.
+    The density is compiled at a single place.
     """
     # A scale that multiplies thousands of random effects falls to 0; in centred coordinates the
     # data determine the effects first
     share = float(model.dimension > LARGEST_DENSE)
     phi = density.rewritten(density.places[-1].phi, _uniform(model, density.scales, share))
     start, surface = density.jittered_start(phi), density.surface()
-    permutable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
-    how: dict[str, Any] = {"permutable": permutable, "others": density.more_starts(phi)}
+    exchangeable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
+    others, parametrisation = density.more_starts(phi), None
     # The data determine one factor of a product only as well as the other
-    if not permutable and model.weights(density.scales):
-        how["writing"] = Parametrisation(density, surface, model, rng)
-    return phi, start, surface, how
+    if not exchangeable and model.weights(density.scales):
+        parametrisation = Parametrisation(density, surface, model, rng)
+    return Beginning(surface, density, start, phi, parametrisation, exchangeable, others)
 
 
 def _uniform(model: Engine, scales: Sequence[np.ndarray], share: float) -> list[np.ndarray]:

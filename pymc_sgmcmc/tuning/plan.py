@@ -27,7 +27,7 @@ from pymc_sgmcmc.tuning.noise import (
 )
 from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
-from pymc_sgmcmc.tuning.shared_noise import noise_in_common
+from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import upright
 
@@ -211,11 +211,9 @@ def _with_batches(
         turned = turned_noise(surface, plan.centre, root, turn, rng)
         noise = noise.turned(*turned)
     whitened, shared = problem.scale is not None, problem.shares_noise or regime.exchangeable
-    if many and policy.noise_of_many and whitened and not shared:
-        shared = noise_in_common(
-            surface, plan.centre, root, turn, noise.plain, policy.noise_of_many, policy,
-            problem.sizes, rng,
-        )  # fmt: skip
+    if many and whitened and not shared:
+        gradients = WhitenedGradients(surface, plan.centre, root, turn)
+        shared = noise_in_common(gradients, noise.plain, policy, problem.sizes, rng)
     ask = regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows)
     step_size = policy.step_size * ask.factor
     terms = Terms(

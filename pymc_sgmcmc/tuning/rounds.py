@@ -18,6 +18,7 @@ from pymc_sgmcmc.tuning.directions import shared_directions
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import met_noise
+from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.shared_index import in_blocks
@@ -170,10 +171,8 @@ class Rounds:
         if not is_below(self._surface, phi, fit.centre, fit.root):
             return None
         job.report("a better centre")
-        centre, root, _ = find_bulk(
-            self._surface, phi, job.density, job.problem.scale, job.rng, job.report,
-            permutable=True,
-        )  # fmt: skip
+        begin = Beginning(self._surface, job.density, phi, exchangeable=True)
+        centre, root, _ = find_bulk(begin, job.problem.scale, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
         return Bulk(centre, root)
 

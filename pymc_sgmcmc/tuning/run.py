@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.messages import cost_of_draws, costly, text_of
 from pymc_sgmcmc.tuning.nearness import refuse_stiff
 from pymc_sgmcmc.tuning.no_gaussian import tune_without_gaussian
-from pymc_sgmcmc.tuning.parametrisation import beginning
+from pymc_sgmcmc.tuning.parametrisation import Beginning, beginning
 from pymc_sgmcmc.tuning.plan import Bulk, Plan
 from pymc_sgmcmc.tuning.regimes import regime_of
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
@@ -91,36 +90,30 @@ class Tuning:
         job, density = self._job, self._job.density
         job.engine.attempt(density.compile)
         evaluated = density.views[0].evaluations
-        phi: Sequence[np.ndarray] = density.places[-1].phi
-        start, surface = Potential.join(phi), density.surface()
-        search: dict[str, Any] = {"permutable": False}
-        if not job.again:
-            phi, start, surface, search = beginning(
-                density, job.engine, job.rng, permutes=job.policy.second_moments
-            )
+        if job.again:
+            phi = density.places[-1].phi
+            begin = Beginning(density.surface(), density, Potential.join(phi), phi)
+        else:
+            begin = beginning(density, job.engine, job.rng, permutes=job.policy.second_moments)
         scales = density.scales
         try:
-            runner, plan = self._near_a_gaussian(surface, start, search, trials=trials)
+            runner, plan = self._near_a_gaussian(begin, trials=trials)
         except NoGaussianError:
-            begin, moved = (
+            start, jittered = (
                 Potential.join(job.engine.at_scales(x, scales, density.scales, density.others))
-                for x in (phi, density.views[0].split(start))
+                for x in (begin.phi, density.views[0].split(begin.start))
             )
-            runner, plan = tune_without_gaussian(job, surface, begin, moved - begin)
+            runner, plan = tune_without_gaussian(job, begin.surface, start, jittered - start)
         self._finish(runner, plan, evaluated, trials=trials)
         return runner
 
-    def _near_a_gaussian(
-        self, surface: Surface, start: np.ndarray, search: dict[str, Any], *, trials: bool
-    ) -> tuple[Runner, Plan]:
+    def _near_a_gaussian(self, begin: Beginning, *, trials: bool) -> tuple[Runner, Plan]:
         """Tune a chain by the Gaussian fitted to its bulk, which :func:`find_bulk` searches for."""
-        job, scale, exchangeable = self._job, self._job.problem.scale, search["permutable"]
-        centre, root, funnel = find_bulk(
-            surface, start, job.density, scale, job.rng, job.report, **search
-        )
-        if exchangeable:
+        job, surface, scale = self._job, begin.surface, self._job.problem.scale
+        centre, root, funnel = find_bulk(begin, scale, job.rng, job.report)
+        if begin.exchangeable:
             refuse_stiff(surface, centre, root, job.rng)
-        regime = regime_of(root, scale, exchangeable=exchangeable)
+        regime = regime_of(root, scale, exchangeable=begin.exchangeable)
         last = Rounds(job, surface, Bulk(centre, root), regime).run()
         runner, plan = last.runner, last.plan
         if job.options.step_size is not None and job.fixed_step is None:

@@ -61,16 +61,16 @@ class WhitenedGradients:
     """Gradients of a surface for ψ, where φ = m + L turn(ψ), L diagonal of shape (d,)."""
 
     def __init__(self, surface: Surface, centre: Flat, root: Root, turn: Turn | None) -> None:
-        self.surface, self._turn, self._centre, self._root = surface, turn, centre, root
+        self.surface, self.turn, self._centre, self._root = surface, turn, centre, root
 
     def pulled(self, gradient: Points) -> Points:
         """Return gradients with respect to ψ, shape (n, d)."""
         whitened = gradient * self._root
-        return whitened if self._turn is None else self._turn.pull_back(whitened)
+        return whitened if self.turn is None else self.turn.pull_back(whitened)
 
     def __call__(self, psi: np.ndarray, rows: Rows) -> Points:
         """Return gradients of batches at one position, or one position each, shape (n, d)."""
-        turned = psi if self._turn is None else self._turn(psi)
+        turned = psi if self.turn is None else self.turn(psi)
         phi = np.broadcast_to(self._centre + self._root * turned, (len(rows), len(self._centre)))
         each = max(2, _LARGEST // phi.shape[1])
         parts = [
@@ -81,29 +81,23 @@ class WhitenedGradients:
 
 
 def noise_in_common(
-    surface: Surface,
-    centre: Flat,
-    root: Root,
-    turn: Turn | None,
-    variance: Flat,
-    bound: float,
-    policy: Policy,
-    sizes: Sequence[int],
-    rng: Rng,
+    gradients: WhitenedGradients, variance: Flat, policy: Policy, sizes: Sequence[int], rng: Rng
 ) -> bool:
     """Return whether some variable would be wrong with as much noise as thermostats absorb.
 
-    ``variance`` is one batch's in each coordinate, ``bound`` the least for which batches are
-    averaged, and ``sizes`` are the variables'. The generator's own draws stay the same.
+    ``variance`` is one batch's in each coordinate, and ``sizes`` are the variables'. The
+    generator's own draws stay the same.
     """
+    bound = policy.noise_of_many
+    if bound is None:
+        return False
     batches = max(1.0, most_of_each(variance, sizes) / bound)
     averaged = np.minimum(variance / batches, bound)
     h = min(policy.step_size, (FRICTION / max(averaged.max(), TINY)) ** 0.5)
     share = h * averaged / (2 + h * averaged)
-    gradients = WhitenedGradients(surface, centre, root, turn)
     noise = SharedNoise(gradients, variance, share, sizes, rng.spawn(1)[0])
     return (
-        (turn is not None and bool(np.any(noise.errors_of_small() > _WRONG)))
+        (gradients.turn is not None and bool(np.any(noise.errors_of_small() > _WRONG)))
         or bool(np.any(noise.heat(batches) > _HEATED))
         or bool(np.any(noise.slopes() > _STEEPEST))
         or noise.is_along_curvature()

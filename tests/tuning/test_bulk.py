@@ -7,6 +7,7 @@ from helpers.surfaces import Exact, ItemResponse, OneScale, groups
 from pymc_sgmcmc.tuning import bulk
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.modes import newton
+from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.surface import TuningError
 
 
@@ -18,7 +19,7 @@ def test_a_hierarchy_does_not_collapse(seed):
     z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
     assert abs(z) < 3
     start = rng.uniform(-1, 1, size=32)
-    centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
     assert abs(centre[1] - mean) < sd
     assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
     # As the conjugate update of a_j for the mean scale
@@ -35,7 +36,7 @@ def test_a_bulk_that_newton_misses_is_found(seed):
     surface = ItemResponse((rng.random((30, 8)) < 1 / (1 + np.exp(-logit))).astype(float))
     rng = np.random.default_rng(seed)
     start = rng.uniform(-1, 1, size=surface.dimension)
-    centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
     e = rng.standard_normal((400, surface.dimension))
     whitened = surface.full(centre + e @ root.T)[1] @ root
     # 1 in every direction where the posterior is a Gaussian
@@ -72,5 +73,5 @@ def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(mo
     monkeypatch.setattr(bulk, "diagonal_gaussian", nowhere)
     monkeypatch.setattr(bulk, "fitted_in_blocks", second)
     rng, start = np.random.default_rng(0), np.full(2, 3.0)
-    find_bulk(surface, start, surface, "auto", rng, lambda step: None)
+    find_bulk(Beginning(surface, surface, start), "auto", rng, print)
     np.testing.assert_allclose(begun, [start])

@@ -22,6 +22,7 @@ from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
+from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Bulk, Plan, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense
 from pymc_sgmcmc.tuning.start import jittered
@@ -173,7 +174,7 @@ def plan_for(surface, centre, root, regime, rng):
 
 def whole_plan(surface, rng):
     start = np.full(D, 0.5)
-    centre, root, _ = find_bulk(surface, start, OneScale(), "auto", rng, lambda step: None)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
     return plan_for(surface, centre, root, Dense(), rng)
 
 

@@ -49,8 +49,8 @@ def test_predictions_of_a_net_are_right_and_the_warning_says_what_is_not(caplog)
 
 
 def test_what_is_no_sign_of_another_regime_reaches_the_user(monkeypatch):
-    def broken(*args, **kwargs):
-        assert kwargs["permutable"]
+    def broken(begin, *args):
+        assert begin.exchangeable
         raise TuningError("gradients are not finite")
 
     monkeypatch.setattr("pymc_sgmcmc.tuning.run.find_bulk", broken)

@@ -1,5 +1,7 @@
 """Each chain decides by random numbers of its own: R-hat cannot see an error that all share."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,14 +9,15 @@ from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
 from pymc_sgmcmc.tuning.shared_index import in_blocks
-from pymc_sgmcmc.tuning.shared_noise import noise_in_common
+from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
 
 D = 120
 
 
 def in_common(surface, rng):
     ones = np.ones(D)
-    noise_in_common(surface, surface.mean, ones / 5, None, ones, 0.5, THERMOSTAT, [D], rng)
+    gradients = WhitenedGradients(surface, surface.mean, ones / 5, None)
+    noise_in_common(gradients, ones, replace(THERMOSTAT, noise_of_many=0.5), [D], rng)
 
 
 def of_one_index(surface, rng):

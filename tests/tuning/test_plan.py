@@ -17,6 +17,7 @@ from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each, shorter
+from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Bulk, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
 
@@ -25,7 +26,7 @@ EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES
 
 def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, scale = np.random.default_rng(0), wishes.pop("scale", "auto")
-    centre, root, _ = find_bulk(surface, start, OneScale(), scale, rng, lambda step: None)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), scale, rng, print)
     return make_plan(
         surface, Bulk(centre, root), regime_of(root, scale, exchangeable=False),
         Problem(policy, Options(**wishes), scale), rng, lambda step: None, compiled=compiled,

@@ -40,7 +40,8 @@ def asked(surface, sd, turn=None, sizes=None, centre=None):
     g = surface.batch_gradient(np.tile(centre, (4000, 1)), surface.draw_rows(rng, 4000)) * sd
     variance = (g if turn is None else turn.pull_back(g)).var(axis=0)
     sizes = sizes or [surface.dimension]
-    return noise_in_common(surface, centre, sd, turn, variance, BOUND, THERMOSTAT, sizes, rng)
+    gradients = WhitenedGradients(surface, centre, sd, turn)
+    return noise_in_common(gradients, variance, THERMOSTAT, sizes, rng)
 
 
 def test_the_means_of_groups_are_none():
