@@ -31,8 +31,8 @@ __all__ = [
     "NoiseOnTheWay",
     "TurnedNoise",
     "measured_noise",
-    "met_noise",
     "most_of_each",
+    "noise_along_burn_in",
     "shorter",
     "turned_noise",
 ]
@@ -160,7 +160,7 @@ def turned_noise(
 
 
 @named_step("the measurement of the gradient noise")
-def met_noise(
+def noise_along_burn_in(
     surface: Surface, centre: Flat, root: Root, psi: Points, phi: Points, rng: Rng
 ) -> Flat:
     """Return an anchored batch's variance along the chain in each whitened coordinate, shape (d,).

@@ -17,7 +17,7 @@ from pymc_sgmcmc.tuning.check import burn_in
 from pymc_sgmcmc.tuning.directions import shared_directions
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
-from pymc_sgmcmc.tuning.noise import met_noise
+from pymc_sgmcmc.tuning.noise import noise_along_burn_in
 from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime
@@ -144,7 +144,10 @@ class Rounds:
             return 0.0
         # A copy, so that nothing changes where nothing is wrong
         rng, phi = copy.deepcopy(job.rng), plan.phi(positions)
-        noise = met_noise(self._surface, plan.centre, plan.root, positions, phi, rng) / _OF_SQUARES
+        noise = (
+            noise_along_burn_in(self._surface, plan.centre, plan.root, positions, phi, rng)
+            / _OF_SQUARES
+        )
         ratio, largest = job.engine.scheme.variance_ratio, noise.max()
         averaged = largest * max(ratio(n, size, plan.batches) for n, size in self._surface.sizes)
         return float(largest) if averaged > _NOISIER * anchored_bound(policy) else 0.0

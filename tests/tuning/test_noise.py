@@ -7,7 +7,12 @@ from helpers.policies import LM
 from helpers.surfaces_of_rows import Groups, Means, Noisy, logistic
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.tuning.directions import Turn
-from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, measured_noise, met_noise, turned_noise
+from pymc_sgmcmc.tuning.noise import (
+    NoiseOnTheWay,
+    measured_noise,
+    noise_along_burn_in,
+    turned_noise,
+)
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.regimes import Diagonal
@@ -56,7 +61,9 @@ def test_noise_that_a_chain_meets_counts_with_its_squared_distance():
     at_unit_distance = (multiplicative * root) ** 2 * root**2
     psi = np.repeat([[1.0], [3.0]], 20, axis=0) * np.ones(3)
     found = [
-        met_noise(surface, np.zeros(3), root, psi, psi * root, np.random.default_rng(seed))
+        noise_along_burn_in(
+            surface, np.zeros(3), root, psi, psi * root, np.random.default_rng(seed)
+        )
         for seed in range(20)
     ]
     # E vψ² / E ψ² of v = v₁ψ²: (1 + 3⁴) / (1 + 3²) of that at distance 1
