@@ -51,3 +51,12 @@ def test_a_search_returns_the_least_value_first(shared):
     assert len(tried) == 12
     assert 0.5 in tried
     assert tried[best] == min(tried.values()) < 1.0
+
+
+def test_a_run_tells_only_what_is_two_errors_from_the_threshold(shared):
+    assert shared.beyond(0.3, 0.1, 0.05) is True
+    assert shared.beyond(-0.3, 0.1) is False
+    assert shared.beyond(0.3, 0.2) is None
+    mean, error = shared.over_seeds([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    np.testing.assert_allclose(error, 3**-0.5)

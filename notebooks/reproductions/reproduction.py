@@ -1,10 +1,10 @@
 """What the experiments share: claims and verdicts, quiet runs, step sizes that change, a search.
 
-A notebook of this folder makes a :class:`Reproduction`, calls ``verdict`` once for each claim and
-``end`` at its end. With the environment variable SMALL=1 it runs a small version, whose verdicts
-are printed and not kept; else they are written to ``verdicts/``, where the documentation finds
-them. ``python reproduction.py`` prints the table of all, and which experiments' samplers or maps
-have changed since their full run; with ``--changed`` only these.
+A notebook of this folder makes a :class:`Reproduction`, calls ``verdict`` once for each claim,
+``untuned`` for what today's package gives with nothing set, and ``end`` at its end. With the
+environment variable SMALL=1 it runs a small version, whose verdicts are printed and not kept; else
+they are written to ``verdicts/``, where the documentation finds them. ``python reproduction.py``
+prints the table of all, and which experiments' samplers or maps have changed since their full run; with ``--changed`` only these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ VERDICTS = HERE / "verdicts"
 PACKAGE = HERE.parents[1] / "pymc_sgmcmc"
 WORDS = {True: "holds", False: "does not hold", None: "cannot be told here"}
 HEADER = (
-    "paper", "experiment", "the paper says", "we see", "holds", "seconds", "updates", "run",
+    "paper", "experiment", "the paper says", "we see", "holds", "seeds", "seconds", "updates",
+    "run",
 )  # fmt: skip
 # Arguments of pm.sample for many short runs in this process
 QUIET: dict[str, Any] = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
@@ -97,6 +98,21 @@ def search(
     return dict(sorted(tried.items(), key=lambda pair: pair[1]))
 
 
+def beyond(value: float, error: float, threshold: float = 0.0) -> bool | None:
+    """Return whether a value is above a threshold by two of its standard errors.
+
+    None if it is less than two from it: then the run cannot tell.
+    """
+    return None if abs(value - threshold) < 2 * error else value > threshold
+
+
+def over_seeds(values: Iterable[float]) -> tuple[float, float]:
+    """Return the mean of the seeds' values and its standard error, NaN for a single seed."""
+    values = np.asarray(list(values), float)
+    error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
+    return float(values.mean()), float(error)
+
+
 def digest(code: str) -> str:
     """Return a digest of a module's code, without its comments and docstrings."""
     tree = ast.parse(code)
@@ -146,17 +162,32 @@ class Reproduction:
         self.paper = paper
         self.experiment = experiment
         self.verdicts: list[dict[str, object]] = []
+        self.nothing_set: list[dict[str, object]] = []
         self.updates = 0
         self._began = time.perf_counter()
 
-    def verdict(self, says: str, seen: str, holds: bool | None) -> None:
+    def verdict(self, says: str, seen: str, holds: bool | None, *, seeds: int = 1) -> None:
         """Print and keep what the paper says, what we see, and whether they agree.
 
-        ``holds`` is None where the run cannot tell.
+        ``seen`` has the number that decides and its standard error over so many seeds. ``holds`` is
+        None where the run cannot tell, as :func:`beyond` returns it.
         """
         holds = None if holds is None else bool(holds)
-        print(f"The paper says {says}; we see {seen}: {WORDS[holds]}.")
-        self.verdicts.append({"says": says, "seen": seen, "holds": holds})
+        print(f"The paper says {says}; we see {seen} (seeds: {seeds}): {WORDS[holds]}.")
+        self.verdicts.append({"says": says, "seen": seen, "holds": holds, "seeds": seeds})
+
+    def untuned(self, call: str, seen: str, right: bool | None, seconds: float) -> None:
+        """Print and keep what a call with nothing set gives on the paper's model.
+
+        ``call`` is that of the step method, as ``sg.MSGNHT()``; ``right`` is whether its draws are
+        right, None where nothing is known of them.
+        """
+        right = None if right is None else bool(right)
+        outcome = {True: "right", False: "not right", None: "no reference"}[right]
+        print(f"With nothing set {call} gives {seen} in {seconds:.0f} s: {outcome}.")
+        self.nothing_set.append(
+            {"call": call, "seen": seen, "right": right, "seconds": round(seconds, 1)}
+        )
 
     def picture(self, figure: Figure) -> None:
         """Keep a small picture of a whole run."""
@@ -183,6 +214,7 @@ class Reproduction:
         VERDICTS.mkdir(exist_ok=True)
         kept = {
             "paper": self.paper, "experiment": self.experiment, "verdicts": self.verdicts,
+            "nothing_set": self.nothing_set,
             "seconds": seconds, "updates": self.updates, "machine": machine,
             "date": datetime.date.today().isoformat(), "commit": git.stdout.strip(),
             "sources": sources(self.name),
@@ -199,7 +231,8 @@ def table() -> list[tuple[str, ...]]:
         for verdict in kept["verdicts"]:
             rows.append((
                 kept["paper"], kept["experiment"], verdict["says"], verdict["seen"],
-                WORDS[verdict["holds"]], f"{kept['seconds']:,.0f}", f"{kept['updates']:,}", run,
+                WORDS[verdict["holds"]], str(verdict.get("seeds", 1)),
+                f"{kept['seconds']:,.0f}", f"{kept['updates']:,}", run,
             ))  # fmt: skip
     return rows
 
