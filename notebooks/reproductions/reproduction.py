@@ -4,7 +4,8 @@ A notebook of this folder makes a :class:`Reproduction`, calls ``verdict`` once 
 ``untuned`` for what today's package gives with nothing set, and ``end`` at its end. With the
 environment variable SMALL=1 it runs a small version, whose verdicts are printed and not kept; else
 they are written to ``verdicts/``, where the documentation finds them. ``python reproduction.py``
-prints the table of all, and which experiments' samplers or maps have changed since their full run; with ``--changed`` only these.
+prints the table of all, and which experiments' samplers or maps have changed since their full run;
+with ``--changed`` only these.
 """
 
 from __future__ import annotations
