@@ -1,0 +1,619 @@
+"""Models of groups, items and latent variables, on made data of the notebooks' shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from .registry import EXAMPLES
+
+CASES = "case_studies/"
+GLM = "generalized_linear_models/"
+
+
+def _logistic(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+@EXAMPLES.of(CASES + "BEST")
+def difference_of_two_groups() -> pm.Model:
+    """Student's means and scales of two groups of some 45 persons."""
+    rng = np.random.default_rng(1)
+    y = rng.standard_t(4, 89) * 1.5 + np.repeat([101.5, 100.3], [47, 42])
+    with pm.Model() as model:
+        mean = pm.Normal("mean", y.mean(), y.std() * 2, shape=2)
+        sd = pm.Uniform("sd", 1, 10, shape=2)
+        nu = pm.Exponential("nu_minus_one", 1 / 29) + 1
+        for k, part in enumerate((y[:47], y[47:])):
+            pm.StudentT(f"y{k}", nu=nu, mu=mean[k], lam=sd[k] ** -2, observed=part)
+        pm.Deterministic("difference", mean[0] - mean[1])
+    return model
+
+
+@EXAMPLES.of(CASES + "hierarchical_partial_pooling")
+def batting_averages() -> pm.Model:
+    """18 players of 45 at-bats: Betas of a Pareto-like concentration."""
+    rng = np.random.default_rng(2)
+    hits = rng.binomial(45, rng.beta(20, 55, 18))
+    with pm.Model() as model:
+        phi = pm.Uniform("phi", 0, 1)
+        kappa = pm.Deterministic("kappa", pt.exp(pm.Exponential("kappa_log", 1.5)))
+        theta = pm.Beta("theta", phi * kappa, (1 - phi) * kappa, shape=18)
+        pm.Binomial("y", n=45, p=theta, observed=hits)
+    return model
+
+
+@EXAMPLES.of(GLM + "GLM-hierarchical-binomial-model")
+def rat_tumours() -> pm.Model:
+    """71 experiments with rats, Beta rates, a potential for the prior of their two parameters."""
+    rng = np.random.default_rng(3)
+    n = rng.integers(10, 52, 71)
+    y = rng.binomial(n, rng.beta(2.3, 14, 71))
+    with pm.Model() as model:
+        ab = pm.HalfNormal("ab", 10, shape=2)
+        pm.Potential("p(a, b)", -2.5 * pt.log(ab.sum()))
+        theta = pm.Beta("theta", ab[0], ab[1], shape=71)
+        pm.Binomial("y", n=n, p=theta, observed=y)
+    return model
+
+
+def _radon() -> tuple[np.ndarray, ...]:
+    rng = np.random.default_rng(4)
+    county = np.sort(rng.integers(0, 85, 919))
+    floor = (rng.random(919) < 0.17).astype(float)
+    uranium = rng.normal(0, 0.4, 85)
+    level = 1.5 + 0.7 * uranium + rng.normal(0, 0.3, 85)
+    y = level[county] - 0.65 * floor + rng.normal(0, 0.75, 919)
+    return county, floor, uranium, y
+
+
+@EXAMPLES.of(CASES + "multilevel_modeling")
+def radon_pooled() -> pm.Model:
+    """919 houses, no counties."""
+    _, floor, _, y = _radon()
+    with pm.Model() as model:
+        alpha = pm.Normal("alpha", 0, 10)
+        beta = pm.Normal("beta", 0, 10)
+        sigma = pm.Exponential("sigma", 5)
+        pm.Normal("y", alpha + beta * floor, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "multilevel_modeling")
+def radon_unpooled() -> pm.Model:
+    """919 houses in 85 counties that share nothing."""
+    county, floor, _, y = _radon()
+    with pm.Model() as model:
+        alpha = pm.Normal("alpha", 0, 10, shape=85)
+        beta = pm.Normal("beta", 0, 10)
+        sigma = pm.Exponential("sigma", 1)
+        pm.Normal("y", alpha[county] + beta * floor, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "multilevel_modeling")
+def radon_partially_pooled() -> pm.Model:
+    """Intercepts of counties from a common normal, centred."""
+    county, floor, _, y = _radon()
+    with pm.Model() as model:
+        mu = pm.Normal("mu_a", 0, 10)
+        sd = pm.Exponential("sigma_a", 1)
+        alpha = pm.Normal("alpha", mu, sd, shape=85)
+        beta = pm.Normal("beta", 0, 10)
+        sigma = pm.Exponential("sigma", 5)
+        pm.Normal("y", alpha[county] + beta * floor, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "multilevel_modeling")
+def radon_slopes_too() -> pm.Model:
+    """Independent intercepts and slopes of counties, non-centred."""
+    county, floor, _, y = _radon()
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5, shape=2)
+        sd = pm.Exponential("sd", 1, shape=2)
+        z = pm.Normal("z", 0, 1, shape=(85, 2))
+        effect = mu + z * sd
+        sigma = pm.Exponential("sigma", 1)
+        pm.Normal("y", effect[county, 0] + effect[county, 1] * floor, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "multilevel_modeling")
+def radon_covariance() -> pm.Model:
+    """Correlated intercepts and slopes by an LKJ prior."""
+    county, floor, _, y = _radon()
+    with pm.Model() as model:
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(0.5, size=2))
+        mu = pm.Normal("mu", 0, 5, shape=2)
+        z = pm.Normal("z", 0, 1, shape=(2, 85))
+        effect = mu[:, None] + pt.dot(chol, z)
+        sigma = pm.Exponential("sigma", 1)
+        pm.Normal("y", effect[0, county] + effect[1, county] * floor, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "multilevel_modeling")
+def radon_with_uranium() -> pm.Model:
+    """County intercepts on the county's uranium and its mean of floors."""
+    county, floor, uranium, y = _radon()
+    mean_floor = np.bincount(county, floor, 85) / np.maximum(np.bincount(county, minlength=85), 1)
+    with pm.Model(coords={"county": np.arange(85)}) as model:
+        g = pm.Normal("g", 0, 10, shape=3)
+        sd = pm.Exponential("sigma_a", 1)
+        z = pm.Normal("z", 0, 1, dims="county")
+        alpha = pm.Deterministic(
+            "alpha", g[0] + g[1] * uranium + g[2] * mean_floor + z * sd, dims="county"
+        )
+        beta = pm.Normal("beta", 0, 1)
+        sigma = pm.Uniform("sigma", 0, 100)
+        pm.Normal("y", alpha[county] + beta * floor, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "item_response_nba")
+def item_response() -> pm.Model:
+    """Fouls of 60 disadvantaged and 60 committing players in 2,000 plays."""
+    rng = np.random.default_rng(5)
+    i, j = rng.integers(0, 60, (2, 2000))
+    eta = rng.normal(0, 0.8, 60)[i] - rng.normal(0, 0.5, 60)[j]
+    y = rng.random(2000) < _logistic(eta)
+    with pm.Model(coords={"i": np.arange(60), "j": np.arange(60)}) as model:
+        mu = pm.Normal("mu_theta", 0, 100)
+        sd = pm.HalfCauchy("sigma", 2.5, shape=2)
+        theta = mu + sd[0] * pm.Normal("z_theta", 0, 1, dims="i")
+        b = sd[1] * pm.Normal("z_b", 0, 1, dims="j")
+        pm.Bernoulli("y", p=pm.math.sigmoid(theta[i] - b[j]), observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "rugby_analytics")
+def rugby() -> pm.Model:
+    """Points of 60 matches of six teams: attack and defence, less their means."""
+    rng = np.random.default_rng(6)
+    home, away = np.array([(a, b) for a in range(6) for b in range(6) if a != b] * 2).T
+    attack, defence = rng.normal(0, 0.2, (2, 6))
+    y_home = rng.poisson(np.exp(3.1 + attack[home] + defence[away]))
+    y_away = rng.poisson(np.exp(2.9 + attack[away] + defence[home]))
+    with pm.Model(coords={"team": np.arange(6)}) as model:
+        advantage = pm.Normal("home", 0, 1)
+        intercept = pm.Normal("intercept", 3, 1)
+        sd = pm.HalfNormal("sd", 2, shape=2)
+        a = pm.Normal("atts_star", 0, sd[0], dims="team")
+        d = pm.Normal("defs_star", 0, sd[1], dims="team")
+        a, d = a - a.mean(), d - d.mean()
+        pm.Poisson(
+            "home_points", pt.exp(intercept + advantage + a[home] + d[away]), observed=y_home
+        )
+        pm.Poisson("away_points", pt.exp(intercept + a[away] + d[home]), observed=y_away)
+    return model
+
+
+@EXAMPLES.of(CASES + "bayesian_ab_testing_introduction")
+def two_rates() -> pm.Model:
+    """Conversions of two pages, Beta priors."""
+    with pm.Model() as model:
+        theta = pm.Beta("theta", 100.0, 100.0, shape=2)
+        pm.Binomial("y", n=[4000, 4000], p=theta, observed=[930, 1010])
+        pm.Deterministic("uplift", theta[1] / theta[0] - 1)
+    return model
+
+
+@EXAMPLES.of(CASES + "bayesian_ab_testing_introduction")
+def value_of_visitors() -> pm.Model:
+    """Conversions and revenue of three pages: Beta, Binomial and Gamma."""
+    with pm.Model() as model:
+        theta = pm.Beta("theta", 5000, 5000, shape=3)
+        lam = pm.Gamma("lam", 9000, 900, shape=3)
+        bought = np.array([520, 480, 560])
+        pm.Binomial("converted", n=1000, p=theta, observed=bought)
+        pm.Gamma("revenue", alpha=bought, beta=lam, observed=bought / [9.8, 10.4, 10.1])
+        pm.Deterministic("value", theta / lam)
+    return model
+
+
+@EXAMPLES.of(CASES + "putting_workflow")
+def putting_logistic() -> pm.Model:
+    """Putts of 19 distances, a logistic line."""
+    distance = np.arange(2, 21)
+    n = np.linspace(1443, 152, 19).astype(int)
+    y = np.random.default_rng(7).binomial(n, 0.95 * np.exp(-0.09 * (distance - 2)))
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 1)
+        b = pm.Normal("b", 0, 1)
+        pm.Binomial("success", n=n, p=pm.math.invlogit(a * distance + b), observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "putting_workflow")
+def putting_by_angle() -> pm.Model:
+    """The same by the hole's angle and the player's precision."""
+    distance = np.arange(2, 21)
+    n = np.linspace(1443, 152, 19).astype(int)
+    y = np.random.default_rng(7).binomial(n, 0.95 * np.exp(-0.09 * (distance - 2)))
+    angle = np.arcsin((4.25 - 1.68) / 2 / 12 / distance)
+    with pm.Model() as model:
+        sd = pm.HalfNormal("variance_of_shot", 1)
+        p = 2 * (0.5 + 0.5 * pt.erf(angle / sd / np.sqrt(2))) - 1
+        pm.Binomial("success", n=n, p=p, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "putting_workflow")
+def putting_by_angle_and_distance() -> pm.Model:
+    """31 distances, angle and length of a shot, and an overdispersion."""
+    rng = np.random.default_rng(8)
+    distance = np.linspace(0.3, 75, 31)
+    n = np.linspace(40_000, 3000, 31).astype(int)
+    angle = np.arcsin(np.clip((4.25 - 1.68) / 2 / 12 / np.maximum(distance, 0.3), 0, 1))
+    p = np.clip(np.exp(-0.06 * distance), 0.001, 0.99)
+    y = rng.binomial(n, p)
+    with pm.Model() as model:
+        s_angle = pm.HalfNormal("variance_of_shot", 1)
+        s_length = pm.HalfNormal("variance_of_distance", 1)
+        dispersion = pm.HalfNormal("dispersion", 1)
+        cdf = lambda x: 0.5 + 0.5 * pt.erf(x / np.sqrt(2))  # noqa: E731
+        straight = 2 * cdf(angle / s_angle) - 1
+        scale = s_length * (distance + 1)
+        reached = cdf(2 / scale) - cdf(-1 / scale)
+        pm.Normal("share", straight * reached, pt.sqrt(1 / n + dispersion**2), observed=y / n)
+    return model
+
+
+@EXAMPLES.of(CASES + "factor_analysis")
+def factors() -> pm.Model:
+    """Ten variables of 250 rows on two factors, the loadings lower triangular, scores sampled."""
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=(250, 2)) @ rng.normal(size=(2, 10)) + 0.5 * rng.normal(size=(250, 10))
+    rows, columns = np.tril_indices(10, -1, 2)
+    with pm.Model() as model:
+        diagonal = pm.HalfNormal("W_diag", 1, shape=2)
+        below = pm.Normal("W_below", 0, 1, shape=len(rows))
+        w = pt.zeros((10, 2))
+        w = pt.set_subtensor(w[np.arange(2), np.arange(2)], diagonal)
+        w = pt.set_subtensor(w[rows, columns], below)
+        scores = pm.Normal("F", 0, 1, shape=(250, 2))
+        psi = pm.HalfNormal("psi", 1)
+        pm.Normal("y", scores @ w.T, psi, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "factor_analysis")
+def factors_integrated() -> pm.Model:
+    """The same with the scores integrated out."""
+    rng = np.random.default_rng(9)
+    y = rng.normal(size=(250, 2)) @ rng.normal(size=(2, 10)) + 0.5 * rng.normal(size=(250, 10))
+    rows, columns = np.tril_indices(10, -1, 2)
+    with pm.Model() as model:
+        diagonal = pm.HalfNormal("W_diag", 1, shape=2)
+        below = pm.Normal("W_below", 0, 1, shape=len(rows))
+        w = pt.zeros((10, 2))
+        w = pt.set_subtensor(w[np.arange(2), np.arange(2)], diagonal)
+        w = pt.set_subtensor(w[rows, columns], below)
+        psi = pm.HalfNormal("psi", 1)
+        pm.MvNormal("y", np.zeros(10), cov=w @ w.T + psi**2 * pt.eye(10), observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "probabilistic_matrix_factorization")
+def matrix_factorisation() -> pm.Model:
+    """Ratings of 60 users and 40 jokes, ten factors."""
+    rng = np.random.default_rng(10)
+    full = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 40)) + rng.normal(0, 0.5, (60, 40))
+    user, joke = np.nonzero(rng.random((60, 40)) < 0.7)
+    with pm.Model() as model:
+        u = pm.Normal("U", 0, 1, shape=(60, 10))
+        v = pm.Normal("V", 0, 1, shape=(40, 10))
+        pm.Normal("R", (u[user] * v[joke]).sum(axis=1), 0.5, observed=full[user, joke])
+    return model
+
+
+@EXAMPLES.of(CASES + "CFA_SEM")
+def confirmatory_factors() -> pm.Model:
+    """Two correlated factors of three items each, 280 persons, scores sampled."""
+    rng = np.random.default_rng(11)
+    scores = rng.multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], 280)
+    y = np.repeat(scores, 3, axis=1) * [1, 0.8, 0.9, 1, 1.1, 0.7] + rng.normal(0, 0.5, (280, 6))
+    with pm.Model() as model:
+        loading = pm.Normal("lambda", 1, 0.5, shape=(2, 2))
+        psi = pm.InverseGamma("Psi", 5, 3, shape=6)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, size=2))
+        ksi = pm.MvNormal("ksi", 0, chol=chol, shape=(280, 2))
+        tau = pm.Normal("tau", 0, 1, shape=6)
+        full = pt.concatenate([pt.ones((2, 1)), loading], axis=1)
+        mean = tau + (ksi[:, :, None] * full).reshape((280, 6))
+        pm.Normal("y", mean, psi, observed=y)
+    return model
+
+
+@EXAMPLES.of("howto/LKJ")
+def covariance_matrix() -> pm.Model:
+    """Mean and covariance of 10,000 points in the plane."""
+    rng = np.random.default_rng(12)
+    y = rng.multivariate_normal([1, -2], [[0.5, 0.3], [0.3, 1.2]], 10_000)
+    with pm.Model() as model:
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, size=2))
+        mu = pm.Normal("mu", 0, 1.5, shape=2)
+        pm.MvNormal("y", mu, chol=chol, observed=y)
+    return model
+
+
+@EXAMPLES.of("howto/Missing_Data_Imputation")
+def means_with_holes() -> pm.Model:
+    """Three traits of 330 persons with 10 % holes, imputed by regressions on another."""
+    rng = np.random.default_rng(13)
+    lmx = rng.normal(5, 1, 330)
+    worth = rng.normal(5 + 0.3 * lmx, 1)
+    climate = rng.normal(1 + 0.5 * worth, 0.8)
+    y = 1 + 0.4 * lmx + 0.3 * climate + rng.normal(0, 0.7, 330)
+    hidden = np.ma.masked_array(climate, mask=rng.random(330) < 0.1)
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 5, shape=2)
+        s = pm.HalfNormal("s", 2)
+        filled = pm.Normal("climate", a[0] + a[1] * worth, s, observed=hidden)
+        b = pm.Normal("b", 0, 5, shape=3)
+        sigma = pm.HalfNormal("sigma", 2)
+        pm.Normal("y", b[0] + b[1] * lmx + b[2] * filled, sigma, observed=y)
+    return model
+
+
+def _bins() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(14)
+    y = rng.normal(-2, 2, 1500)
+    cuts = np.array([-3.0, -1.0, 0.0, 1.0])
+    return cuts, np.bincount(np.digitize(y, cuts), minlength=5)
+
+
+@EXAMPLES.of(CASES + "binning")
+def binned_normal() -> pm.Model:
+    """Only counts of bins of 1,500 normals are seen."""
+    cuts, counts = _bins()
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        sigma = pm.HalfNormal("sigma", 5)
+        cdf = pt.exp(pm.logcdf(pm.Normal.dist(mu, sigma), cuts))
+        p = pt.extra_ops.diff(pt.concatenate([[0.0], cdf, [1.0]]))
+        pm.Multinomial("counts", p=p, n=counts.sum(), observed=counts)
+    return model
+
+
+@EXAMPLES.of(CASES + "binning")
+def binned_gumbel() -> pm.Model:
+    """The same bins by a Gumbel law."""
+    cuts, counts = _bins()
+    with pm.Model() as model:
+        mu = pm.Uniform("mu", -20, 20)
+        beta = pm.HalfNormal("beta", 10)
+        cdf = pt.exp(pm.logcdf(pm.Gumbel.dist(mu, beta), cuts))
+        p = pt.extra_ops.diff(pt.concatenate([[0.0], cdf, [1.0]]))
+        pm.Multinomial("counts", p=p, n=counts.sum(), observed=counts)
+    return model
+
+
+@EXAMPLES.of(CASES + "GEV")
+def extreme_values() -> pm.Model:
+    """Yearly largest sea levels of 65 years, by a generalised extreme value law."""
+    y = 3.87 + 0.2 * np.random.default_rng(15).gumbel(size=65)
+    with pm.Model() as model:
+        mu = pm.Normal("μ", 3.8, 0.2)
+        sigma = pm.HalfNormal("σ", 0.3)
+        xi = pm.TruncatedNormal("ξ", 0, 0.2, lower=-0.6, upper=0.6)
+        # At ξ = 0 itself the law is Gumbel's
+        xi = pt.where(pt.abs(xi) < 1e-6, 1e-6, xi)
+        z = 1 + xi * (y - mu) / sigma
+        safe = pt.maximum(z, 1e-12)
+        logp = -pt.log(sigma) - (1 + 1 / xi) * pt.log(safe) - safe ** (-1 / xi)
+        pm.Potential("gev", pt.where(z > 0, logp, -1e3).sum())
+    return model
+
+
+@EXAMPLES.of(CASES + "mediation_analysis")
+def mediation() -> pm.Model:
+    """A mediator between two variables, 75 rows, products of slopes as results."""
+    rng = np.random.default_rng(16)
+    x = rng.normal(size=75)
+    m = 0.5 + 0.6 * x + rng.normal(0, 0.5, 75)
+    y = 0.2 + 0.5 * m + 0.25 * x + rng.normal(0, 0.5, 75)
+    with pm.Model() as model:
+        i = pm.Normal("i", 0, 1, shape=2)
+        a = pm.Normal("a", 0, 1)
+        b = pm.Normal("b", 0, 1)
+        c = pm.Normal("cprime", 0, 1)
+        sm = pm.HalfNormal("σm", 1)
+        sy = pm.HalfNormal("σy", 1)
+        pm.Normal("m", i[0] + a * x, sm, observed=m)
+        pm.Normal("y", i[1] + b * m + c * x, sy, observed=y)
+        pm.Deterministic("indirect effect", a * b)
+    return model
+
+
+@EXAMPLES.of(CASES + "reinforcement_learning")
+def learning_by_reward() -> pm.Model:
+    """150 choices of one of two levers, values updated trial by trial in a scan."""
+    import pytensor
+
+    rng = np.random.default_rng(17)
+    action, q = np.zeros(150, int), np.array([0.5, 0.5])
+    reward = np.zeros(150)
+    for t in range(150):
+        action[t] = rng.random() < _logistic(5 * (q[1] - q[0]))
+        reward[t] = rng.random() < (0.3, 0.7)[action[t]]
+        q[action[t]] += 0.3 * (reward[t] - q[action[t]])
+    with pm.Model() as model:
+        alpha = pm.Beta("alpha", 1, 1)
+        beta = pm.HalfNormal("beta", 10)
+        start = pt.full((2,), 0.5)
+        values, _ = pytensor.scan(
+            lambda a, r, q, rate: pt.set_subtensor(q[a], q[a] + rate * (r - q[a])),
+            sequences=[pt.as_tensor(action), pt.as_tensor(reward)],
+            outputs_info=start, non_sequences=[alpha],
+        )  # fmt: skip
+        values = pt.concatenate([start[None], values[:-1]])
+        pm.Bernoulli("like", logit_p=beta * (values[:, 1] - values[:, 0]), observed=action)
+    return model
+
+
+@EXAMPLES.of(CASES + "conditional_autoregressive_priors")
+def areas_of_a_car() -> pm.Model:
+    """Counts of 56 districts by a conditional autoregression of a lattice's neighbours."""
+    rng = np.random.default_rng(18)
+    row, column = np.divmod(np.arange(56), 8)
+    near = (np.abs(row[:, None] - row) + np.abs(column[:, None] - column) == 1).astype(float)
+    expected = rng.uniform(1, 40, 56)
+    x = rng.uniform(0, 2.4, 56)
+    y = rng.poisson(expected * np.exp(-0.3 + 0.4 * x + rng.normal(0, 0.3, 56)))
+    with pm.Model() as model:
+        b = pm.Normal("beta", 0, 1, shape=2)
+        tau = pm.Gamma("tau", 3.3, 1.8)
+        alpha = pm.Beta("alpha", 1, 1)
+        phi = pm.CAR("phi", mu=np.zeros(56), tau=tau, alpha=alpha, W=near)
+        pm.Poisson("y", pt.exp(np.log(expected) + b[0] + b[1] * x + phi), observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "nyc_bym")
+def areas_of_an_icar() -> pm.Model:
+    """200 tracts: structured and free effects of a common scale, mixed by rho."""
+    rng = np.random.default_rng(19)
+    row, column = np.divmod(np.arange(200), 20)
+    near = (np.abs(row[:, None] - row) + np.abs(column[:, None] - column) == 1).astype(int)
+    expected = rng.uniform(1, 20, 200)
+    y = rng.poisson(expected * np.exp(0.5 * np.sin(row / 3) + rng.normal(0, 0.2, 200)))
+    with pm.Model(coords={"area": np.arange(200)}) as model:
+        b0 = pm.Normal("beta0", 0, 1)
+        theta = pm.Normal("theta", 0, 1, dims="area")
+        phi = pm.ICAR("phi", W=near, dims="area")
+        sigma = pm.HalfNormal("sigma", 1)
+        rho = pm.Beta("rho", 0.5, 0.5)
+        mixed = pt.sqrt(1 - rho) * theta + pt.sqrt(rho / 0.7) * phi
+        pm.Poisson("y", pt.exp(np.log(expected) + b0 + sigma * mixed), observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "copula-estimation")
+def gaussian_copula() -> pm.Model:
+    """Correlation of 1,000 pairs after their marginals became normal."""
+    rng = np.random.default_rng(20)
+    y = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], 1000)
+    with pm.Model() as model:
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, size=2))
+        pm.MvNormal("y", mu=0, chol=chol, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "occupancy")
+def occupancy() -> pm.Model:
+    """200 sites visited three times: occupied or not, detected or not, states summed out."""
+    rng = np.random.default_rng(21)
+    x = rng.normal(size=200)
+    z = rng.random(200) < _logistic(0.2 + x)
+    y = rng.binomial(3, 0.4 * z)
+    with pm.Model() as model:
+        a = pm.Normal("alpha", 0, 2, shape=2)
+        p = pm.Beta("p", 1, 1)
+        pm.ZeroInflatedBinomial("y", psi=pm.math.invlogit(a[0] + a[1] * x), n=3, p=p, observed=y)
+    return model
+
+
+@EXAMPLES.of(CASES + "reliability_and_calibrated_prediction")
+def censored_lifetimes() -> pm.Model:
+    """Weibull lifetimes of which most are still running."""
+    rng = np.random.default_rng(22)
+    t, limit = 100 * rng.weibull(2, 400), 60.0
+    seen = t < limit
+    with pm.Model() as model:
+        beta = pm.Normal("beta", 2, 0.5)
+        alpha = pm.TruncatedNormal("alpha", 100, 30, lower=20)
+        pm.Weibull("seen", alpha=beta, beta=alpha, observed=t[seen])
+        left = -(((limit / alpha) ** beta) * (~seen).sum())
+        pm.Potential("running", left)
+    return model
+
+
+def _growth() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(23)
+    person = np.repeat(np.arange(82), 3)
+    time = np.tile([0.0, 1.0, 2.0], 82)
+    y = rng.normal(0.8, 0.5, 82)[person] + rng.normal(0.2, 0.3, 82)[person] * time
+    return person, time, y + rng.normal(0, 0.5, 246)
+
+
+@EXAMPLES.of("time_series/longitudinal_models")
+def growth_intercepts() -> pm.Model:
+    """Three waves of 82 teenagers: an intercept each."""
+    person, time, y = _growth()
+    with pm.Model(coords={"ids": np.arange(82)}) as model:
+        mu = pm.Normal("mu", 0, 1)
+        sd = pm.HalfNormal("sd", 1)
+        alpha = pm.Normal("alpha", 0, sd, dims="ids")
+        slope = pm.Normal("slope", 0, 1)
+        sigma = pm.HalfStudentT("sigma", 1, 3)
+        pm.Normal("y", mu + alpha[person] + slope * time, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of("time_series/longitudinal_models")
+def growth_slopes() -> pm.Model:
+    """The same with a slope each, correlated."""
+    person, time, y = _growth()
+    with pm.Model(coords={"ids": np.arange(82)}) as model:
+        mu = pm.Normal("mu", 0, 1, shape=2)
+        chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=2, sd_dist=pm.Exponential.dist(1, size=2))
+        effect = pm.MvNormal("effect", 0, chol=chol, shape=(82, 2))
+        sigma = pm.HalfStudentT("sigma", 1, 3)
+        mean = mu[0] + effect[person, 0] + (mu[1] + effect[person, 1]) * time
+        pm.Normal("y", mean, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of("diagnostics_and_criticism/Diagnosing_biased_Inference_with_Divergences")
+def schools_centred() -> pm.Model:
+    """Eight schools, centred: a funnel."""
+    y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+    sd = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        theta = pm.Normal("theta", mu, tau, shape=8)
+        pm.Normal("obs", theta, sd, observed=y)
+    return model
+
+
+@EXAMPLES.of("diagnostics_and_criticism/Diagnosing_biased_Inference_with_Divergences")
+def schools_noncentred() -> pm.Model:
+    """Eight schools, non-centred."""
+    y = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
+    sd = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 5)
+        tau = pm.HalfCauchy("tau", 5)
+        z = pm.Normal("theta_tilde", 0, 1, shape=8)
+        theta = pm.Deterministic("theta", mu + tau * z)
+        pm.Normal("obs", theta, sd, observed=y)
+    return model
+
+
+@EXAMPLES.of("diagnostics_and_criticism/Bayes_factor")
+def coin() -> pm.Model:
+    """Beta and Bernoulli: a coin of 100 throws."""
+    y = np.repeat([1, 0], [50, 50])
+    with pm.Model() as model:
+        a = pm.Beta("a", 30, 30)
+        pm.Bernoulli("yl", a, observed=y)
+    return model
+
+
+@EXAMPLES.of("diagnostics_and_criticism/model_averaging")
+def milk() -> pm.Model:
+    """Energy of milk of 17 species by two correlated predictors."""
+    rng = np.random.default_rng(24)
+    neocortex = rng.normal(size=17)
+    mass = 0.75 * neocortex + 0.66 * rng.normal(size=17)
+    y = 0.6 + 0.6 * neocortex - 0.6 * mass + rng.normal(0, 0.5, 17)
+    with pm.Model() as model:
+        alpha = pm.Normal("alpha", 0, 1)
+        beta = pm.Normal("beta", 0, 1, shape=2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("kcal", alpha + beta[0] * neocortex + beta[1] * mass, sigma, observed=y)
+    return model

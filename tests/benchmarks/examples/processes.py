@@ -1,0 +1,302 @@
+"""Gaussian processes, on made data of the notebooks' shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from .registry import EXAMPLES
+
+GP = "gaussian_processes/"
+
+
+def _curve(seed: int, n: int = 100) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = np.linspace(0, 10, n)
+    return x[:, None], 2 * np.sin(x) + 0.5 * x + rng.normal(0, 0.6, n)
+
+
+@EXAMPLES.of(GP + "GP-Marginal")
+def process_integrated() -> pm.Model:
+    """100 points, the process integrated out."""
+    x, y = _curve(1)
+    with pm.Model() as model:
+        ell = pm.Gamma("ℓ", alpha=2, beta=1)
+        eta = pm.HalfCauchy("η", 5)
+        gp = pm.gp.Marginal(cov_func=eta**2 * pm.gp.cov.Matern52(1, ell))
+        sigma = pm.HalfCauchy("σ", 5)
+        gp.marginal_likelihood("y", X=x, y=y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-MeansAndCovs")
+def process_of_a_sum() -> pm.Model:
+    """A linear mean, a periodic and a rational quadratic covariance, 80 points."""
+    x, y = _curve(2, 80)
+    with pm.Model() as model:
+        slope = pm.Normal("slope", 0, 1)
+        mean = pm.gp.mean.Linear(coeffs=slope)
+        ell = pm.Gamma("ell", 3, 1, shape=2)
+        eta = pm.HalfNormal("eta", 2, shape=2)
+        cov = eta[0] ** 2 * pm.gp.cov.Periodic(1, period=2 * np.pi, ls=ell[0])
+        cov += eta[1] ** 2 * pm.gp.cov.RatQuad(1, alpha=2, ls=ell[1])
+        gp = pm.gp.Marginal(mean_func=mean, cov_func=cov)
+        sigma = pm.HalfNormal("sigma", 1)
+        gp.marginal_likelihood("y", X=x, y=y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-Latent")
+def process_with_students_noise() -> pm.Model:
+    """200 points with Student's noise, the process sampled."""
+    rng = np.random.default_rng(3)
+    x = np.linspace(0, 10, 200)[:, None]
+    y = 2 * np.sin(x.ravel()) + 0.3 * rng.standard_t(3, 200)
+    with pm.Model() as model:
+        ell = pm.Gamma("ell", alpha=2, beta=1)
+        eta = pm.HalfCauchy("eta", 5)
+        gp = pm.gp.Latent(cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ell))
+        f = gp.prior("f", X=x)
+        sigma = pm.HalfCauchy("sigma", 5)
+        nu = pm.Gamma("nu", alpha=2, beta=0.1)
+        pm.StudentT("y", mu=f, lam=1 / sigma**2, nu=nu, observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-Latent")
+def process_of_a_class() -> pm.Model:
+    """300 zeros and ones, the process sampled."""
+    rng = np.random.default_rng(4)
+    x = np.linspace(0, 1, 300)[:, None]
+    y = rng.random(300) < 1 / (1 + np.exp(-3 * np.sin(12 * x.ravel())))
+    with pm.Model() as model:
+        ell = pm.InverseGamma("ell", mu=0.2, sigma=0.1)
+        eta = pm.Exponential("eta", 0.5)
+        gp = pm.gp.Latent(cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ell))
+        f = gp.prior("f", X=x)
+        pm.Bernoulli("y", logit_p=f, observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-Circular")
+def process_on_a_circle() -> pm.Model:
+    """40 angles: a periodic covariance, integrated out."""
+    rng = np.random.default_rng(5)
+    angle = np.sort(rng.uniform(0, 2 * np.pi, 40))[:, None]
+    y = np.sin(2 * angle.ravel()) + rng.normal(0, 0.2, 40)
+    with pm.Model() as model:
+        eta = pm.HalfNormal("eta", 1)
+        ell = pm.Gamma("ell", 4, 4)
+        gp = pm.gp.Marginal(cov_func=eta**2 * pm.gp.cov.Periodic(1, period=2 * np.pi, ls=ell))
+        sigma = pm.HalfNormal("sigma", 1)
+        gp.marginal_likelihood("y", X=angle, y=y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-Heteroskedastic")
+def process_of_the_noise() -> pm.Model:
+    """40 places measured four times: mean and logarithm of the noise are processes."""
+    rng = np.random.default_rng(6)
+    x = np.linspace(0, 1, 40)[:, None]
+    sd = np.exp(-1.5 + 2 * x.ravel())
+    y = np.sin(6 * x.ravel()) + sd * rng.normal(size=(4, 40))
+    with pm.Model() as model:
+        ell = pm.InverseGamma("ell", mu=0.3, sigma=0.1, shape=2)
+        eta = pm.Gamma("eta", alpha=2, beta=1, shape=2)
+        mean = pm.gp.Latent(cov_func=eta[0] ** 2 * pm.gp.cov.ExpQuad(1, ell[0])).prior("mean", X=x)
+        noise = pm.gp.Latent(cov_func=eta[1] ** 2 * pm.gp.cov.ExpQuad(1, ell[1])).prior(
+            "noise", X=x
+        )
+        level = pm.Normal("level", -1, 1)
+        pm.Normal("y", mean, pt.exp(level + noise), observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-Kron")
+def process_on_a_grid() -> pm.Model:
+    """A grid of 20 by 12, a Kronecker product, integrated out."""
+    rng = np.random.default_rng(7)
+    one, two = np.linspace(0, 5, 20)[:, None], np.linspace(0, 3, 12)[:, None]
+    y = (np.sin(one) + np.cos(two.T)).ravel() + rng.normal(0, 0.3, 240)
+    with pm.Model() as model:
+        ell = pm.Gamma("ls", 4, 4, shape=2)
+        eta = pm.HalfNormal("eta", 2)
+        covs = [pm.gp.cov.ExpQuad(1, ls=ell[0]), eta**2 * pm.gp.cov.Matern32(1, ls=ell[1])]
+        gp = pm.gp.MarginalKron(cov_funcs=covs)
+        sigma = pm.HalfNormal("sigma", 0.5)
+        gp.marginal_likelihood("y", Xs=[one, two], y=y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-SparseApprox")
+def process_by_inducing_points() -> pm.Model:
+    """300 points on 20 inducing ones, by the approximation of Titsias."""
+    x, y = _curve(8, 300)
+    with pm.Model() as model:
+        ell = pm.Gamma("ls", alpha=2, beta=1)
+        eta = pm.HalfNormal("eta", 5)
+        cov = eta**2 * pm.gp.cov.Matern52(1, ell)
+        gp = pm.gp.MarginalApprox(cov_func=cov, approx="FITC")
+        sigma = pm.HalfNormal("sigma", 5)
+        gp.marginal_likelihood("y", X=x, Xu=np.linspace(0, 10, 20)[:, None], y=y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-TProcess")
+def students_process() -> pm.Model:
+    """A Student process of 60 points with Poisson counts."""
+    rng = np.random.default_rng(9)
+    x = np.linspace(0, 10, 60)[:, None]
+    y = rng.poisson(np.exp(1 + np.sin(x.ravel())))
+    with pm.Model() as model:
+        nu = pm.Gamma("nu", 2, 0.1) + 2
+        ell = pm.Gamma("ls", 4, 4)
+        eta = pm.HalfNormal("eta", 1)
+        tp = pm.gp.TP(scale_func=eta**2 * pm.gp.cov.ExpQuad(1, ell), nu=nu)
+        f = tp.prior("f", X=x)
+        pm.Poisson("y", pt.exp(1 + f), observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-smoothing")
+def smoothed_walk() -> pm.Model:
+    """50 points of a walk whose steps' share of the variance is learned."""
+    rng = np.random.default_rng(10)
+    y = np.linspace(0, 3, 50) ** 2 / 3 + rng.normal(0, 0.5, 50)
+    with pm.Model() as model:
+        smoothing = pm.Beta("smoothing", 4, 2)
+        z = pm.GaussianRandomWalk(
+            "z", mu=0, sigma=pt.sqrt(1 - smoothing), init_dist=pm.Normal.dist(0, 10), steps=49
+        )
+        pm.Normal("obs", z, pt.sqrt(smoothing), observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "HSGP-Basic")
+def process_by_basis() -> pm.Model:
+    """500 points, 60 functions of a Hilbert space in place of the process."""
+    x, y = _curve(11, 500)
+    with pm.Model() as model:
+        ell = pm.Gamma("ell", alpha=2, beta=1)
+        eta = pm.Exponential("eta", 1)
+        gp = pm.gp.HSGP(m=[60], c=1.5, cov_func=eta**2 * pm.gp.cov.Matern52(1, ell))
+        f = gp.prior("f", X=x)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", f, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "HSGP-Basic")
+def periodic_process_by_basis() -> pm.Model:
+    """200 points of a periodic process by 20 functions."""
+    rng = np.random.default_rng(12)
+    x = np.linspace(0, 10, 200)[:, None]
+    y = np.exp(np.sin(2 * np.pi * x.ravel() / 3)) + rng.normal(0, 0.3, 200)
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale", 1)
+        ell = pm.Gamma("ell", 3, 3)
+        gp = pm.gp.HSGPPeriodic(m=20, scale=scale, cov_func=pm.gp.cov.Periodic(1, period=3, ls=ell))
+        f = gp.prior("f", X=x)
+        mu = pm.Normal("mu", 0, 2)
+        sigma = pm.HalfNormal("sigma", 1)
+        pm.Normal("y", mu + f, sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "HSGP-Advanced")
+def processes_of_groups_by_basis() -> pm.Model:
+    """Ten curves of 40 points: a common process and one of each, by functions."""
+    rng = np.random.default_rng(13)
+    x = np.linspace(0, 10, 40)
+    y = np.sin(x)[:, None] + 0.4 * np.sin(x[:, None] * rng.uniform(0.5, 2, 10))
+    y = y + rng.normal(0, 0.2, y.shape)
+    with pm.Model() as model:
+        ell = pm.InverseGamma("ell", mu=2, sigma=1, shape=2)
+        eta = pm.Exponential("eta", 1, shape=2)
+        common = pm.gp.HSGP(m=[20], c=1.5, cov_func=eta[0] ** 2 * pm.gp.cov.ExpQuad(1, ell[0]))
+        f = common.prior("f", X=x[:, None])
+        own = pm.gp.HSGP(m=[15], c=1.5, cov_func=pm.gp.cov.ExpQuad(1, ell[1]))
+        phi, root = own.prior_linearized(x[:, None])
+        z = pm.Normal("z", 0, 1, shape=(15, 10))
+        sigma = pm.HalfNormal("sigma", 0.5)
+        pm.Normal("y", f[:, None] + eta[1] * (phi @ (z * root[:, None])), sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-Births")
+def births() -> pm.Model:
+    """730 days: slow trend by functions, yearly season by Fourier terms, days of the week."""
+    rng = np.random.default_rng(14)
+    day = np.arange(730)
+    week = day % 7
+    y = 0.3 * np.sin(2 * np.pi * day / 365) + np.array([0, 0.3, 0.4, 0.3, 0.3, -0.5, -0.8])[week]
+    y = y + rng.normal(0, 0.3, 730)
+    with pm.Model() as model:
+        ell = pm.LogNormal("ell_trend", np.log(1.0), 0.5)
+        eta = pm.HalfNormal("eta_trend", 0.5)
+        gp = pm.gp.HSGP(m=[20], c=1.5, cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ell))
+        trend = gp.prior("trend", X=(day[:, None] - 365) / 365)
+        scale = pm.HalfNormal("scale_year", 1)
+        ell_year = pm.LogNormal("ell_year", np.log(0.5), 0.5)
+        season = pm.gp.HSGPPeriodic(
+            m=8, scale=scale, cov_func=pm.gp.cov.Periodic(1, period=365, ls=ell_year)
+        ).prior("season", X=day[:, None])
+        effect = pm.ZeroSumNormal("weekday", sigma=1, shape=7)
+        sigma = pm.HalfNormal("sigma", 0.5)
+        pm.Normal("y", trend + season + effect[week], sigma, observed=y)
+    return model
+
+
+@EXAMPLES.of(GP + "MOGP-Coregion-Hadamard")
+def processes_of_pitchers() -> pm.Model:
+    """Three series of 30 games that share a coregion matrix, integrated out."""
+    rng = np.random.default_rng(15)
+    t = np.tile(np.linspace(0, 5, 30), 3)
+    k = np.repeat([0.0, 1.0, 2.0], 30)
+    y = np.sin(t + 0.5 * k) + rng.normal(0, 0.3, 90)
+    with pm.Model() as model:
+        ell = pm.Gamma("ell", 2, 0.5)
+        eta = pm.Gamma("eta", 3, 1)
+        w = pm.Normal("W", 0, 3, shape=(3, 2), initval=np.full((3, 2), 0.5))
+        kappa = pm.Gamma("kappa", 1.5, 1, shape=3)
+        cov = eta**2 * pm.gp.cov.ExpQuad(2, ls=ell, active_dims=[0])
+        cov = cov * pm.gp.cov.Coregion(2, active_dims=[1], kappa=kappa, W=w)
+        gp = pm.gp.Marginal(cov_func=cov)
+        sigma = pm.HalfNormal("sigma", 3)
+        gp.marginal_likelihood("f", np.stack([t, k], 1), y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "GP-MaunaLoa")
+def carbon_dioxide() -> pm.Model:
+    """150 months: a long trend, a season that decays, and noise that is a process."""
+    rng = np.random.default_rng(16)
+    t = np.linspace(0, 12.5, 150)
+    y = (t - 6) * 0.3 + np.sin(2 * np.pi * t) + rng.normal(0, 0.2, 150)
+    with pm.Model() as model:
+        eta = pm.HalfNormal("η", [2.0, 3.0, 0.5], shape=3)
+        ell = pm.Gamma("ℓ", alpha=[4, 10, 2], beta=[0.2, 1, 4], shape=3)
+        season = pm.gp.cov.Periodic(1, period=1, ls=1.0) * pm.gp.cov.Matern52(1, ell[0])
+        cov = eta[0] ** 2 * season + eta[1] ** 2 * pm.gp.cov.ExpQuad(1, ell[1])
+        noise = eta[2] ** 2 * pm.gp.cov.Matern32(1, ell[2])
+        sigma = pm.HalfNormal("σ", 0.25)
+        gp = pm.gp.Marginal(cov_func=cov + noise)
+        gp.marginal_likelihood("y", X=t[:, None], y=y, sigma=sigma)
+    return model
+
+
+@EXAMPLES.of(GP + "log-gaussian-cox-process")
+def points_in_the_plane() -> pm.Model:
+    """Counts of 15 by 15 cells, the logarithm of their rate a process."""
+    rng = np.random.default_rng(17)
+    grid = np.stack(np.meshgrid(np.arange(15.0), np.arange(15.0)), -1).reshape(-1, 2)
+    y = rng.poisson(np.exp(0.5 + np.sin(grid[:, 0] / 3) + np.cos(grid[:, 1] / 4)))
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 2)
+        rho = pm.Uniform("rho", 1, 10)
+        variance = pm.InverseGamma("variance", 1, 1)
+        gp = pm.gp.Latent(cov_func=variance * pm.gp.cov.Matern52(2, rho))
+        log_rate = gp.prior("log_rate", X=grid)
+        pm.Poisson("y", pt.exp(mu + log_rate), observed=y)
+    return model
