@@ -48,7 +48,6 @@ class Reference:
 
         names = [rv.name for rv in model.free_RVs]
         continuous = not any(rv.dtype.startswith(("int", "bool")) for rv in model.free_RVs)
-        # Minibatches are for the other methods
         began = time.perf_counter()
         with model:
             result = pm.sample(
@@ -65,8 +64,8 @@ class Reference:
 def _each(what: str, posterior: Any, **options: Any) -> dict[str, Any]:
     import arviz as az
 
-    found = getattr(az, what)(posterior, **options)
-    return {name: found[name] for name in found.data_vars}
+    values = getattr(az, what)(posterior, **options)
+    return {name: values[name] for name in values.data_vars}
 
 
 def moments(posterior: Any) -> dict[str, tuple[np.ndarray, ...]]:
