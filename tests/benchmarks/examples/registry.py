@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from inspect import signature
 
 import pymc as pm
 
-Builder = Callable[[], pm.Model]
+Builder = Callable[..., pm.Model]
 
 
 class Examples(dict[str, Builder]):
@@ -28,6 +29,11 @@ class Examples(dict[str, Builder]):
             return function
 
         return add
+
+    def all_rows(self, name: str) -> pm.Model:
+        """Return a model on all its rows: builders of minibatches take None for their size."""
+        builder = self[name]
+        return builder(None) if signature(builder).parameters else builder()
 
 
 EXAMPLES = Examples()

@@ -239,20 +239,23 @@ def net_of_two_moons() -> pm.Model:
 
 
 @EXAMPLES.of("variational_inference/GLM-hierarchical-advi-minibatch")
-def radon_in_batches() -> pm.Model:
+def radon_in_batches(batch: int | None = 100) -> pm.Model:
     """919 houses in 85 counties, in minibatches of 100."""
     rng = np.random.default_rng(12)
     county = np.sort(rng.integers(0, 85, 919))
     floor = (rng.random(919) < 0.17).astype(float)
     y = rng.normal(1.5, 0.3, 85)[county] - 0.65 * floor + rng.normal(0, 0.75, 919)
-    y, county, floor = pm.Minibatch(y, county, floor, batch_size=100)
+    if batch is not None:
+        y, county, floor = pm.Minibatch(y, county, floor, batch_size=batch)
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 10, shape=2)
         sd = pm.HalfNormal("sd", 1, shape=2)
         a = pm.Normal("a", mu[0], sd[0], shape=85)
         b = pm.Normal("b", mu[1], sd[1], shape=85)
         eps = pm.Uniform("eps", 0, 100)
-        pm.Normal("y", a[county] + b[county] * floor, eps, observed=y, total_size=919)
+        pm.Normal(
+            "y", a[county] + b[county] * floor, eps, observed=y, total_size=919 if batch else None
+        )
     return model
 
 
