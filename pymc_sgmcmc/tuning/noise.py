@@ -113,7 +113,7 @@ def measured_noise(
     ``spread`` is L of the bulk if that differs; ``rotated`` lets a dense L take the axes of the
     noise; ``many`` says that a batch may touch few coordinates.
     """
-    bulk = root if spread is None or root.ndim == 2 else spread
+    bulk = root if spread is None else spread
 
     def samples() -> Iterator[tuple[Points, Points]]:
         places = _places(surface, centre, bulk, rng)
