@@ -199,7 +199,7 @@ class TrialChain:
         self.middle = (total / max(1, len(psi) - later) - whole) / self._width
         bound, escaped = runner.settings.largest_gradient, 0.0
         if bound is not None and not rejected:
-            escaped = float(np.mean(np.abs(gradient / width).max(axis=1) > _FAR * bound))
+            escaped = float(np.mean(np.abs(np.array(gradient) / width).max(axis=1) > _FAR * bound))
         return Trial(
             np.array(psi),
             np.array(gradient),
