@@ -7,7 +7,7 @@ import os
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ __all__ = [
     "a_model",
     "a_path",
     "is_auto",
+    "name_of",
     "not_negative",
     "of_class",
     "one_of",
@@ -55,6 +56,12 @@ def with_checks[**P, R](
         return checked
 
     return decorate
+
+
+def name_of(function: Any) -> str:
+    """Return how errors call a function, a class or a callable object."""
+    inner = function.func if isinstance(function, partial) else function
+    return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
 
 
 def a_model(value: Any) -> Model:

@@ -57,11 +57,11 @@ class Switched(GaussianMap):
     ) -> np.ndarray:
         """Return λ: 1 where the conditional precision then varies less over the bulk."""
         variances = spreads**2
-        information = self.of_each(curvature - 1) / variances.mean(axis=0)
+        information = self.of_each(curvature - 1, middle) / variances.mean(axis=0)
         gain = self.pooled(_gain(variances, information))
         return (gain > 0).astype(float)[None]
 
-    def of_each(self, excess: np.ndarray) -> np.ndarray:
+    def of_each(self, excess: np.ndarray, middle: Middle) -> np.ndarray:
         """Return the likelihood's information on each element of x, from that on each of z."""
         return excess
 
@@ -133,7 +133,7 @@ class ShortWalk(Switched):
         like = pt.zeros_like(self.array[0][..., 1:])
         return Affine(to, back, pt.sum(pt.log(scale) + like, axis=-1))
 
-    def of_each(self, excess: np.ndarray) -> np.ndarray:
+    def of_each(self, excess: np.ndarray, middle: Middle) -> np.ndarray:
         """Return the mean of the likelihood's information on each value.
 
         An innovation moves all later values, so that its curvature is the sum of theirs.

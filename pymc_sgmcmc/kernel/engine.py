@@ -19,7 +19,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import BackendError, building, first_line
 from pymc_sgmcmc.backends.placing import place
-from pymc_sgmcmc.centring import Probe
+from pymc_sgmcmc.centring.gaussian_map import Probe
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel import explain
 from pymc_sgmcmc.kernel.options import Options

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,13 @@ from pymc.logprob.transforms import Transform
 from pymc_sgmcmc.kernel.estimators import GradientChoice, Plain
 from pymc_sgmcmc.schedules import Schedule
 
-__all__ = ["LARGEST_DENSE", "Options"]
+__all__ = ["LARGEST_DENSE", "Options", "OwnWhitening"]
 
 # Parameters up to which a matrix whitens them
 LARGEST_DENSE = 512
+
+type OwnWhitening = Callable[[np.ndarray], np.ndarray]
+"""A user's function of the root L of tuning's Gaussian, (d, d) or (d,), to the whitening's root."""
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class Options:
 
     step_size: Schedule | None = None  # the user's schedule
     thin: int | None = None  # updates for each draw
-    # "auto", "dense", "diagonal", None for no whitening, or arrays for some variables
-    scale: str | Mapping[str, np.ndarray] | None = "auto"
+    # "auto", "dense", "diagonal", None for no whitening, arrays for some variables, or a function
+    scale: str | Mapping[str, np.ndarray] | OwnWhitening | None = "auto"
     gradient: str | GradientChoice = "auto"
     batches: int | str = "auto"  # K
     batch: str = "shuffled"  # name of the batch scheme
@@ -45,15 +48,19 @@ class Options:
 
         Scales by hand are those of coordinates as they are written.
         """
-        chosen = self.transforms in ("lipschitz", "mirror") and isinstance(self.scale, str)
+        chosen = self.transforms in ("lipschitz", "mirror") and self.whitens_by_tuning()
         return int(dimension <= LARGEST_DENSE) if chosen else None
+
+    def whitens_by_tuning(self) -> bool:
+        """Whether the whitening follows from tuning's Gaussian."""
+        return isinstance(self.scale, str) or callable(self.scale)
 
     def is_complete(self) -> bool:
         """Whether nothing is left to tuning."""
         return (
             self.step_size is not None
             and self.thin is not None
-            and not isinstance(self.scale, str)
+            and not self.whitens_by_tuning()
             and isinstance(self.gradient, Plain)
             and self.batches != "auto"
         )

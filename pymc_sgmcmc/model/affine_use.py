@@ -28,7 +28,7 @@ from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Field
+from pymc_sgmcmc.centring.fields import Field
 from pymc_sgmcmc.centring.vectors import is_product, transposed
 from pymc_sgmcmc.model.support import (
     SELECTING,

@@ -17,7 +17,8 @@ from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.subtensor import AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Coefficients, CoefficientsOfOneScale, GaussianMap, Member
+from pymc_sgmcmc.centring.coefficients import Coefficients, CoefficientsOfOneScale, Member
+from pymc_sgmcmc.centring.gaussian_map import GaussianMap
 from pymc_sgmcmc.centring.vectors import is_product
 from pymc_sgmcmc.model.affine_use import ModelView, depends_on
 from pymc_sgmcmc.model.minibatch import evaluate

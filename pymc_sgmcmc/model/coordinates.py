@@ -17,7 +17,9 @@ from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import Centring, Coefficients, GaussianMap
+from pymc_sgmcmc.centring.coefficients import Coefficients
+from pymc_sgmcmc.centring.gaussian_map import GaussianMap
+from pymc_sgmcmc.centring.partial import Centring
 from pymc_sgmcmc.model.affine_use import ModelView, depends_on, is_standard
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.masses import Masses, masses_of

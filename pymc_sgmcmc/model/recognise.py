@@ -27,16 +27,9 @@ from pytensor.tensor.random.basic import (
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import (
-    Elements,
-    Field,
-    FieldPrior,
-    GaussianMap,
-    Residuals,
-    ShortWalk,
-    Vectors,
-    Walk,
-)
+from pymc_sgmcmc.centring.elements import Elements, Residuals
+from pymc_sgmcmc.centring.fields import Field, FieldPrior
+from pymc_sgmcmc.centring.gaussian_map import GaussianMap
 from pymc_sgmcmc.centring.links import (
     LOG,
     LOGIT,
@@ -47,7 +40,8 @@ from pymc_sgmcmc.centring.links import (
     scale_of_zero_sum,
     zero_sum,
 )
-from pymc_sgmcmc.centring.vectors import lower_factor
+from pymc_sgmcmc.centring.vectors import ShortWalk, Vectors, lower_factor
+from pymc_sgmcmc.centring.walks import Walk
 from pymc_sgmcmc.model.affine_use import LOCATION_SCALE, ModelView, as_number, depends_on
 from pymc_sgmcmc.model.basis import basis_coefficients
 from pymc_sgmcmc.model.support import constant_of

@@ -22,10 +22,17 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import a_model, is_auto, one_of, positive, positive_int_or_auto
+from pymc_sgmcmc.checks import (
+    a_model,
+    is_auto,
+    name_of,
+    one_of,
+    positive,
+    positive_int_or_auto,
+)
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
-from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.options import Options, OwnWhitening
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
@@ -85,7 +92,7 @@ def checked_options(
         return options
     one_of("centring", asked["centring"], ("auto",))
     # Scales by hand are those of the coordinates of the model as it is written
-    return replace(options, centring=isinstance(options.scale, str) and not options.is_complete())
+    return replace(options, centring=options.whitens_by_tuning() and not options.is_complete())
 
 
 def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
@@ -225,6 +232,11 @@ def _by_hand(reason: str, asked: Mapping[str, Any]) -> dict[str, Any]:
             f"{reason}: gradient={gradient!r} needs an anchor that cannot be had. Pass "
             "gradient='plain'."
         )
+    if callable(scale):
+        raise ValueError(
+            f"{reason}: scale={name_of(scale)} would be called with a Gaussian that cannot be "
+            "tuned. Pass scale=None, or a dict of arrays."
+        )
     if isinstance(scale, str) and scale in ("dense", "diagonal"):
         raise ValueError(
             f"{reason}: scale={scale!r} cannot be tuned. Pass scale=None, or a dict of arrays."
@@ -296,16 +308,24 @@ def _checked_transforms(
     return {"transforms": of_method, "named_transforms": dict(transforms)}
 
 
-def _checked_scale(scale: Any, names: list[str]) -> str | dict[str, np.ndarray] | None:
-    """Check the whitening."""
+def _checked_scale(
+    scale: Any, names: list[str]
+) -> str | dict[str, np.ndarray] | OwnWhitening | None:
+    """Check the whitening; what a function returns is checked where it is called."""
     if scale is None:
         return None
+    if isinstance(scale, type):
+        raise TypeError(f"scale is the class {name_of(scale)}. Pass a function, or an instance.")
+    if callable(scale):
+        whitening: OwnWhitening = scale
+        return whitening
     if isinstance(scale, str):
         return one_of("scale", scale, ("auto", "dense", "diagonal"))
     if not isinstance(scale, Mapping):
         raise TypeError(
-            "scale must be 'auto', 'dense', 'diagonal', None or a dict of variable names to "
-            f"positive arrays, such as {{'{names[0]}': 0.1}}, got {scale!r}."
+            "scale must be 'auto', 'dense', 'diagonal', None, a function of tuning's root or a "
+            f"dict of variable names to positive arrays, such as {{'{names[0]}': 0.1}}, got "
+            f"{scale!r}."
         )
     _check_names("scale", scale, names)
     checked = {}

@@ -47,10 +47,24 @@ _OPTIONS = """\
     centring : "auto" or None, default "auto"
         "auto" samples each element of a hierarchy in coordinates between the centred and the
         non-centred form; None samples the model as it is written.
-    scale : {"auto", "dense", "diagonal"}, None or dict, default "auto"
+    scale : {"auto", "dense", "diagonal"}, None, dict or callable, default "auto"
         Whitening. "auto" is dense up to 512 dimensions, else diagonal but for a few directions;
         None leaves the coordinates as they are; a dict gives variables' names their scales,
         positive arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
+        A callable takes the root L, shape (d, d), of the Gaussian N(m, LL') that tuning fitted to
+        the unconstrained coordinates, and returns the root R to whiten by: a matrix, of which only
+        RR' counts, or scales, shape (d,). With more than 512 dimensions, and where no matrix was
+        found, L is the Gaussian's sds, shape (d,), and so must R be. Two shared directions and
+        sds for what they leave::
+
+            def two_directions(root):
+                if root.ndim == 1:
+                    return root
+                sds = np.sqrt((root**2).sum(axis=1))
+                axes, lengths, _ = np.linalg.svd(root / sds[:, None])
+                shared = axes[:, :2] * lengths[:2]
+                own = 1 - (shared**2).sum(axis=1)
+                return sds[:, None] * np.linalg.cholesky(shared @ shared.T + np.diag(own))
     temperature : float, default 1.0
         T; prior and likelihood are raised to the power 1/T. 1 is the posterior.
     backend : {"auto", "jax", "numba"}, default "auto"

@@ -34,6 +34,7 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.checks import is_auto
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
+from pymc_sgmcmc.kernel.options import OwnWhitening
 from pymc_sgmcmc.kernel.tables import RowMemory
 from pymc_sgmcmc.model.data_checks import check_coords
 from pymc_sgmcmc.model.properties import refuse_uninformed
@@ -128,7 +129,7 @@ class SGMCMCStep(Algorithm, BlockedStep):
         batch_dim: str | Mapping[str, int] | None = None,
         transforms: str | Mapping[str, Transform | None] | None = None,
         centring: str | None = "auto",
-        scale: str | Mapping[str, Any] | None = "auto",
+        scale: str | Mapping[str, Any] | OwnWhitening | None = "auto",
         temperature: float = 1.0,
         backend: str = "auto",
         compile_kwargs: Mapping[str, Any] | None = None,

@@ -2,12 +2,14 @@
 
 Each is a line of text by its name. A line has a digest in place of an array or a graph, so that two
 runs are compared line by line. The code of functions is not compared: a schedule counts by its step
-sizes, a density by its graph, any other function by its name.
+sizes, a density by its graph, a whitening by its name and what it makes of one root, any other
+function by its name.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,6 +36,7 @@ from scipy.sparse import issparse
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE, OwnWhitening
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule
@@ -113,6 +116,8 @@ def _options(step: BlockedStep) -> dict[str, Any]:
     own = {k: x for k, x in vars(step).items() if k not in _OF_EVERY_STEP and k[0] != "_"}
     if callable(schedule := asked["step_size"]) and not is_dataclass(schedule):
         asked["step_size"] = _step_sizes(schedule)
+    if callable(whitening := asked["scale"]):
+        asked["scale"] = whitening, _of_root(whitening, step)
     return asked | own
 
 
@@ -123,6 +128,23 @@ def _step_sizes(schedule: Schedule) -> np.ndarray:
         with suppress(Exception):  # a table ends somewhere
             sizes.append(schedule(np.array([t])))
     return np.array(sizes, dtype=np.float32)
+
+
+def _of_root(whitening: OwnWhitening, step: BlockedStep) -> np.ndarray:
+    """Return what a user's whitening makes of one root, as digits that all machines share.
+
+    Of a matrix R only RR' counts.
+    """
+    # An unknown length counts as 1, and the masses of a simplex as its unconstrained coordinates
+    d = sum(math.prod(n or 1 for n in value.type.shape) for value in step.vars)
+    of_each, own = 1 + np.arange(d) / d, np.zeros(0)
+    root = of_each
+    if d <= LARGEST_DENSE:
+        root = np.diag(of_each) + np.tril(np.sin(np.outer(of_each, np.arange(d))), -1) / d
+    with suppress(Exception):  # it may need the model's own coordinates
+        own = np.asarray(whitening(root), dtype=float)
+        own = own @ own.T if own.ndim == 2 else own
+    return np.round(own, 6) + 0.0
 
 
 # ----------------------------------------------------------------------------- graphs

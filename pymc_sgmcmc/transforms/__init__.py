@@ -29,7 +29,7 @@ from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Centring
+from pymc_sgmcmc.centring.partial import Centring
 from pymc_sgmcmc.transforms.bounded import (
     OneSided,
     TwoSided,

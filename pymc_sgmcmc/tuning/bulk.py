@@ -25,7 +25,7 @@ _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS, _LEAST = 8, 4, 0.3, 4, 1e-12
 
 
 def find_bulk(
-    begin: Beginning, scale: str | np.ndarray | None, rng: Rng, report: Callable[[str], None]
+    begin: Beginning, scale: object, rng: Rng, report: Callable[[str], None]
 ) -> tuple[Flat, Root, bool]:
     """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen."""
     start, density, parametrisation = begin.start, begin.density, begin.parametrisation
@@ -74,7 +74,7 @@ class _Search:
     others: Sequence[Flat]
     fit: Callable[..., tuple[Flat, Flat]]
 
-    def dense(self, start: Flat, scale: str | np.ndarray | None) -> tuple[Flat, Root, bool]:
+    def dense(self, start: Flat, scale: object) -> tuple[Flat, Root, bool]:
         """Find the bulk with a full L."""
         by_newton = len(start) <= LARGEST_NEWTON or not self.surface.batch_size
         bulk = self._rough_mode(start) if by_newton else self._rough_normals(start)

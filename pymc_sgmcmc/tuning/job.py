@@ -134,7 +134,7 @@ class Job:
             # Larger ones occur ten sds away or in an abyss of the density. Few batches move a
             # coordinate that few rows touch: one of M is at most √M sds from their mean
             of_few = max(1.0, view.n_blocks / plan.batches) if plan.regime.by_quantile else 1.0
-            largest = _FARTHEST * np.sqrt(1 + of_few * plan.variance.max())
+            largest = _FARTHEST * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre

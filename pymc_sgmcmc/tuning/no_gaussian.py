@@ -71,7 +71,7 @@ def tune_without_gaussian(
     coordinates, scale = job.engine.posterior.coordinates, job.problem.scale
     blocks = job.density.views[0].split(begin)
     units = np.ones(len(begin)) if scale is None else scale
-    if isinstance(units, str):
+    if not isinstance(units, np.ndarray):
         widths = prior_widths(coordinates, int(job.rng.integers(2**31)))
         units = np.repeat(np.array(widths), [x.size for x in blocks])
     job.report("descent")

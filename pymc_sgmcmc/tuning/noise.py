@@ -113,7 +113,7 @@ def measured_noise(
     ``spread`` is L of the bulk if that differs; ``rotated`` lets a dense L take the axes of the
     noise; ``many`` says that a batch may touch few coordinates.
     """
-    bulk = root if spread is None or root.ndim == 2 else spread
+    bulk = root if spread is None else spread
 
     def samples() -> Iterator[tuple[Points, Points]]:
         places = _places(surface, centre, bulk, rng)
@@ -172,8 +172,7 @@ def noise_along_burn_in(
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
         for _, g in _samples(surface, centre, [(surface, surface, x)], rng, _batches(root)):
-            whitened = g * root if root.ndim == 1 else g @ root
-            heat += np.var(whitened, axis=0, ddof=1) * square
+            heat += _variance(g * root if root.ndim == 1 else g @ root) * square
             distance += square
     return heat / np.maximum(distance, TINY)
 
@@ -254,9 +253,14 @@ def _samples(
             yield at_x[finite], (at_x - at_centre)[finite]
 
 
+def _variance(gradients: Points) -> Flat:
+    """Return the variance of gradients of independent batches at one position, shape (d,)."""
+    return np.asarray(np.var(gradients, axis=0, ddof=1))
+
+
 def _variances(samples: Iterable[tuple[Points, Points]], whitened: Map) -> tuple[Flat, Flat]:
     """Return the mean variances of plain and of anchored gradients."""
-    of_each = [[np.var(whitened(g), axis=0, ddof=1) for g in both] for both in samples]
+    of_each = [[_variance(whitened(g)) for g in both] for both in samples]
     if not of_each:
         raise TuningError(_NOT_FINITE)
     plain, controlled = np.mean(of_each, axis=0)

@@ -11,7 +11,8 @@ import numpy as np
 
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.centring import Coefficients, Middle, Probe, information_of_block
+from pymc_sgmcmc.centring.coefficients import Coefficients, information_of_block
+from pymc_sgmcmc.centring.gaussian_map import Middle, Probe
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.potential import Potential

@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from pymc_sgmcmc.checks import name_of
 from pymc_sgmcmc.kernel.estimators import SVRG, GradientChoice, Plain
-from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options, OwnWhitening
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme
@@ -55,7 +56,7 @@ class Problem:
 
     policy: Policy
     options: Options = field(default_factory=Options)
-    scale: str | np.ndarray | None = "auto"  # the user's, by hand of shape (d,)
+    scale: str | np.ndarray | OwnWhitening | None = "auto"  # the user's, by hand of shape (d,)
     sizes: Sequence[int] = ()  # of the variables
     scheme: BatchScheme = BATCH_SCHEMES["shuffled"]
     remembers_blocks: bool = False  # gradients at an anchor are kept for blocks, and cost nothing
@@ -76,6 +77,7 @@ class Plan:
     gradient: GradientChoice = field(default_factory=Plain)
     batches: int = 1  # K
     unit: float = 1.0  # scale of the narrowest direction in the chain's coordinates, 1 if whitened
+    width: float | np.ndarray = 1.0  # sds of the fit along the chain's coordinates, where not 1
     bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
@@ -83,9 +85,10 @@ class Plan:
     blocks: InBlocks | None = None  # coordinates of φ with elements of one index whitened jointly
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
-        """Return φ of whitened coordinates, shape (..., d)."""
+        """Return φ of positions of trials, which are in units of the widths, shape (..., d)."""
+        psi = psi * self.width
         if self.root is None:
-            return psi
+            return self.centre + psi
         if self.turn is not None:
             psi = self.turn(psi)
         moved = psi * self.root if self.root.ndim == 1 else psi @ self.root.T
@@ -93,7 +96,7 @@ class Plan:
 
     def matrix(self) -> np.ndarray:
         """Return L, shape (d, d)."""
-        return self.phi(np.eye(len(self.centre))).T - self.centre[:, None]
+        return (self.phi(np.eye(len(self.centre))).T - self.centre[:, None]) / self.width
 
     def noise_of_each(self, sizes: Sequence[int]) -> list[float]:
         """Return each variable's largest variance over the bound, if that is known."""
@@ -146,11 +149,15 @@ def make_plan(
     """Choose estimator, number of batches and step size for a bulk."""
     policy, d = problem.policy, len(bulk.centre)
     unit, root = _unit_and_root(surface, bulk, regime, problem, rng)
-    _refuse_degenerate(root)
+    if not _is_invertible(root):
+        raise TuningError(
+            "the whitening found some direction without any width beside the others: a density "
+            f"that is unbounded there, or an improper one. {NEARER}"
+        )
     plan = Plan(
         bulk.centre, root, np.zeros(d), np.ones(d), policy.step_size, regime,
-        unit=unit, turn=bulk.turn, blocks=surface if isinstance(surface, InBlocks) else None,
-        bound=regime.noise_terms(policy).bound,
+        unit=unit, width=unit, bound=regime.noise_terms(policy).bound,
+        turn=bulk.turn, blocks=surface if isinstance(surface, InBlocks) else None,
     )  # fmt: skip
     if surface.batch_size:
         report("noise of batches")
@@ -162,6 +169,9 @@ def make_plan(
         h = np.full(d, h.min())
     h = h * unit**policy.power
     plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
+    if callable(problem.scale):
+        assert plan.root is not None
+        plan = replace(plan, width=_widths(bulk.root, plan.root))
     return replace(plan, root=None) if problem.scale is None else plan
 
 
@@ -174,10 +184,12 @@ def _unit_and_root(
 ) -> tuple[float, np.ndarray]:
     """Return the scale of the narrowest direction in the chain's coordinates, and L."""
     root, scale = bulk.root, problem.scale
-    if scale is None:
-        # Coordinates stay as they are, and steps are those that the narrowest direction needs
-        largest = np.linalg.norm(np.linalg.pinv(root), 2) if root.ndim == 2 else 1 / root.min()
-        return float(1 / largest), np.ones(len(root))
+    if scale is None or callable(scale):
+        # Steps are those that the narrowest direction needs
+        own = np.ones(len(root)) if scale is None else _own_root(scale, root)
+        if own.ndim == 2 and not problem.policy.isotropic:
+            own = upright(own)
+        return _narrowest(root, own), own
     if isinstance(scale, np.ndarray):
         return 1.0, scale
     if problem.policy.isotropic or (root.ndim == 1 and regime.by_quantile):
@@ -186,6 +198,47 @@ def _unit_and_root(
     if root.ndim == 2:
         return 1.0, upright(root)
     return 1.0, measured_diagonal(surface, bulk.centre, root, rng)
+
+
+def _own_root(function: OwnWhitening, root: np.ndarray) -> np.ndarray:
+    """Return the root R that a user's function makes of L; raise TuningError for a useless one."""
+    name, d = f"scale={name_of(function)}", len(root)
+    of_root = f"the root of shape {root.shape}"
+    try:
+        own = np.asarray(function(root.copy()))
+    except Exception as error:
+        raise TuningError(
+            f"{name} raised {type(error).__name__} for {of_root}: {error}. Above {LARGEST_DENSE} "
+            "parameters, and where no matrix is found, a root is a vector of sds"
+        ) from error
+    shapes = [(d,)] if root.ndim == 1 else [(d, d), (d,)]
+    if own.dtype.kind not in "fiu" or own.shape not in shapes:
+        wanted = " or ".join(map(str, shapes))
+        raise TuningError(
+            f"{name} must return an array of real numbers of shape {wanted} for {of_root}, and "
+            f"returned one of {own.dtype} and shape {own.shape}"
+        )
+    if not np.all(np.isfinite(own)):
+        raise TuningError(f"{name} must return finite numbers, and some are not, for {of_root}")
+    if not _is_invertible(own):
+        needed = "positive numbers" if own.ndim == 1 else "an invertible matrix"
+        raise TuningError(f"{name} must return {needed}, and does not, for {of_root}")
+    return own.astype(float)
+
+
+def _narrowest(fit: np.ndarray, own: np.ndarray) -> float:
+    """Return the sd of the fit's narrowest direction in coordinates whitened by another root."""
+    if fit.ndim == 1:
+        return float(1 / np.max(1 / fit * own))
+    inverse = np.linalg.pinv(fit)
+    return float(1 / np.linalg.norm(inverse * own if own.ndim == 1 else inverse @ own, 2))
+
+
+def _widths(fit: np.ndarray, own: np.ndarray) -> np.ndarray:
+    """Return the fit's sds along coordinates whitened by another root, shape (d,)."""
+    if own.ndim == 2:
+        return np.linalg.norm(np.linalg.solve(own, fit), axis=1)
+    return (fit if fit.ndim == 1 else np.linalg.norm(fit, axis=1)) / own
 
 
 def _with_batches(
@@ -201,9 +254,11 @@ def _with_batches(
     policy, regime, turn = problem.policy, plan.regime, plan.turn
     d, root, many = len(plan.centre), plan.root, plan.regime.by_quantile
     assert root is not None
+    elsewhere = root.ndim == 1 or callable(problem.scale)
     noise = measured_noise(
-        surface, plan.centre, root, rng, spread, rotated=policy.isotropic, many=many
-    )
+        surface, plan.centre, root, rng, spread if elsewhere else root,
+        rotated=policy.isotropic, many=many,
+    )  # fmt: skip
     if noise.rotation is not None:
         root = root @ noise.rotation
     turned = TurnedNoise.none(d), TurnedNoise.none(d)
@@ -246,14 +301,10 @@ def _with_batches(
     )  # fmt: skip
 
 
-def _refuse_degenerate(root: np.ndarray) -> None:
-    """Raise TuningError if L is not invertible."""
+def _is_invertible(root: np.ndarray) -> bool:
+    """Return whether L, (d, d), is invertible, or sds are positive and finite."""
     widths = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
     sound = bool(np.all((widths > 0) & np.isfinite(widths)))
     if sound and root.ndim == 2:
         sound = bool(np.linalg.cond(root / widths[:, None]) < _LARGEST_CONDITION)
-    if not sound:
-        raise TuningError(
-            "the whitening found some direction without any width beside the others: a density "
-            f"that is unbounded there, or an improper one. {NEARER}"
-        )
+    return sound

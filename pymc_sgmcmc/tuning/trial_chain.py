@@ -125,7 +125,7 @@ class Trial:
 
 
 class TrialChain:
-    """Runs a plan's chain for a while, in units of its whitened coordinates.
+    """Runs a plan's chain for a while; positions are in units of the plan's widths.
 
     ``others`` are the values of the variables that other steps sample; ``report`` gets the draws,
     updates and seconds of an update before each run.
@@ -140,13 +140,14 @@ class TrialChain:
         report: Callable[[int, int, float], None] = lambda draws, thin, seconds: None,
         shared: np.ndarray | None = None,  # indices of directions that variables share
     ) -> None:
-        self._runner, self._unit, self._rng = runner, plan.unit, rng
+        self._runner, self._rng = runner, rng
         self._others, self._report = others, report
         self.seconds = 0.0  # an update's in the latest run, for messages alone
         self.noise: NoiseOnTheWay | None = None  # at positions of the latest run
         assert runner.state.psi is not None
         self._centre = [np.asarray(x) for x in runner.state.psi]
         sizes = [x.size for x in self._centre]
+        self._width = np.broadcast_to(plan.width, sum(sizes))
         self.middle = np.zeros(sum(sizes))  # mean of the latest run's later half, shape (d,)
         self._watched = _spread_over(sizes)
         if shared is not None:
@@ -160,16 +161,17 @@ class TrialChain:
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
         self._runner.settle()
+        centre, ends = self._centre, np.cumsum([x.size for x in self._centre])[:-1]
         self._runner.restart(
             [
-                (x + self._unit * self._rng.standard_normal(x.shape)).astype(x.dtype)
-                for x in self._centre
+                (x + width.reshape(x.shape) * self._rng.standard_normal(x.shape)).astype(x.dtype)
+                for x, width in zip(centre, np.split(self._width, ends), strict=True)
             ]
         )
 
     def run(self, step_size: float, thin: int, draws: int) -> Trial:
         """Run on from the present position."""
-        runner, unit, noise = self._runner, self._unit, self.noise
+        runner, noise, width = self._runner, self.noise, self._width[self._watched]
         centre, whole = self._flat(self._centre), Potential.join(self._centre)
         total, later = np.zeros(len(whole)), draws // 2
         psi, gradient, rejected, clipped = [], [], 0, 0
@@ -183,8 +185,8 @@ class TrialChain:
                 began = time.perf_counter()
             draw = runner.advance(step_size, thin, self._others)
             assert runner.state.psi is not None
-            psi.append((self._flat(runner.state.psi) - centre) / unit)
-            gradient.append(self._flat(draw.gradient) * unit)
+            psi.append((self._flat(runner.state.psi) - centre) / width)
+            gradient.append(self._flat(draw.gradient) * width)
             rejected += draw.rejected
             clipped += draw.tamed
             if rejected:
@@ -194,10 +196,10 @@ class TrialChain:
             if noise is not None and k % max(1, draws // noise.positions) == 0:
                 noise.add(Potential.join(runner.phi()))
         self.seconds = (time.perf_counter() - began) / (max(1, len(psi) - 1) * thin)
-        self.middle = (total / max(1, len(psi) - later) - whole) / unit
+        self.middle = (total / max(1, len(psi) - later) - whole) / self._width
         bound, escaped = runner.settings.largest_gradient, 0.0
         if bound is not None and not rejected:
-            escaped = float(np.mean(np.abs(gradient).max(axis=1) > _FAR * bound * unit))
+            escaped = float(np.mean(np.abs(np.array(gradient) / width).max(axis=1) > _FAR * bound))
         return Trial(
             np.array(psi),
             np.array(gradient),

@@ -9,8 +9,11 @@ import pytest
 from pytensor.graph.replace import graph_replace
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.centring import Elements, Middle, Walk, information_of_block
+from pymc_sgmcmc.centring.coefficients import information_of_block
+from pymc_sgmcmc.centring.elements import Elements
+from pymc_sgmcmc.centring.gaussian_map import Middle
 from pymc_sgmcmc.centring.information import FieldInformation, WalkInformation, read
+from pymc_sgmcmc.centring.walks import Walk
 from pymc_sgmcmc.model.affine_use import ModelView
 from pymc_sgmcmc.model.recognise import recognised
 

@@ -12,9 +12,10 @@ from pytensor.graph.replace import graph_replace
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
-from pymc_sgmcmc.centring import Elements, Field, Walk
+from pymc_sgmcmc.centring.elements import Elements
+from pymc_sgmcmc.centring.fields import Field
 from pymc_sgmcmc.centring.links import LOGIT, log_odds_of_beta, logarithm_of
-from pymc_sgmcmc.centring.walks import steady
+from pymc_sgmcmc.centring.walks import Walk, steady
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
 COUNT = 6

@@ -12,7 +12,7 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.linalg import Cholesky
 
-from pymc_sgmcmc.centring import CoefficientsOfOneScale, information_of_block
+from pymc_sgmcmc.centring.coefficients import CoefficientsOfOneScale, information_of_block
 from pymc_sgmcmc.model.affine_use import ModelView
 from pymc_sgmcmc.model.basis import basis_coefficients
 from pymc_sgmcmc.model.coordinates import coordinates_at

@@ -7,7 +7,9 @@ import pytest
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
-from pymc_sgmcmc.centring import Field, ShortWalk, Walk
+from pymc_sgmcmc.centring.fields import Field
+from pymc_sgmcmc.centring.vectors import ShortWalk
+from pymc_sgmcmc.centring.walks import Walk
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
 

@@ -137,6 +137,39 @@ def test_schedules_of_the_users_own_are_told_apart(schedule):
     assert not differences(of(0.1), of(0.1))
 
 
+def whitening(factor):
+    return lambda root: factor * root
+
+
+def whitening_by_partial(factor):
+    return partial(np.multiply, factor)
+
+
+def whitening_of_two(factor):
+    """Two runs that ask for the same covariance of ψ are the same run."""
+    return lambda root: factor * root @ np.diag(np.sign(factor) * np.ones(len(root)))
+
+
+@pytest.mark.parametrize("made", [whitening, whitening_by_partial, whitening_of_two])
+def test_whitenings_of_the_users_own_are_told_apart(made):
+    def of(factor):
+        return lines(own_density(square(1.0)), scale=made(factor))
+
+    [said] = differences(of(0.1), of(0.2))
+    assert said.startswith("scale= of step method 0 was ")
+    assert not differences(of(0.1), of(0.1))
+    assert made is whitening_by_partial or not differences(of(0.1), of(-0.1))
+
+
+def test_a_whitening_that_no_other_root_suits_counts_by_its_name():
+    def fussy(root):
+        raise ValueError("of 7 groups only")
+
+    was, now = (lines(own_density(square(1.0)), scale=fussy) for _ in range(2))
+    assert not differences(was, now)
+    assert differences(was, lines(own_density(square(1.0)), scale=whitening(1.0)))
+
+
 def test_transforms_by_name_are_told_as_the_argument_that_they_are():
     def of(transform):
         return lines(own_density(square(1.0)), transforms={"mu": transform})

@@ -16,6 +16,7 @@ WISHES = {
     "dense": {"scale": "dense"},
     "diagonal": {"scale": "diagonal"},
     "no whitening": {"scale": None},
+    "half of the root": {"scale": lambda root: 0.5 * root},
     "scale by hand": {"scale": {"slopes": 0.025, "precision": 0.05}},
     "plain": {"gradient": "plain"},
     "control variates": {"gradient": sg.ControlVariates()},
