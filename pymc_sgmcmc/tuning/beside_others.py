@@ -134,9 +134,11 @@ def joint_start(engine: Engine, point: PointType, state: ChainState, model: Mode
             with threadpool_limits(limits=1, user_api="blas"):
                 start = _bulk_of_all(engine.joint(point), point, state)
         except _NO_BULK as error:
-            _log.debug("Each step begins where it stands: no joint bulk was found (%s).", error)
+            _log.debug(
+                "No common start of all steps was found (%s): each begins where it is.", error
+            )
             return point
-        _log.debug("Found where all steps begin in %.1f s.", time.perf_counter() - began)
+        _log.debug("A common start of all steps was found in %.1f s.", time.perf_counter() - began)
         noted.begin_together = True
         point = {**point, **start}
     state.jitter = 0.0

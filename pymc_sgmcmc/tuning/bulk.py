@@ -114,7 +114,7 @@ class _Search:
         """Move a rough centre and L to the bulk; L is dense afterwards."""
         surface, rng = self.surface, self.rng
         root = np.diag(bulk.root) if bulk.root.ndim == 1 else bulk.root
-        self.report("widths and correlations")
+        self.report("measuring the posterior's widths and correlations")
         if surface.batch_size:
             bulk.centre, bulk.root = bulk_of_minibatches(surface, bulk.centre, root, rng)
             return
@@ -125,7 +125,7 @@ class _Search:
         if unsettled:
             # Newton steps ended in a funnel's neck or at a saddle, whose curvature gives no widths
             again = self._rough_normals(bulk.start)
-            self.report("widths and correlations")
+            self.report("measuring the posterior's widths and correlations")
             bulk.centre, bulk.root, _ = bulk_of_full_data(
                 surface, again.centre, np.diag(again.root), rng
             )
@@ -134,7 +134,7 @@ class _Search:
         self, start: Flat, fit: Callable[..., tuple[Flat, Flat]] | None = None
     ) -> _Bulk:
         """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
-        self.report("rough centre")
+        self.report("searching for the posterior's centre")
         centre, sd = (fit or diagonal_gaussian)(self.surface, start, self.rng)
         centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
         return _Bulk(centre, np.minimum(np.abs(above - below) / 2, self.surface.widest), start)
@@ -142,7 +142,7 @@ class _Search:
     def _rough_mode(self, start: Flat) -> _Bulk:
         """Return a mode and L from the curvature there."""
         surface = self.surface
-        self.report("rough centre")
+        self.report("searching for the posterior's centre")
         rows = rows_of_a_search(surface, self.rng)
         centre, start, collapses = self._mode(start, rows)
         centre, start = self.rescale(np.stack([centre, start]))

@@ -83,7 +83,7 @@ class Verdict:
     next: Literal["another trial", "a restart", "passed", "failed"]
 
 
-@named_step("the check of the step size")
+@named_step("the trials of the step size")
 def settle(
     chain: TrialChain,
     step_size: float,
@@ -231,8 +231,8 @@ def _why_not(trial: Trial, policy: Policy) -> list[Warned]:
     if trial.variables is not None:
         draws = len(trial.psi)
         slow = [
-            f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{draws} of a trial at the quantile of {FEW:.0%})"
+            f"{name} ({share:.0%} of its elements; in the slowest {FEW:.0%} at most "
+            f"{quantile:.0f} effective draws in {draws})"
             for name, share, quantile in trial.slow_variables()
             if quantile < SLOW * draws
         ]

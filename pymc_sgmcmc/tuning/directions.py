@@ -105,7 +105,7 @@ class Turn:
         return [part if part.any() else part[:0] for part in split]
 
 
-@named_step("the directions that variables share")
+@named_step("the search for directions that variables share")
 def shared_directions(
     surface: Surface, centre: Flat, sd: Flat, sizes: Sequence[int], rng: Rng
 ) -> tuple[Flat, Turn | None]:

@@ -70,7 +70,7 @@ def rows_of_a_search(surface: Surface, rng: Rng) -> Rows | None:
     return surface.draw_rows(rng, count) if count < surface.n_blocks else None
 
 
-@named_step("the search for a centre")
+@named_step("the search for the posterior's centre")
 def newton(
     surface: Surface,
     start: Flat,
@@ -149,12 +149,15 @@ class _Differences:
                 break
         self._first = False
         if not np.all(np.isfinite(hessian)):
-            raise TuningError(f"the search for a centre met a non-finite curvature. {NEARER}")
+            raise TuningError(
+                "the search for the posterior's centre met second derivatives of the log density "
+                f"that are not finite. {NEARER}"
+            )
         if not hessian.any():
             raise TuningError(
-                "the search for a centre met a density without curvature in any direction: what "
-                "is sampled has no effect on the data there, or no proper prior. Give every "
-                f"variable a proper prior. {NEARER}"
+                "the search for the posterior's centre met a density without curvature in any "
+                "direction: the variables have no effect on the data there, or no proper prior. "
+                f"Give every variable a proper prior. {NEARER}"
             )
         return hessian, self._scale
 

@@ -74,7 +74,7 @@ def tune_without_gaussian(
     if isinstance(units, str):
         widths = prior_widths(coordinates, int(job.rng.integers(2**31)))
         units = np.repeat(np.array(widths), [x.size for x in blocks])
-    job.report("descent")
+    job.report("descending to a mode")
     held = shapes_priors(coordinates, blocks)
     start = descended(surface, begin, units, jitter, held, job.rng)
     plan = plan_of_priors(start, units, job.options)
@@ -172,7 +172,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
     Batch noise that coordinates share heats stiff directions; smaller units add injected noise
     against that, but chains then forget weights later that only the prior holds.
     """
-    job.report("warm-up")
+    job.report("running the warm-up")
     policy, rng, settings, fixed = job.policy, job.rng, runner.settings, job.fixed_step
     if policy.gradients_bounded:
         settings.largest_gradient = _NO_BOUND

@@ -55,8 +55,8 @@ ALLOWED = 16
 _MOST_OF_MANY = 0.95
 
 _NOT_FINITE = (
-    "the measurement of the gradient noise met non-finite gradients all around the "
-    f"centre, as where the fit before it has run away. {NEARER}"
+    "the measurement of the gradient noise met gradients that are not finite all around the "
+    f"posterior's centre, which may have been fitted far from the data. {NEARER}"
 )
 
 

@@ -143,8 +143,8 @@ def gaussian_of_many(
     _refuse_failures(failed, plan.steps, plan.steps // 2 + 1)
     if np.any((widths.curvature == 0) & (widths.noise == 0)):
         raise TuningError(
-            "the fit of independent normals met a density without curvature along some "
-            f"coordinate: no proper prior. Give every variable a proper prior. {NEARER}"
+            "the fit of independent normals met a density that is flat along some coordinate: a "
+            f"variable has no proper prior. Give every variable a proper prior. {NEARER}"
         )
     return total / count if count else x, widths.quiet()
 

@@ -153,7 +153,7 @@ def make_plan(
         bound=regime.noise_terms(policy).bound,
     )  # fmt: skip
     if surface.batch_size:
-        report("noise of batches")
+        report("measuring the noise of batches")
         plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
     friction = regime.by_quantile and policy.noise_of_many is not None
     limits = within_noise(policy, plan.variance * unit**2, friction=friction)
@@ -254,6 +254,6 @@ def _refuse_degenerate(root: np.ndarray) -> None:
         sound = bool(np.linalg.cond(root / widths[:, None]) < _LARGEST_CONDITION)
     if not sound:
         raise TuningError(
-            "the whitening found some direction without any width beside the others: a density "
-            f"that is unbounded there, or an improper one. {NEARER}"
+            "the measurement of widths and correlations met a direction without any width beside "
+            f"the others: the density is unbounded there, or improper. {NEARER}"
         )

@@ -89,7 +89,7 @@ class Rounds:
         """Make coordinates of directions that thousands of parameters share."""
         if self._mixes():
             job, fit = self._job, self._fit
-            job.report("directions that variables share")
+            job.report("looking for directions that variables share")
             centre, turn = shared_directions(
                 self._surface, fit.centre, fit.root, job.problem.sizes, job.rng
             )
@@ -116,7 +116,7 @@ class Rounds:
         if job.options.step_size is not None and fixed is None:
             chain.restart()
             return Round(self._surface, plan, runner, chain, h, np.zeros((0, len(plan.centre))))
-        job.report("burn-in")
+        job.report("running the burn-in")
         h, positions = burn_in(
             chain, h if fixed is None else fixed, settings.each or settings.thin,
             fixed_step=fixed is not None, updates=job.bounds(plan).updates_of_a_burn_in(),
@@ -173,7 +173,7 @@ class Rounds:
         job, fit = self._job, self._fit
         if not is_below(self._surface, phi, fit.centre, fit.root):
             return None
-        job.report("a better centre")
+        job.report("correcting the posterior's centre")
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
         centre, root, _ = find_bulk(begin, job.problem.scale, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
@@ -190,7 +190,7 @@ class Rounds:
             offset = last.chain.middle
         if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= _FEW:
             return None
-        job.report("a better centre")
+        job.report("correcting the posterior's centre")
         centre, root = last.plan.phi(offset), self._fit.root
         if root.ndim == 2:
             centre, root = rewhitened(self._surface, centre, root, job.rng)

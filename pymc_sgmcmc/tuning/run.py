@@ -78,7 +78,7 @@ class Tuning:
             why = improper(model)
             raise SamplingError(f"Tuning failed: {error}.{why and f' Besides, {why}.'}") from error
         except np.linalg.LinAlgError as error:
-            broken = f"the step '{report.step}' broke down ({str(error).rstrip('.')})"
+            broken = f"the step '{report.step}' failed ({str(error).rstrip('.')})"
             raise SamplingError(f"Tuning failed: {broken}. {NEARER}.") from error
         except KeyboardInterrupt:
             if not self._job.again:
@@ -146,7 +146,7 @@ class Tuning:
             exchangeable=regime.exchangeable,
             all_seen=last.surface.dimension <= MOST_WATCHED,
         )
-        job.report("trial of the step size")
+        job.report("trying the step size")
         settled = settle(chain, last.step_size, rules, self._curvatures(last))
         job.seconds = chain.seconds
         settings.step_size, settings.thin = settled.step_size, settled.thin

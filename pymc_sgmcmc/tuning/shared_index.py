@@ -66,7 +66,7 @@ class InBlocks(Mapped):
         return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
 
 
-@named_step("the blocks of elements that share an index")
+@named_step("the search for correlated elements of one index")
 def in_blocks(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> InBlocks | None:
     """Return the surface with correlated elements of one index whitened jointly, or None.
 

@@ -149,7 +149,8 @@ class _Bulk:
         curvature = (self._regressed if self.surface.kinked else self._of_hessians)(work)
         if not np.all(np.isfinite(curvature)):
             raise TuningError(
-                f"the whitening met non-finite gradients all around the centre. {NEARER}"
+                "the measurement of widths and correlations met gradients that are not finite all "
+                f"around the posterior's centre. {NEARER}"
             )
         return self.refine(curvature)
 
@@ -257,7 +258,7 @@ class _Bulk:
         return float(np.sum((above - below) * e[::2]) / (2 * d * len(rows)))
 
 
-@named_step("the whitening")
+@named_step("the measurement of widths and correlations")
 def bulk_of_full_data(
     surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = 32,
     rounds: int = _MOST_ROUNDS,
@@ -291,7 +292,7 @@ def bulk_of_full_data(
     return bulk.centre, bulk.root, max(changes[-_SETTLED_ROUNDS:]) > _UNSETTLED
 
 
-@named_step("the whitening")
+@named_step("the measurement of widths and correlations")
 def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Move centre and whitening to the bulk, each gradient on one batch."""
     bulk = _Bulk(surface, centre, root, rng)
@@ -309,7 +310,7 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
     return bulk.centre, bulk.root
 
 
-@named_step("the whitening")
+@named_step("the measurement of widths and correlations")
 def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Return centre and whitening for a centre that the chain itself found."""
     if not surface.batch_size:
