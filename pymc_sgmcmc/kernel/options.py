@@ -11,12 +11,10 @@ import numpy as np
 from pymc.logprob.transforms import Transform
 
 from pymc_sgmcmc.kernel.estimators import GradientChoice, Plain
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.schedules import Schedule
 
 __all__ = ["LARGEST_DENSE", "Options"]
-
-# Parameters up to which a matrix whitens them
-LARGEST_DENSE = 512
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.trial_chain import FARTHEST
 
 __all__ = ["Companion", "joint_start", "skips_draw", "times_of_tuning"]
 
@@ -53,9 +54,6 @@ _TIMES, _LAST, _FIFTH = (5, 15, 40, 100, 250), 2 / 3, 0.8
 
 # Most places averaged over by the last tuning, and by earlier ones
 _MOST_PLACES, _FEW_PLACES = 7, 3
-
-# Largest whitened coordinate of a plausible draw
-_FARTHEST = 1e3
 
 # Errors if no joint bulk is found, or if variables of other steps have no gradient: each step is
 # then tuned from its own start
@@ -102,7 +100,7 @@ class Companion:
         assert state.psi is not None
         psi, extra = state.psi, state.extra
         draw = runner.advance(step_size, runner.settings.thin, others)
-        if not draw.rejected and max(np.abs(x).max(initial=0.0) for x in state.psi) < _FARTHEST:
+        if not draw.rejected and max(np.abs(x).max(initial=0.0) for x in state.psi) < FARTHEST:
             return runner, step_size, draw
         runner.restart(psi, extra)
         place = Place(list(others), runner.phi(), state.scales)

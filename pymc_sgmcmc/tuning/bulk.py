@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
+from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.parametrisation import Beginning, Parametrisation
@@ -20,8 +21,8 @@ from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, in
 __all__ = ["find_bulk"]
 
 # Rounds that move a start by the likelihood, Newton steps of a round, and the move of scales that
-# ends them; rounds that fit the scales of masses, and the least curvature beside the largest
-_MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS, _LEAST = 8, 4, 0.3, 4, 1e-12
+# ends them; rounds that fit the scales of masses
+_MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
 
 def find_bulk(
@@ -149,7 +150,7 @@ class _Search:
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         for _ in range(_MOST_FITS):
             # Scales of masses follow from curvatures; along a saddle there is no width
-            sd = np.maximum(np.diag(hessian), _LEAST * np.abs(hessian).max()) ** -0.5
+            sd = np.maximum(np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()) ** -0.5
             points = np.stack([centre, centre + sd, centre - sd, start])
             there, _, _, start_there = self.rescale(points)
             if np.abs(there - centre).max() < _LITTLE:

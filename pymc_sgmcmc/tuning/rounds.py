@@ -23,14 +23,13 @@ from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.surface import Surface
-from pymc_sgmcmc.tuning.trial_chain import TrialChain
+from pymc_sgmcmc.tuning.trial_chain import FEW, TrialChain
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Round", "Rounds"]
 
-# Sds from the burn-in's mean beyond which a centre is wrong, the share of many coordinates that may
-# be, as a few slow ones always are, and most centres
-_OFF_CENTRE, _FEW, _MOST_CENTRES = 2.5, 0.05, 4
+# Sds from the burn-in's mean beyond which a centre is wrong, and most centres
+_OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 
 # E vψ² / E ψ² over E v in most posteriors, and how much noisier than planned a chain may be
 _OF_SQUARES, _NOISIER = 2.0, 2.0
@@ -188,7 +187,7 @@ class Rounds:
             if not job.policy.second_moments:
                 return None
             offset = last.chain.middle
-        if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= _FEW:
+        if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= FEW:
             return None
         job.report("correcting the posterior's centre")
         centre, root = last.plan.phi(offset), self._fit.root

@@ -12,6 +12,7 @@ from pymc.exceptions import SamplingError
 from threadpoolctl import threadpool_limits
 
 from pymc_sgmcmc.chain.memory import Place
+from pymc_sgmcmc.chain.monitor import MOST_WATCHED
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
@@ -34,7 +35,6 @@ from pymc_sgmcmc.tuning.regimes import regime_of
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
 from pymc_sgmcmc.tuning.rounds import Round, Rounds
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
-from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED
 
 __all__ = ["Tuning"]
 
