@@ -23,10 +23,13 @@ DOCS := $(VENV)/.has-jax,docs
 PACKAGE := $(VENV)/.has-package
 RIVALS := $(VENV)/.has-jax,rivals
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+# If not empty, test writes into the file .coverage which lines it ran, and slow adds to it
+COVERAGE ?=
+MEASURED := $(if $(COVERAGE),--cov --cov-report= --cov-fail-under=0)
 # Figures need no display.
 HEADLESS := MPLBACKEND=Agg
 
-.PHONY: help demo test test-lowest slow lint types package docs screenshots links notebooks \
+.PHONY: help demo test test-lowest slow coverage lint types package docs screenshots links notebooks \
     run-notebooks datasets reproductions benchmarks integrations rivals clean
 
 help:
@@ -35,6 +38,7 @@ help:
 	@echo 'make test-lowest those of models, of what PyMC calls and of integrations, in .venv-lowest,'
 	@echo '                 with the lowest PyMC and PyTensor'
 	@echo 'make slow        the slow tests'
+	@echo 'make coverage    how much of the package the tests ran, after make test slow COVERAGE=1'
 	@echo 'make lint        ruff: rules and format'
 	@echo 'make types       mypy'
 	@echo 'make package     build wheel and source distribution, install the wheel and sample'
@@ -55,7 +59,7 @@ demo: $(RUN)
 	cd notebooks && $(HEADLESS) ../$(BIN)/python census.py
 
 test: $(DEV)
-	$(PYTEST) $(TESTS)
+	$(PYTEST) $(MEASURED) $(TESTS)
 
 # What the versions of PyMC and PyTensor decide: how a model is read and compiled, what PyMC calls.
 # Compiled files are kept apart: their names do not tell versions of PyTensor from each other.
@@ -63,10 +67,15 @@ LOWEST := integrations model step kernel backends test_interface.py test_package
     test_mixed.py test_names.py test_inputs.py
 test-lowest:
 	PYTENSOR_FLAGS='base_compiledir=$(CURDIR)/.venv-lowest/.pytensor' $(MAKE) test VERSIONS=-lowest \
-	    TESTS='$(addprefix tests/,$(LOWEST))'
+	    TESTS='$(addprefix tests/,$(LOWEST))' COVERAGE=
 
 slow: $(DEV)
-	$(PYTEST) -m slow
+	$(PYTEST) $(MEASURED) --cov-append -m slow
+
+# The ten modules of which least ran, and all together
+coverage: $(DEV)
+	@$(BIN)/coverage report --sort=cover | sed -n '1,12p; /^TOTAL/,$$p'
+	@$(BIN)/coverage report --format=total >/dev/null
 
 lint: $(DEV)
 	$(BIN)/ruff check

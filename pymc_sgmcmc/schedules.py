@@ -13,6 +13,7 @@ import numpy as np
 from pymc_sgmcmc.checks import positive, positive_int, share
 
 __all__ = [
+    "USUAL_THIN",
     "Schedule",
     "as_schedule",
     "constant",
@@ -23,7 +24,8 @@ __all__ = [
     "thin_of",
 ]
 
-_USUAL_THIN = 20
+# Updates for each draw unless something else is asked for
+USUAL_THIN = 20
 
 Schedule = Callable[[np.ndarray], np.ndarray]
 """Maps the numbers of updates t = 0, 1, ... of a chain to their step sizes."""
@@ -184,10 +186,10 @@ def thin_of(schedule: Schedule | None, thin: int | None) -> int:
     A wish that would leave no draws is refused.
     """
     if not isinstance(schedule, cyclical):
-        return thin or _USUAL_THIN
+        return thin or USUAL_THIN
     if thin is None:
         # A divisor of the period: each cycle then has the same draws
-        most = min(_USUAL_THIN, schedule.recording)
+        most = min(USUAL_THIN, schedule.recording)
         return max(k for k in range(1, most + 1) if schedule.period % k == 0)
     if thin > schedule.recording:
         raise ValueError(

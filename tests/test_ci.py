@@ -45,7 +45,10 @@ def ci(tmp_path):
 def test_all_is_run_and_the_last_line_says_so(ci):
     code, ran, last = ci()
     assert code == 0
-    parts = {"lint", "types", "test", "test-lowest", "package", "docs", "run-notebooks", "slow"}
+    parts = {
+        "lint", "types", "test", "test-lowest", "package", "docs", "run-notebooks", "slow",
+        "coverage",
+    }  # fmt: skip
     assert parts == set(ran)
     assert last.startswith("Passed")
     assert last.endswith("nothing left out: " + " ".join(ran))
@@ -63,5 +66,5 @@ def test_what_is_left_out_after_a_failure_is_named(ci):
     assert code != 0
     assert ran == ["lint", "types", "test"]
     assert "make test failed" in last
-    not_run = "test-lowest package docs run-notebooks slow"
+    not_run = "test-lowest package docs run-notebooks slow coverage"
     assert last.endswith(f"Passed: lint types. Not run: {not_run}.")

@@ -16,14 +16,14 @@ from scipy.special import stdtrit
 from pymc_sgmcmc.backends.placing import every
 from pymc_sgmcmc.kernel.settings import Comparable
 
-__all__ = ["LARGEST_ERROR", "Monitor", "final_warning", "watched"]
+__all__ = ["LARGEST_ERROR", "MOST_WATCHED", "Monitor", "final_warning", "watched"]
 
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
 _MOST_PARTS = 80
 _LEAST_OF_PART, _LEAST_PARTS = 10, 10
-# Elements of ψ that are watched: sums of all would be as large as 240 draws
-_MOST_WATCHED = 1024
+# Elements of ψ of which every draw is watched: sums of all would be as large as 240 draws
+MOST_WATCHED = 1024
 # Share of updates whose gradient was scaled down: fewer hardly widen what is sampled
 _MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
@@ -160,6 +160,6 @@ def final_warning(
 
 def watched(parts: Sequence[Any]) -> np.ndarray:
     """Return up to 1024 elements, evenly spread over the blocks."""
-    stride = max(1, -(-sum(part.size for part in parts) // _MOST_WATCHED))
+    stride = max(1, -(-sum(part.size for part in parts) // MOST_WATCHED))
     flats = [np.asarray(every(part, stride), dtype=float) for part in parts]
     return flats[0] if len(flats) == 1 else np.concatenate(flats)

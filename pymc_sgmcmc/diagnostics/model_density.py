@@ -18,7 +18,7 @@ from scipy.linalg import cholesky, solve_triangular
 from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.result import unconstrained
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.initial_point import initial_point
@@ -27,8 +27,6 @@ from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
 __all__ = ["LARGEST_DENSE", "ModelDensity", "Standard", "density_of"]
 
-# Above so many dimensions no covariance is inverted
-LARGEST_DENSE = 512
 # A covariance from fewer draws would say more of them than of the posterior
 _DRAWS_A_DIMENSION = 5
 

@@ -11,12 +11,10 @@ import numpy as np
 from pymc.logprob.transforms import Transform
 
 from pymc_sgmcmc.kernel.estimators import GradientChoice, Plain
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.schedules import Schedule
 
 __all__ = ["LARGEST_DENSE", "Options", "OwnWhitening"]
-
-# Parameters up to which a matrix whitens them
-LARGEST_DENSE = 512
 
 type OwnWhitening = Callable[[np.ndarray], np.ndarray]
 """A user's function of the root L of tuning's Gaussian, (d, d) or (d,), to the whitening's root."""

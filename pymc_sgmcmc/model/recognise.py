@@ -46,14 +46,14 @@ from pymc_sgmcmc.model.affine_use import LOCATION_SCALE, ModelView, as_number, d
 from pymc_sgmcmc.model.basis import basis_coefficients
 from pymc_sgmcmc.model.support import constant_of
 
-__all__ = ["PASSES", "recognised"]
+__all__ = ["LARGEST_DENSE", "PASSES", "recognised"]
 
 # With more areas an update's product with a matrix dominates its cost
 _MOST_AREAS = 2048
 
-# With more parameters whitening is diagonal: it disentangles neither the steps of a walk nor
-# probabilities from the parameters of their law, which a matrix does as well as coordinates
-_MANY = 512
+# Parameters up to which a matrix whitens them. It disentangles the steps of a walk, and
+# probabilities from the parameters of their law, as well as coordinates would
+LARGEST_DENSE = 512
 
 # Positive families whose last input is the scale
 _SCALES = (
@@ -182,7 +182,7 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     """Return the map of a variable that has no transform but PyMC's default."""
     op, inputs = rv.owner.op, rv.owner.inputs
     own = view.model.rvs_to_transforms[rv]
-    is_long = np.prod(view.shapes[rv]) > _MANY
+    is_long = np.prod(view.shapes[rv]) > LARGEST_DENSE
     map_: GaussianMap | None = None
     if own is None and isinstance(op, LOCATION_SCALE):
         map_ = Elements()

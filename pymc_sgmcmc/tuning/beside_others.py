@@ -42,6 +42,7 @@ from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.trial_chain import FARTHEST
 
 __all__ = ["Companion", "joint_start", "skips_draw", "times_of_tuning"]
 
@@ -53,9 +54,6 @@ _TIMES, _LAST, _FIFTH = (5, 15, 40, 100, 250), 2 / 3, 0.8
 
 # Most places averaged over by the last tuning, and by earlier ones
 _MOST_PLACES, _FEW_PLACES = 7, 3
-
-# Largest whitened coordinate of a plausible draw
-_FARTHEST = 1e3
 
 # Errors if no joint bulk is found, or if variables of other steps have no gradient: each step is
 # then tuned from its own start
@@ -102,7 +100,7 @@ class Companion:
         assert state.psi is not None
         psi, extra = state.psi, state.extra
         draw = runner.advance(step_size, runner.settings.thin, others)
-        if not draw.rejected and max(np.abs(x).max(initial=0.0) for x in state.psi) < _FARTHEST:
+        if not draw.rejected and max(np.abs(x).max(initial=0.0) for x in state.psi) < FARTHEST:
             return runner, step_size, draw
         runner.restart(psi, extra)
         place = Place(list(others), runner.phi(), state.scales)
@@ -134,9 +132,11 @@ def joint_start(engine: Engine, point: PointType, state: ChainState, model: Mode
             with threadpool_limits(limits=1, user_api="blas"):
                 start = _bulk_of_all(engine.joint(point), point, state)
         except _NO_BULK as error:
-            _log.debug("Each step begins where it stands: no joint bulk was found (%s).", error)
+            _log.debug(
+                "No common start of all steps was found (%s): each begins where it is.", error
+            )
             return point
-        _log.debug("Found where all steps begin in %.1f s.", time.perf_counter() - began)
+        _log.debug("A common start of all steps was found in %.1f s.", time.perf_counter() - began)
         noted.begin_together = True
         point = {**point, **start}
     state.jitter = 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.tuning.surface import TINY
 
 __all__ = [
     "AIM",
@@ -33,9 +34,6 @@ FRICTION = 0.4
 # and the share of the positions at which it must hold
 _STIFFEST, AIM, _SHARE = 1.0, 0.75, 0.9
 
-# Least variance by which a bound is divided
-_TINY = 1e-300
-
 
 def anchored_bound(policy: Policy) -> float:
     """Return the largest variance of an anchored gradient that costs nothing."""
@@ -55,7 +53,7 @@ def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, flo
 def friction_bound(policy: Policy, variance: float) -> float:
     """Return the largest step size for gradients of this variance in the chain's coordinates."""
     largest = policy.widening if policy.widening is not None else FRICTION
-    return float((largest / max(variance, _TINY)) ** (policy.power / 2))
+    return float((largest / max(variance, TINY)) ** (policy.power / 2))
 
 
 def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False) -> np.ndarray:
@@ -63,7 +61,7 @@ def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False
 
     A thermostat's ``friction`` is hσ²/2, and its error grows with the friction of a step.
     """
-    variance = np.maximum(variance, _TINY)
+    variance = np.maximum(variance, TINY)
     h = np.sqrt(FRICTION / variance) if friction else np.full(len(variance), np.inf)
     return h if policy.widening is None else np.minimum(h, policy.widening / variance)
 

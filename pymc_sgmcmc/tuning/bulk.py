@@ -10,6 +10,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
+from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.parametrisation import Beginning, Parametrisation
@@ -20,8 +21,8 @@ from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, in
 __all__ = ["find_bulk"]
 
 # Rounds that move a start by the likelihood, Newton steps of a round, and the move of scales that
-# ends them; rounds that fit the scales of masses, and the least curvature beside the largest
-_MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS, _LEAST = 8, 4, 0.3, 4, 1e-12
+# ends them; rounds that fit the scales of masses
+_MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
 
 def find_bulk(
@@ -114,7 +115,7 @@ class _Search:
         """Move a rough centre and L to the bulk; L is dense afterwards."""
         surface, rng = self.surface, self.rng
         root = np.diag(bulk.root) if bulk.root.ndim == 1 else bulk.root
-        self.report("widths and correlations")
+        self.report("measuring the posterior's widths and correlations")
         if surface.batch_size:
             bulk.centre, bulk.root = bulk_of_minibatches(surface, bulk.centre, root, rng)
             return
@@ -125,7 +126,7 @@ class _Search:
         if unsettled:
             # Newton steps ended in a funnel's neck or at a saddle, whose curvature gives no widths
             again = self._rough_normals(bulk.start)
-            self.report("widths and correlations")
+            self.report("measuring the posterior's widths and correlations")
             bulk.centre, bulk.root, _ = bulk_of_full_data(
                 surface, again.centre, np.diag(again.root), rng
             )
@@ -134,7 +135,7 @@ class _Search:
         self, start: Flat, fit: Callable[..., tuple[Flat, Flat]] | None = None
     ) -> _Bulk:
         """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
-        self.report("rough centre")
+        self.report("searching for the posterior's centre")
         centre, sd = (fit or diagonal_gaussian)(self.surface, start, self.rng)
         centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
         return _Bulk(centre, np.minimum(np.abs(above - below) / 2, self.surface.widest), start)
@@ -142,14 +143,14 @@ class _Search:
     def _rough_mode(self, start: Flat) -> _Bulk:
         """Return a mode and L from the curvature there."""
         surface = self.surface
-        self.report("rough centre")
+        self.report("searching for the posterior's centre")
         rows = rows_of_a_search(surface, self.rng)
         centre, start, collapses = self._mode(start, rows)
         centre, start = self.rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         for _ in range(_MOST_FITS):
             # Scales of masses follow from curvatures; along a saddle there is no width
-            sd = np.maximum(np.diag(hessian), _LEAST * np.abs(hessian).max()) ** -0.5
+            sd = np.maximum(np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()) ** -0.5
             points = np.stack([centre, centre + sd, centre - sd, start])
             there, _, _, start_there = self.rescale(points)
             if np.abs(there - centre).max() < _LITTLE:

@@ -114,10 +114,10 @@ def _refuse_unbounded(engine: Engine, place: Place) -> None:
                 edge = float(bound.flat[k])
                 if np.isfinite(edge) and _power(engine, place, i, k, edge) > _LEAST_POWER:
                     raise SamplingError(
-                        f"The density of '{coordinate.name}' grows without end towards its bound "
+                        f"The density of '{coordinate.name}' grows without limit towards its bound "
                         f"{edge:g}. Reflected there, it is sampled wrongly at every step size. "
                         "Take sg.CoRVSGLD, which needs no reflection, or pass unbounded='allow' "
-                        "to see the fault."
+                        "to sample it nevertheless."
                     )
 
 

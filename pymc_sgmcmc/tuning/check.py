@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.schedules import USUAL_THIN
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.messages import Warned
@@ -25,7 +26,7 @@ _MOST_HALVINGS = 12
 
 # Draws of a trial, most trials, and the effective draws below which thinning is not extrapolated
 TRIAL_DRAWS, _MOST_TRIALS, _LEAST_TO_EXTRAPOLATE = 500, 14, 30
-_USUAL_THIN, LARGEST_THIN = 20, 2560
+LARGEST_THIN = 2560
 
 # Divisor of the step size below which trials do not lower it, and most factor of a trial's thinning
 _MOST_LOWERED, _MOST_THINNED = 16, 8
@@ -83,7 +84,7 @@ class Verdict:
     next: Literal["another trial", "a restart", "passed", "failed"]
 
 
-@named_step("the check of the step size")
+@named_step("the trials of the step size")
 def settle(
     chain: TrialChain,
     step_size: float,
@@ -153,7 +154,7 @@ class _Judge:
         """Return what follows from the effective draws of a trial whose step size is right."""
         rules = self._rules
         # Draws that cost much have fewer updates each
-        share = 1.0 if trial.variables is not None else min(1.0, thin / _USUAL_THIN)
+        share = 1.0 if trial.variables is not None else min(1.0, thin / USUAL_THIN)
         effective, enough = trial.effective_draws(), share * _enough(*trial.psi.shape)
         needed = math.ceil(thin * max(1.0, enough / max(effective, 1.0)))
         if not rules.fixed_thin and thin < min(needed, rules.most_thin):
@@ -231,8 +232,8 @@ def _why_not(trial: Trial, policy: Policy) -> list[Warned]:
     if trial.variables is not None:
         draws = len(trial.psi)
         slow = [
-            f"{name} ({share:.0%} of its coordinates, {quantile:.0f} effective draws in "
-            f"{draws} of a trial at the quantile of {FEW:.0%})"
+            f"{name} ({share:.0%} of its elements; in the slowest {FEW:.0%} at most "
+            f"{quantile:.0f} effective draws in {draws})"
             for name, share, quantile in trial.slow_variables()
             if quantile < SLOW * draws
         ]

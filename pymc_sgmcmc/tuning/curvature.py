@@ -11,6 +11,8 @@ from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Root, Surface, antithetic
 
 __all__ = [
+    "LEAST_CURVATURE",
+    "LEAST_EIGENVALUE",
     "Stiffness",
     "difference_step",
     "largest_curvature_of_batches",
@@ -19,6 +21,7 @@ __all__ = [
     "mean_gradient_change",
     "mean_hessian",
     "measured_diagonal",
+    "rounding",
 ]
 
 # Positions that a compiled potential evaluates in one call
@@ -27,6 +30,12 @@ _IN_ONE_CALL = 64
 # Widest and least step of differences, in sds, the factor of the cube root of rounding, and that of
 # steps for gradients of batches
 _WIDEST, _LEAST_STEP, _OF_ROUNDING, _OF_BATCHES = 0.5, 1e-3, 3, 10
+
+# Least eigenvalue beside the largest, and least curvature along a coordinate: less is rounding
+LEAST_EIGENVALUE, LEAST_CURVATURE = 1e-8, 1e-12
+
+# Error of an eigenvalue beside the largest, in roots of rounding
+_ERROR = 10.0
 
 # Pairs whose gradient changes by more than so many medians get less weight in a regression: a scale
 # multiplies it there, and L would become far too short
@@ -52,6 +61,11 @@ def difference_step(surface: Surface) -> float:
     if surface.kinked:
         return _WIDEST
     return max(_LEAST_STEP, _OF_ROUNDING * surface.precision ** (1 / 3))
+
+
+def rounding(surface: Surface) -> float:
+    """Return the error of a Hessian's eigenvalues by differences, in units of the largest."""
+    return _ERROR * float(surface.precision**0.5)
 
 
 def mean_hessian(

@@ -14,7 +14,7 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
-from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, more_starts
+from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, LEAST_BATCHES, LEAST_STARTS, more_starts
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import Flat, Points, Surface
@@ -22,8 +22,8 @@ from pymc_sgmcmc.tuning.surface import Flat, Points, Surface
 __all__ = ["Density"]
 
 # Numbers that searches for other modes may compute, counted as one gradient of a few batches per
-# parameter (they take a hundred), and least starts whatever they cost
-_SEARCHED, _BATCHES, _LEAST_STARTS = 2**28, 8, 2
+# parameter (they take a hundred)
+_SEARCHED = 2**28
 
 
 class Density:
@@ -86,9 +86,9 @@ class Density:
         if not self._state.jitter or len(self.places) > 1 or len(start) > LARGEST_NEWTON:
             return []
         view = self.views[-1]
-        cost = len(start) * min(view.n_blocks, _BATCHES) * view.numbers
+        cost = len(start) * min(view.n_blocks, LEAST_BATCHES) * view.numbers
         starts = more_starts(start, self._state.jitter, self._rng)
-        return starts[: max(_LEAST_STARTS, _SEARCHED // cost)]
+        return starts[: max(LEAST_STARTS - 1, _SEARCHED // cost)]
 
     def set_scales(self, scales: Sequence[np.ndarray]) -> None:
         """Set the scales, and with them the coordinates of the views."""

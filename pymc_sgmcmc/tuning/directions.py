@@ -9,15 +9,15 @@ import numpy as np
 
 from scipy.optimize import linear_sum_assignment
 
-from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change
+from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
 from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Surface, antithetic, ranges_of
 
-__all__ = ["Turn", "shared_directions"]
+__all__ = ["SMALL", "Turn", "shared_directions"]
 
 # Most elements of a variable, and of all such variables, that each have their own direction; others
 # have only the one in which all elements move alike
-_SMALL, _MOST_OWN = 16, 32
+SMALL, _MOST_OWN = 16, 32
 
 # Least share in the directions for which a small variable's coordinate becomes one of them, and
 # what keeps a coordinate from becoming one unless no other is left
@@ -33,8 +33,8 @@ _SHORT, _LONG, _MOST, _ALONE = 0.7, 1.3, 16, 0.2
 # Divisor of their number, so that another centre mostly uses the same compiled function
 _EACH = 4
 
-# Least curvature, also beside the largest one in units of the rounding error of differences
-_LEAST, _ROUNDING = 1e-5, 10.0
+# Least curvature
+_LEAST = 1e-5
 
 # Share of a direction in a variable below which it leaves that variable as it is
 _SHARE = 0.02
@@ -105,7 +105,7 @@ class Turn:
         return [part if part.any() else part[:0] for part in split]
 
 
-@named_step("the directions that variables share")
+@named_step("the search for directions that variables share")
 def shared_directions(
     surface: Surface, centre: Flat, sd: Flat, sizes: Sequence[int], rng: Rng
 ) -> tuple[Flat, Turn | None]:
@@ -144,7 +144,7 @@ def _ritz(
         if not np.all(np.isfinite(images)):
             return None
         values, vectors = np.linalg.eigh(basis.T @ images)
-        least = max(_LEAST, _ROUNDING * surface.precision**0.5 * np.abs(values).max())
+        least = max(_LEAST, rounding(surface) * np.abs(values).max())
         lengths = np.maximum(np.abs(values), least) ** -0.5
         ritz = basis @ vectors
         if last:
@@ -175,7 +175,7 @@ def _products(surface: Surface, points: Points, sd: Flat) -> Map:
 
 def _common_moves(sd: Flat, sizes: Sequence[int], circular: Flat) -> np.ndarray:
     """Return common moves of variables, or a small one's elements, in units of the sds, (d, k)."""
-    own = min(_SMALL, _MOST_OWN // max(1, sum(1 < n <= _SMALL for n in sizes)))
+    own = min(SMALL, _MOST_OWN // max(1, sum(1 < n <= SMALL for n in sizes)))
     columns = []
     for part in ranges_of(sizes):
         for some in ([k] for k in part) if len(part) <= own else [list(part)]:
@@ -245,4 +245,4 @@ def _moved(
 
 def _small(sizes: Sequence[int]) -> Flat:
     """Return which coordinates are those of small variables, shape (d,)."""
-    return np.repeat(np.array(sizes) <= _SMALL, sizes)
+    return np.repeat(np.array(sizes) <= SMALL, sizes)

@@ -35,13 +35,13 @@ def named_step[**P, R](name: str, cure: str = NEARER) -> Callable[[Callable[P, R
                     result = function(*args, **kwargs)
             except (np.linalg.LinAlgError, ArithmeticError) as error:
                 raise TuningError(
-                    f"{name} broke down ({str(error).rstrip('.')}): the curvature is not finite, "
-                    f"or there is none in some direction. {cure}"
+                    f"{name} failed ({str(error).rstrip('.')}): the curvature of the log density "
+                    f"is not finite, or it is 0 in some direction. {cure}"
                 ) from error
             if not all(np.all(np.isfinite(number)) for number in _numbers(result)):
                 raise TuningError(
-                    f"{name} ended in numbers that are not finite: the curvature or the gradient "
-                    f"is unbounded, or there is none in some direction. {cure}"
+                    f"{name} ended in numbers that are not finite: the log density has an "
+                    f"unbounded gradient or curvature, or no curvature in some direction. {cure}"
                 )
             return result
 

@@ -22,10 +22,10 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.plan import Plan, Problem
 from pymc_sgmcmc.tuning.report import Report
 
-__all__ = ["Job"]
+__all__ = ["FARTHEST", "Job"]
 
 # Factor of a gradient's usual size, noise included, that no plausible position exceeds
-_FARTHEST = 10.0
+FARTHEST = 10.0
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Job:
             # Larger ones occur ten sds away or in an abyss of the density. Few batches move a
             # coordinate that few rows touch: one of M is at most √M sds from their mean
             of_few = max(1.0, view.n_blocks / plan.batches) if plan.regime.by_quantile else 1.0
-            largest = _FARTHEST * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
+            largest = FARTHEST * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre

@@ -20,48 +20,50 @@ _SHOWN, _LONG = 5.0, 300.0
 _UNITS = (1, "s"), (60, "minutes"), (3600, "hours")
 
 _FAR = (
-    "the chain is far from the Gaussian that tuning fitted to the posterior: up to {sd:.1f} times "
-    "as wide, and {mean:.1f} sds off its centre. Likely causes are heavy tails, a funnel or "
-    "several modes. "
+    "the chain was far from the Gaussian that had been fitted to the posterior: up to {sd:.1f} "
+    "times as wide, with its mean up to {mean:.1f} sds off the centre. Likely causes are heavy "
+    "tails, a funnel or several modes. "
 )
 
 _TEXTS = {
     "no Gaussian": (
-        "the posterior has modes by permutation, as that of a net's units, and no Gaussian is near "
-        "it: each chain was tuned separately. Trust predictions on which chains agree; marginals "
-        "of single parameters, and their R-hat, say little"
+        "no Gaussian was found near the posterior. It has a mode for each permutation of units, as "
+        "that of a neural network, and each chain was tuned where it was. Trust predictions on "
+        "which chains agree; marginals of single parameters, and their R-hat, say little"
     ),
-    "far": _FAR + "Check the result against NUTS, or on another parametrisation",
+    "far": _FAR + "Compare the result with that of NUTS, or of another parametrisation",
     "far, of many": (
-        _FAR + "Compare what chains predict, on which they may agree, before single parameters"
+        _FAR + "Compare what the chains predict: they may agree on it, if not on single parameters"
     ),
     "diverging": (
-        "after all trials updates still diverge. The draws cannot be trusted: write the model "
-        "non-centred, take tighter priors, or use NUTS"
+        "updates diverged at every step size that was tried. The draws cannot be trusted: write "
+        "the model non-centred, take tighter priors, or use NUTS"
     ),
     "absurd gradients": (
-        "gradients are not finite, or of absurd size, at some of the chain's positions. The draws "
-        "cannot be trusted: leave out rows of the data that no parameter can explain, take tighter "
-        "priors, or use NUTS"
+        "gradients were not finite, or extremely large, at some of the chain's positions. The "
+        "draws cannot be trusted: leave out rows of the data that no parameter can explain, take "
+        "tighter priors, or use NUTS"
     ),
     "temperature": (
-        "the worst configurational temperature is {worst:.2f}, not 1: some sds are wrong by about "
-        "{wrong:.0%}. Take a larger batch_size, write the model non-centred, or use NUTS"
+        "some sds were wrong by about {wrong:.0%}: the mean of position times gradient, the "
+        "configurational temperature, was {worst:.2f} and has to be 1. Take a larger batch_size, "
+        "write the model non-centred, or use NUTS"
     ),
     "slow": (
-        "the chain mixes slowly: {effective:.0f} effective draws in {draws}. Raise thin, or write "
-        "the model non-centred"
+        "the chain mixes slowly: along some direction {effective:.0f} effective draws in {draws}. "
+        "Raise thin, or write the model non-centred"
     ),
     "slow variables": (
-        "some variables mix slowly: {variables}. Marginals of these coordinates are not to be "
-        "trusted, predictions that average over them may be. Raise thin, write an intercept as "
-        "the mean of its effects, or give them tighter priors"
+        "some variables mix slowly: {variables}. Do not trust the marginals of such elements; "
+        "predictions that average over many of them may be right. Raise thin, write an intercept "
+        "as the mean of its effects, or give the variables tighter priors"
     ),
     "costly": (
-        "a draw would need {needed:,} updates or more, {passes:,.3g} passes over the data, and a "
-        "chain of {draws:,} draws {needed_time}. That is too much: draws have {thin} updates, "
-        "{time} in all, and depend on each other. Cheaper may be {rows}NUTS (pm.sample without "
-        "step=), or a model with fewer components or parameters; thin={needed} takes that time"
+        "a draw would need {needed:,} updates or more to depend little on the one before it. That "
+        "is {passes:,.3g} passes over the data, and {needed_time} for {draws:,} draws. That is too "
+        "much: draws have {thin} updates, {time} in all, and depend on each other. Cheaper may be "
+        "{rows}NUTS (pm.sample without step=), or a model with fewer components or parameters; "
+        "thin={needed} takes the longer time"
     ),
     "improper": "{text}",
 }
@@ -111,8 +113,8 @@ def cost_of_draws(
     text += "."
     if all_rows:
         text += (
-            " Updates take all rows: batches with as little noise would be a third of them or "
-            "more. Without batches (batch_size=None, or no pm.Minibatch) it takes less time."
+            " Updates take all rows, because batches with as little noise would be a third of them "
+            "or more. Without batches (batch_size=None, or no pm.Minibatch) that takes less time."
         )
     if dimension >= _MANY_TO_CHECK:
         text += (
@@ -126,5 +128,5 @@ def time_of_draws(seconds: float) -> str:
     """Return a sentence on how long a chain's draws take, if that is long."""
     text = f" The draws take {in_words(seconds)}." if seconds >= _SHOWN else ""
     if seconds >= _LONG:
-        text += " A smaller thin= costs as much less, and leaves draws more alike."
+        text += " A smaller thin= takes as much less, and successive draws are then more alike."
     return text

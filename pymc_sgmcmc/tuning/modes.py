@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.curvature import difference_step, mean_hessian
+from pymc_sgmcmc.tuning.curvature import (
+    LEAST_CURVATURE,
+    LEAST_EIGENVALUE,
+    difference_step,
+    mean_hessian,
+)
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import (
     TINY,
@@ -22,14 +27,22 @@ from pymc_sgmcmc.tuning.surface import (
     TuningError,
 )
 
-__all__ = ["LARGEST_NEWTON", "best_mode", "more_starts", "newton", "rows_of_a_search"]
+__all__ = [
+    "LARGEST_NEWTON",
+    "LEAST_BATCHES",
+    "LEAST_STARTS",
+    "best_mode",
+    "more_starts",
+    "newton",
+    "rows_of_a_search",
+]
 
 # Most dimensions for which Newton steps find the rough centre. With the fit of independent normals
 # instead, growth_curves of the accuracy table is wrong, even where the fit moves scales last
 LARGEST_NEWTON = 128
 
 # Least batches of a search, and least rows of theirs for each coordinate
-_LEAST_BATCHES, _ROWS_OF_EACH = 8, 30
+LEAST_BATCHES, _ROWS_OF_EACH = 8, 30
 
 # First width of differences, and its divisor where they are not finite; most widths tried at one
 # place, without and with kinks, the factor by which one may miss, and its most growth with kinks
@@ -39,9 +52,6 @@ _LOOKS, _LOOKS_AT_KINKS, _FITTING, _FARTHER = 3, 8, 30.0, 10.0
 # Damping of the first step, in units of the largest curvature, its factor between attempts, and
 # bounds
 _DAMPING, _MORE_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-3, 6, 1e-8, 1e12
-
-# Least eigenvalue beside the largest, and least curvature along a coordinate
-_LEAST_EIGENVALUE, _LEAST_CURVATURE = 1e-8, 1e-12
 
 # Most steps, and where they end: the fall of U, and the decrement of each coordinate
 _MOST_STEPS, _FALL, _DECREMENT = 60, 0.01, 0.1
@@ -55,7 +65,7 @@ _LOST, _LOST_STEPS = 2.0, 8
 _MOVES = (0.5, 0.25, 1.0) * 3
 
 # Starts after which the search ends if all reached one mode
-_LEAST_STARTS = 3
+LEAST_STARTS = 3
 
 # Sds of the first within which rough modes are one: on a part of the data a search ends within
 # about one sd
@@ -66,11 +76,11 @@ def rows_of_a_search(surface: Surface, rng: Rng) -> Rows | None:
     """Draw the batches of a search for a rough centre, None if the full data are not more."""
     if not surface.batch_size:
         return None
-    count = max(_LEAST_BATCHES, -(-_ROWS_OF_EACH * surface.dimension // surface.batch_size))
+    count = max(LEAST_BATCHES, -(-_ROWS_OF_EACH * surface.dimension // surface.batch_size))
     return surface.draw_rows(rng, count) if count < surface.n_blocks else None
 
 
-@named_step("the search for a centre")
+@named_step("the search for the posterior's centre")
 def newton(
     surface: Surface,
     start: Flat,
@@ -100,7 +110,7 @@ def newton(
         if lost == _LOST_STEPS:
             break
         largest = sizes.max()
-        decrement = float(np.sum(slope**2 / np.maximum(sizes, _LEAST_EIGENVALUE * largest)))
+        decrement = float(np.sum(slope**2 / np.maximum(sizes, LEAST_EIGENVALUE * largest)))
         while damping < _MOST_DAMPING:
             there = x - scale * (v @ (slope / (sizes + damping * largest)))
             u_there, g_there = _at(surface, there, rows)
@@ -138,7 +148,7 @@ class _Differences:
                 self._scale = self._scale / _NARROWER
                 continue
             diagonal = np.abs(np.diag(hessian))
-            scale = 1 / np.sqrt(np.maximum(diagonal, _LEAST_CURVATURE * diagonal.max() + TINY))
+            scale = 1 / np.sqrt(np.maximum(diagonal, LEAST_CURVATURE * diagonal.max() + TINY))
             # Between kinks a density may be flat, as far as these differences reach
             flat = kinked and bool(np.any(scale > _FARTHER * self._scale))
             if flat:
@@ -149,12 +159,15 @@ class _Differences:
                 break
         self._first = False
         if not np.all(np.isfinite(hessian)):
-            raise TuningError(f"the search for a centre met a non-finite curvature. {NEARER}")
+            raise TuningError(
+                "the search for the posterior's centre met second derivatives of the log density "
+                f"that are not finite. {NEARER}"
+            )
         if not hessian.any():
             raise TuningError(
-                "the search for a centre met a density without curvature in any direction: what "
-                "is sampled has no effect on the data there, or no proper prior. Give every "
-                f"variable a proper prior. {NEARER}"
+                "the search for the posterior's centre met a density without curvature in any "
+                "direction: the variables have no effect on the data there, or no proper prior. "
+                f"Give every variable a proper prior. {NEARER}"
             )
         return hessian, self._scale
 
@@ -165,7 +178,7 @@ def log_volume(hessian: Root, scale: Flat, free: Flat) -> float:
         return 0.0
     scale = scale[free]
     w = np.abs(np.linalg.eigvalsh(hessian[np.ix_(free, free)] * np.outer(scale, scale)))
-    least = np.maximum(w, _LEAST_EIGENVALUE * w.max())
+    least = np.maximum(w, LEAST_EIGENVALUE * w.max())
     return float(np.sum(np.log(scale)) - np.sum(np.log(least)) / 2)
 
 
@@ -207,7 +220,7 @@ def best_mode(
     """
     modes = [_mode(surface, begin(starts[0]), rows)]
     for k, start in enumerate(starts[1:], start=1):
-        if not np.isfinite(modes[0].mass) or (k >= _LEAST_STARTS and len(modes) == 1):
+        if not np.isfinite(modes[0].mass) or (k >= LEAST_STARTS and len(modes) == 1):
             break
         with suppress(TuningError, np.linalg.LinAlgError):
             mode = _mode(surface, begin(start), rows)
@@ -256,6 +269,6 @@ def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) 
     if not np.all(np.isfinite(scaled)):
         return np.nan
     w, v = np.linalg.eigh(scaled)
-    w = np.maximum(np.abs(w), _LEAST_EIGENVALUE * np.abs(w).max())
+    w = np.maximum(np.abs(w), LEAST_EIGENVALUE * np.abs(w).max())
     gain = np.sum((v.T @ (scale * g)) ** 2 / w) / 2
     return log_volume(hessian, scale, np.ones(len(centre), bool)) - u + float(gain)

@@ -25,10 +25,10 @@ from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.tuning.bounds import AIM, friction_bound
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
-from pymc_sgmcmc.tuning.job import Job
+from pymc_sgmcmc.tuning.job import FARTHEST, Job
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.regimes import NoGaussian
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError
 
 __all__ = ["descended", "lower_step", "plan_of_priors", "shapes_priors", "tune_without_gaussian"]
 
@@ -59,8 +59,7 @@ _DAMPING, _DRAWS_TO_FORGET = 0.2, 25
 # a higher bound, and their factors
 _CLIPPED, _SMALLER, _HIGHER = 0.05, 0.95, 1.1
 
-# Largest gradient in units of the root of the largest curvature
-_FARTHEST = 10.0
+# A bound of gradients that is none
 _NO_BOUND = 1e12
 
 
@@ -74,7 +73,7 @@ def tune_without_gaussian(
     if not isinstance(units, np.ndarray):
         widths = prior_widths(coordinates, int(job.rng.integers(2**31)))
         units = np.repeat(np.array(widths), [x.size for x in blocks])
-    job.report("descent")
+    job.report("descending to a mode")
     held = shapes_priors(coordinates, blocks)
     start = descended(surface, begin, units, jitter, held, job.rng)
     plan = plan_of_priors(start, units, job.options)
@@ -172,7 +171,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
     Batch noise that coordinates share heats stiff directions; smaller units add injected noise
     against that, but chains then forget weights later that only the prior holds.
     """
-    job.report("warm-up")
+    job.report("running the warm-up")
     policy, rng, settings, fixed = job.policy, job.rng, runner.settings, job.fixed_step
     if policy.gradients_bounded:
         settings.largest_gradient = _NO_BOUND
@@ -200,7 +199,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         if surface.batch_size and len(curvatures) % _NOISE_EACH == 1:
             some = surface.draw_rows(rng, _NOISE_BATCHES)
             g = surface.batch_gradient(np.repeat(phi[None], len(some), axis=0), some) * units
-            noise = float(np.quantile(np.var(g, axis=0), 0.95)) / settings.batches
+            noise = float(np.quantile(np.var(g, axis=0), MOST_OF_MANY)) / settings.batches
         if not fixed:
             h = min(h, allowed(curvatures))
         assert runner.state.psi is not None
@@ -225,7 +224,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         h = min(h, allowed(curvatures[_WINDOWS // 2 :]))
         if policy.absorbs_noise and noise > 0:
             damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * settings.thin * h))
-    largest = _FARTHEST * float(np.sqrt(max(curvatures) + noise)) / damping
+    largest = FARTHEST * float(np.sqrt(max(curvatures) + noise)) / damping
     return _WarmUp(float(h) * damping, damping, largest if policy.gradients_bounded else None)
 
 

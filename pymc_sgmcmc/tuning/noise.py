@@ -14,6 +14,7 @@ from pymc_sgmcmc.tuning.passes import PAIRS, Passes, random_signs
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.surface import (
+    MOST_OF_MANY,
     TINY,
     Flat,
     Map,
@@ -51,12 +52,9 @@ _OWN = 0.01
 # Most batches averaged for a single variable's noise, as all variables pay for them
 ALLOWED = 16
 
-# Quantile of thousands of coordinates' noise by which the number of batches is chosen
-_MOST_OF_MANY = 0.95
-
 _NOT_FINITE = (
-    "the measurement of the gradient noise met non-finite gradients all around the "
-    f"centre, as where the fit before it has run away. {NEARER}"
+    "the measurement of the gradient noise met gradients that are not finite all around the "
+    f"posterior's centre, which may have been fitted far from the data. {NEARER}"
 )
 
 
@@ -183,14 +181,14 @@ def most_of_each(variance: Flat, sizes: Sequence[int]) -> float:
     A scale may be one of thousands of coordinates, and the one of interest.
     """
     parts = [variance[of.start : of.stop] for of in ranges_of(sizes)] if len(sizes) else [variance]
-    return float(max(np.quantile(part, _MOST_OF_MANY) for part in parts if part.size))
+    return float(max(np.quantile(part, MOST_OF_MANY) for part in parts if part.size))
 
 
 def shorter(
     root: Root, turn: Turn | None, turned: TurnedNoise, variance: Flat, free: float
 ) -> tuple[Root, Turn | None, TurnedNoise, Flat]:
     """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
-    most = max(float(np.quantile(variance, _MOST_OF_MANY)), free)
+    most = max(float(np.quantile(variance, MOST_OF_MANY)), free)
     by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
     if turn is None:
         root = root * by

@@ -9,20 +9,27 @@ from __future__ import annotations
 import numpy as np
 
 from pymc_sgmcmc.kernel.pair_sums import PairSums
-from pymc_sgmcmc.tuning.curvature import Stiffness
+from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE, Stiffness
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.passes import LEAST_STEPS, PAIRS, PASSES, Passes, random_signs
-from pymc_sgmcmc.tuning.surface import TINY, Flat, Rng, Surface, TuningError, antithetic
+from pymc_sgmcmc.tuning.surface import (
+    CLEAR,
+    MOST_OF_MANY,
+    TINY,
+    Flat,
+    Rng,
+    Surface,
+    TuningError,
+    antithetic,
+)
 
-__all__ = ["diagonal_gaussian", "gaussian_of_many"]
+__all__ = ["NARROW", "diagonal_gaussian", "gaussian_of_many"]
 
 _RATE, _MOMENTUM = 0.18, 0.7
 # Sds before anything is known
-_NARROW = 1e-3
+NARROW = 1e-3
 # First steps, whose curvature may be unreliable, its weight there, and the largest move in sds
 _FIRST, _FIRST_WEIGHT, _MOST_MOVES = 50, 0.3, 30.0
-# Least precision beside the largest one
-_LEAST_PRECISION = 1e-12
 
 # Of fits with few parameters: passes, least steps, share of these at the full rate where gradients
 # are noisy, fall of the rate afterwards, and least weight of a step's curvature
@@ -32,21 +39,16 @@ _ABSURD = 1e12
 # Squared slope, in sds, below which x has settled, and for how many steps
 _SLOPE, _STEPS_SETTLED = 0.01, 3
 
-# Standard errors above zero at which a curvature counts as positive, and the divisor of its error
-# that makes a least precision elsewhere
-_KNOWN, _OF_ERROR = 3.0, 1e3
+# Divisor of a curvature's error that makes a least precision where its sign is unknown
+_OF_ERROR = 1e3
 # Least steps that an average remembers, and share of the rate where the start is nearly right
 _LEAST_MEMORY, _NEAR = 8, 0.3
 # Share of the steps at the full rate, the same with several batches a pair, and the fall afterwards
 _SHARE, _SHARE_OF_SEVERAL, _FALL = 1 / 3, 1 / 2, 4.0
 # Rate times the largest whitened curvature: steps diverge beyond 2 (1 + momentum)
 _STABLE = 2.0
-# Fall of U per coordinate, over half of the steps at the full rate, above which as many are added,
-# and the most additions
-_FALLING, _MOST_LONGER = 1.0, 20
-# Largest variance of x from batch noise, in units of the fitted one, and the share of coordinates
-# it holds for: effects that fluctuate more would drive a slope that multiplies them to 0
-_FLUCTUATION, _MOST_OF_MANY = 1.0, 0.95
+# Most times that steps at the full rate are added
+_MOST_LONGER = 20
 # Steps at which noise and curvature are measured first, while sds still grow
 _EARLY = (8, 12, 16, 20, 24, 32, 40)
 # With several batches a pair: steps between measurements, and the factor by which the limit of a
@@ -59,7 +61,7 @@ def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Fl
     """Fit mean and sds of independent normals, shape (d,), to at most some hundred parameters."""
     d = len(start)
     x, velocity, total, count = start.copy(), _Velocity(d), np.zeros(d), 0
-    sd, precision = np.full(d, _NARROW), np.zeros(d)
+    sd, precision = np.full(d, NARROW), np.zeros(d)
     steps = max(_LEAST_STEPS, _PASSES * surface.n_blocks // PAIRS)
     settled, failed = 0, 0
     # The noise of batches keeps x moving, and σ would grow as if the posterior were wider
@@ -143,8 +145,8 @@ def gaussian_of_many(
     _refuse_failures(failed, plan.steps, plan.steps // 2 + 1)
     if np.any((widths.curvature == 0) & (widths.noise == 0)):
         raise TuningError(
-            "the fit of independent normals met a density without curvature along some "
-            f"coordinate: no proper prior. Give every variable a proper prior. {NEARER}"
+            "the fit of independent normals met a density that is flat along some coordinate: a "
+            f"variable has no proper prior. Give every variable a proper prior. {NEARER}"
         )
     return total / count if count else x, widths.quiet()
 
@@ -182,7 +184,7 @@ class _Schedule:
         u = float(self._surface.full(x[None])[0][0])
         fell, self._before = self._before - u, u
         # One sd in every coordinate changes U by d / 2
-        if k == self._looks[-1] and fell > _FALLING * len(x):
+        if k == self._looks[-1] and fell > len(x):
             self._additions -= 1
             self._looks = [k + self._half]
             self.steps, self.full_rate = self.steps + self._half, self.full_rate + self._half
@@ -215,7 +217,7 @@ class _Widths:
         d = surface.dimension
         self._trusted = np.zeros(d, dtype=bool) if trusted is None else trusted
         self._widest = surface.widest
-        self.sd = np.full(d, _NARROW) if known is None else known.copy()
+        self.sd = np.full(d, NARROW) if known is None else known.copy()
         self.curvature, self.noise = np.zeros(d) if known is None else known**-2.0, np.zeros(d)
         self._known, self._squared = self.curvature.copy(), self.curvature**2
 
@@ -229,7 +231,7 @@ class _Widths:
         error = np.sqrt(np.maximum(self._squared - self.curvature**2, 0) / seen)
         elsewhere = np.maximum(np.maximum(self.curvature, self.noise), error / _OF_ERROR)
         elsewhere = np.where(self._trusted, self._known, elsewhere)
-        precision = np.where(self.curvature > _KNOWN * error, self.curvature, elsewhere)
+        precision = np.where(self.curvature > CLEAR * error, self.curvature, elsewhere)
         _, self.sd = _widened(precision, sd, self._widest)
 
     def quiet(self) -> Flat:
@@ -267,14 +269,18 @@ class _Velocity:
 
 def _widened(precision: Flat, sd: Flat, widest: Flat) -> tuple[Flat, Flat]:
     """Return precisions with a lower bound, and sds of them that grow by at most a factor."""
-    precise = np.maximum(precision, _LEAST_PRECISION * precision.max() + TINY)
+    precise = np.maximum(precision, LEAST_CURVATURE * precision.max() + TINY)
     return precise, np.minimum(np.minimum(1 / np.sqrt(precise), 3 * sd), widest)
 
 
 def _highest_rate(stiff: float, noise: Flat) -> float:
-    """Return the rate that a step's curvature and noise allow, both in units of the sds."""
-    fluctuating = max(float(np.quantile(noise, _MOST_OF_MANY)), TINY)
-    return min(_RATE, _STABLE / stiff, 2 * (1 - _MOMENTUM) * _FLUCTUATION / fluctuating)
+    """Return the rate that a step's curvature and noise allow, both in units of the sds.
+
+    With noise x varies at most as the fitted normals do: effects that fluctuate more would drive a
+    slope that multiplies them to 0.
+    """
+    fluctuating = max(float(np.quantile(noise, MOST_OF_MANY)), TINY)
+    return min(_RATE, _STABLE / stiff, 2 * (1 - _MOMENTUM) / fluctuating)
 
 
 def _refuse_failures(failed: int, steps: int, least: int, more: str = "") -> None:

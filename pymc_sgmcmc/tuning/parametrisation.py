@@ -31,9 +31,9 @@ _POSITIONS = 64
 # scales
 _WIDE = 0.9
 
-# Most rounds that repeat all learning in its own coordinates, and what makes them go on: the
-# factor by which precisions changed, or the sds between elements and their likelihood's means
-_ROUNDS, _CHANGED, _FAR = 3, 1.5, 1.0
+# Most rounds that repeat all learning in its own coordinates, and the factor by which precisions
+# changed that makes them go on, as an sd between elements and their likelihood's means does
+_ROUNDS, _CHANGED = 3, 1.5
 
 # Length of a move of all elements, or of one of a block, in units of a step's scale
 _MOVE = 0.3
@@ -424,7 +424,7 @@ class _Bulk:
 
 def _log_change(phi: np.ndarray) -> float:
     """Return elements' distance from 0, as a change of a precision that matters as much."""
-    return float(np.sqrt(np.mean(phi**2)) / _FAR * np.log(_CHANGED))
+    return float(np.sqrt(np.mean(phi**2)) * np.log(_CHANGED))
 
 
 def _derivatives(

@@ -151,8 +151,8 @@ def make_plan(
     unit, root = _unit_and_root(surface, bulk, regime, problem, rng)
     if not _is_invertible(root):
         raise TuningError(
-            "the whitening found some direction without any width beside the others: a density "
-            f"that is unbounded there, or an improper one. {NEARER}"
+            "the measurement of widths and correlations met a direction without any width beside "
+            f"the others: the density is unbounded there, or improper. {NEARER}"
         )
     plan = Plan(
         bulk.centre, root, np.zeros(d), np.ones(d), policy.step_size, regime,
@@ -160,7 +160,7 @@ def make_plan(
         turn=bulk.turn, blocks=surface if isinstance(surface, InBlocks) else None,
     )  # fmt: skip
     if surface.batch_size:
-        report("noise of batches")
+        report("measuring the noise of batches")
         plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
     friction = regime.by_quantile and policy.noise_of_many is not None
     limits = within_noise(policy, plan.variance * unit**2, friction=friction)

@@ -59,7 +59,7 @@ class Report:
     """Logs the tuning of one chain; ``step`` names what it is at."""
 
     def __init__(self, logged: LoggedLines) -> None:
-        self.step = "start"
+        self.step = "compiling the density"
         self._logged = logged
         self._began = time.perf_counter()
 
@@ -77,7 +77,7 @@ class Report:
     def trial(self, draws: int, thin: int, seconds: float) -> None:
         """Begin a run of the chain, with ``seconds`` for each update."""
         if self.seconds > _LONG and draws * thin * seconds > _LONG:
-            what = f"{draws} draws of {thin} updates"
+            what = f"a run of {draws} draws with {thin} updates each"
             self._say(what, f"{what}, {in_words(draws * thin * seconds)}")
 
     def still(self) -> None:
@@ -111,4 +111,4 @@ class Report:
 
     def _say(self, key: str, what: str) -> None:
         if self._logged.is_new(key):
-            _log.info("Tuning: %s (%.0f s).", what, self.seconds)
+            _log.info("Tuning: %s (after %.0f s).", what, self.seconds)

@@ -23,14 +23,13 @@ from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.surface import Surface
-from pymc_sgmcmc.tuning.trial_chain import TrialChain
+from pymc_sgmcmc.tuning.trial_chain import FEW, TrialChain
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Round", "Rounds"]
 
-# Sds from the burn-in's mean beyond which a centre is wrong, the share of many coordinates that may
-# be, as a few slow ones always are, and most centres
-_OFF_CENTRE, _FEW, _MOST_CENTRES = 2.5, 0.05, 4
+# Sds from the burn-in's mean beyond which a centre is wrong, and most centres
+_OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 
 # E vψ² / E ψ² over E v in most posteriors, and how much noisier than planned a chain may be
 _OF_SQUARES, _NOISIER = 2.0, 2.0
@@ -89,7 +88,7 @@ class Rounds:
         """Make coordinates of directions that thousands of parameters share."""
         if self._mixes():
             job, fit = self._job, self._fit
-            job.report("directions that variables share")
+            job.report("looking for directions that variables share")
             centre, turn = shared_directions(
                 self._surface, fit.centre, fit.root, job.problem.sizes, job.rng
             )
@@ -116,7 +115,7 @@ class Rounds:
         if job.options.step_size is not None and fixed is None:
             chain.restart()
             return Round(self._surface, plan, runner, chain, h, np.zeros((0, len(plan.centre))))
-        job.report("burn-in")
+        job.report("running the burn-in")
         h, positions = burn_in(
             chain, h if fixed is None else fixed, settings.each or settings.thin,
             fixed_step=fixed is not None, updates=job.bounds(plan).updates_of_a_burn_in(),
@@ -173,7 +172,7 @@ class Rounds:
         job, fit = self._job, self._fit
         if not is_below(self._surface, phi, fit.centre, fit.root):
             return None
-        job.report("a better centre")
+        job.report("correcting the posterior's centre")
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
         centre, root, _ = find_bulk(begin, job.problem.scale, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
@@ -188,9 +187,9 @@ class Rounds:
             if not job.policy.second_moments:
                 return None
             offset = last.chain.middle
-        if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= _FEW:
+        if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= FEW:
             return None
-        job.report("a better centre")
+        job.report("correcting the posterior's centre")
         centre, root = last.plan.phi(offset), self._fit.root
         if root.ndim == 2:
             centre, root = rewhitened(self._surface, centre, root, job.rng)

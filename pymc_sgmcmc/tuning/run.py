@@ -12,6 +12,7 @@ from pymc.exceptions import SamplingError
 from threadpoolctl import threadpool_limits
 
 from pymc_sgmcmc.chain.memory import Place
+from pymc_sgmcmc.chain.monitor import MOST_WATCHED
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
@@ -34,7 +35,6 @@ from pymc_sgmcmc.tuning.regimes import regime_of
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
 from pymc_sgmcmc.tuning.rounds import Round, Rounds
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
-from pymc_sgmcmc.tuning.trial_chain import MOST_WATCHED
 
 __all__ = ["Tuning"]
 
@@ -78,7 +78,7 @@ class Tuning:
             why = improper(model)
             raise SamplingError(f"Tuning failed: {error}.{why and f' Besides, {why}.'}") from error
         except np.linalg.LinAlgError as error:
-            broken = f"the step '{report.step}' broke down ({str(error).rstrip('.')})"
+            broken = f"the step '{report.step}' failed ({str(error).rstrip('.')})"
             raise SamplingError(f"Tuning failed: {broken}. {NEARER}.") from error
         except KeyboardInterrupt:
             if not self._job.again:
@@ -146,7 +146,7 @@ class Tuning:
             exchangeable=regime.exchangeable,
             all_seen=last.surface.dimension <= MOST_WATCHED,
         )
-        job.report("trial of the step size")
+        job.report("trying the step size")
         settled = settle(chain, last.step_size, rules, self._curvatures(last))
         job.seconds = chain.seconds
         settings.step_size, settings.thin = settled.step_size, settled.thin

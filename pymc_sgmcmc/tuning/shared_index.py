@@ -11,28 +11,32 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.whitening import Shear
 from pymc_sgmcmc.tuning.conditional import Mapped
-from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change
+from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
-from pymc_sgmcmc.tuning.normal_fit import gaussian_of_many
-from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Surface, antithetic
+from pymc_sgmcmc.tuning.normal_fit import NARROW, gaussian_of_many
+from pymc_sgmcmc.tuning.surface import (
+    CLEAR,
+    MOST_OF_MANY,
+    Flat,
+    Points,
+    Rng,
+    Surface,
+    antithetic,
+)
 
 __all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
 
 # Least length of an index, and most elements of a block
 _LEAST_LENGTH, _LARGEST_BLOCK = 17, 8
 
-# Width of every coordinate before anything is known
-_NARROW = 1e-3
+# Patterns of random signs, each at a pair of opposite positions
+_PATTERNS = 4
 
-# Patterns of random signs, each at a pair of opposite positions, and the standard errors above
-# which their mean is significant
-_PATTERNS, _CLEAR = 4, 3.0
+# Partial correlation that diagonal whitening may leave in most blocks
+_LEFT = 0.3
 
-# Partial correlation that diagonal whitening may leave, and the share of blocks below it
-_LEFT, _ALL_BUT_A_FEW = 0.3, 0.95
-
-# Least eigenvalue of a block, also in units of the rounding error of differences
-_LEAST, _ROUNDING = 1e-4, 10.0
+# Least eigenvalue of a block
+_LEAST = 1e-4
 
 
 class InBlocks(Mapped):
@@ -66,7 +70,7 @@ class InBlocks(Mapped):
         return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
 
 
-@named_step("the blocks of elements that share an index")
+@named_step("the search for correlated elements of one index")
 def in_blocks(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> InBlocks | None:
     """Return the surface with correlated elements of one index whitened jointly, or None.
 
@@ -102,7 +106,7 @@ def fitted_in_blocks(
     """
     inside, centre = None, start
     if len(start) > LARGEST_DENSE:
-        sd = np.full(len(start), _NARROW) if known is None else known
+        sd = np.full(len(start), NARROW) if known is None else known
         inside = in_blocks(surface, start, sd, rng)
     if inside is not None and known is None:
         # The blocks at a start may differ from those in the bulk, or not exist there
@@ -150,10 +154,10 @@ def _blocks(
     partial = mean * widths[:, :, None] * widths[:, None]
     partial[:, range(size), range(size)] = 1
     below = np.tril_indices(size, -1)
-    if np.quantile(np.abs(partial[:, *below]), _ALL_BUT_A_FEW, axis=0).max() < _LEFT:
+    if np.quantile(np.abs(partial[:, *below]), MOST_OF_MANY, axis=0).max() < _LEFT:
         return None
     w, v = np.linalg.eigh(partial)
-    w = np.maximum(w, max(_LEAST, _ROUNDING * surface.precision**0.5))
+    w = np.maximum(w, max(_LEAST, rounding(surface)))
     root = np.linalg.cholesky((v / w[:, None]) @ v.swapaxes(1, 2))
     diagonal = np.diagonal(root, axis1=1, axis2=2)
     own = widths.T * sd[index]
@@ -181,7 +185,7 @@ def _significant_curvature(
     if not np.all(np.isfinite(seen)):
         return None
     mean, error = seen.mean(axis=0), seen.std(axis=0, ddof=1) / _PATTERNS**0.5
-    mean[np.abs(mean) < _CLEAR * error] = 0
+    mean[np.abs(mean) < CLEAR * error] = 0
     return mean
 
 

@@ -26,17 +26,27 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import FRICTION
-from pymc_sgmcmc.tuning.directions import Turn
+from pymc_sgmcmc.tuning.directions import SMALL, Turn
 from pymc_sgmcmc.tuning.noise import most_of_each
-from pymc_sgmcmc.tuning.surface import TINY, Flat, Points, Rng, Root, Rows, Surface, ranges_of
+from pymc_sgmcmc.tuning.surface import (
+    CLEAR,
+    TINY,
+    Flat,
+    Points,
+    Rng,
+    Root,
+    Rows,
+    Surface,
+    ranges_of,
+)
 
 __all__ = ["SharedNoise", "WhitenedGradients", "noise_in_common"]
 
 # Numbers in gradients that are evaluated in one call
 _LARGEST = 2**21
 
-# Most elements of variables checked one by one, and least of those checked together
-_SMALL, _LARGE = 16, 100
+# Least elements of variables that are checked together
+_LARGE = 100
 
 # Batches that measure the noise of sums, that of scales, and the slopes of temperatures, and the
 # patterns of signs at which these are measured
@@ -53,8 +63,8 @@ _MOVE = 0.1
 _WRONG, _HEATED, _STEEPEST, _MOST_TANGENT = 0.2, 1.0, 0.2, 0.99
 
 # Largest relative error of large variables' variances along curvature, and largest shift of what
-# depends on them, in its sds; either must exceed so many standard errors
-_ERROR, _SHIFT, _SURE = 0.1, 0.1, 3.0
+# depends on them, in its sds
+_ERROR, _SHIFT = 0.1, 0.1
 
 
 class WhitenedGradients:
@@ -122,7 +132,7 @@ class SharedNoise:
         self._scale = np.sqrt(
             np.divide(share, variance, out=np.zeros_like(share), where=variance > 0)
         )
-        small = [np.array(of) for of in ranges_of(sizes) if len(of) <= _SMALL]
+        small = [np.array(of) for of in ranges_of(sizes) if len(of) <= SMALL]
         self._small = np.concatenate([*small, np.zeros(0, int)])
         self._large = [slice(r.start, r.stop) for r in ranges_of(sizes) if len(r) >= _LARGE]
 
@@ -216,4 +226,4 @@ class SharedNoise:
 def _sure(estimates: np.ndarray) -> np.ndarray:
     """Return the sizes of means that differ from 0 by more than their standard errors."""
     mean, error = estimates.mean(axis=0), estimates.std(axis=0, ddof=1) / len(estimates) ** 0.5
-    return np.where(np.abs(mean) > _SURE * error, np.abs(mean), 0.0)
+    return np.where(np.abs(mean) > CLEAR * error, np.abs(mean), 0.0)

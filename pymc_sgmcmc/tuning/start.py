@@ -8,10 +8,9 @@ import numpy as np
 
 __all__ = ["jittered"]
 
-# Halvings of the jitter before the unjittered start is used, and jittered starts tried where that
-# is not finite, as many as PyMC tries
-_MOST_HALVINGS = 10
-_MOST_OTHERS = 10
+# Lengths of the jitter that are tried before the unjittered start is used, or jittered starts where
+# that is not finite, as many as PyMC tries
+_MOST_TRIES = 10
 
 
 def jittered(
@@ -28,11 +27,11 @@ def jittered(
     jitter = width * rng.uniform(-1, 1, size=start.shape)
     at_start = potential(start[None])[0]
     if not np.isfinite(at_start):
-        others = (start + width * rng.uniform(-1, 1, start.shape) for _ in range(_MOST_OTHERS))
+        others = (start + width * rng.uniform(-1, 1, start.shape) for _ in range(_MOST_TRIES))
         tried = (x for x in others if width and np.isfinite(potential(x[None])[0]))
         return next(tried, None)
     highest = min(2 * abs(float(at_start)) + 1000, np.finfo(float).max)
-    for k in range(_MOST_HALVINGS):
+    for k in range(_MOST_TRIES):
         moved = start + jitter * 2.0**-k
         if potential(moved[None])[0] <= highest:
             return moved

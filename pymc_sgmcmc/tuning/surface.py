@@ -10,6 +10,8 @@ import numpy as np
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 
 __all__ = [
+    "CLEAR",
+    "MOST_OF_MANY",
     "TINY",
     "Flat",
     "Map",
@@ -26,6 +28,12 @@ __all__ = [
 
 # What a positive number is at least, so that nothing is divided by 0
 TINY = 1e-300
+
+# Standard errors from 0 beyond which a measurement is not chance
+CLEAR = 3.0
+
+# Quantile that stands for thousands of measurements, of which some are always far off
+MOST_OF_MANY = 0.95
 
 type Flat = np.ndarray  # of each coordinate, shape (d,): a position φ, a gradient, widths
 type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,); or a Hessian

@@ -12,23 +12,21 @@ import numpy as np
 
 from scipy.special import stdtrit
 
+from pymc_sgmcmc.chain.monitor import MOST_WATCHED
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
 from pymc_sgmcmc.tuning.plan import Plan
 
-__all__ = ["FEW", "MOST_WATCHED", "SLOW", "Trial", "TrialChain"]
-
-# Most coordinates whose every draw the trials keep
-MOST_WATCHED = 1024
+__all__ = ["FARTHEST", "FEW", "SLOW", "Trial", "TrialChain"]
 
 # Factor of the bound above which a gradient is not the Gaussian's, and the factor that raises a
 # bound which batch noise exceeds
 _FAR, _HIGHER = 2.0, 4.0
 
 # Size of a coordinate that no posterior reaches in units of its sds
-_FARTHEST = 1e3
+FARTHEST = 1e3
 
 # Error of a temperature that is allowed, and the batches of draws whose means tell the rest
 _SLACK, _BATCH_MEANS = 0.05, 20
@@ -56,7 +54,7 @@ class Trial:
 
     def diverged(self) -> bool:
         """Return whether the chain left the region where the posterior can be."""
-        return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < _FARTHEST
+        return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < FARTHEST
 
     def about_mean(self) -> Trial:
         """Return the trial with positions about their mean."""

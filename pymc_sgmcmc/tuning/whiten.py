@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_sgmcmc.tuning.curvature import difference_step, mean_curvature, mean_hessian
+from pymc_sgmcmc.tuning.curvature import (
+    LEAST_EIGENVALUE,
+    difference_step,
+    mean_curvature,
+    mean_hessian,
+)
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import (
     TINY,
@@ -28,8 +33,8 @@ __all__ = [
     "upright",
 ]
 
-# Least eigenvalue beside the largest, and least L'HL: lengths at most double
-_LEAST_EIGENVALUE, _LEAST_REFINED = 1e-8, 0.25
+# Least L'HL: lengths at most double
+_LEAST_REFINED = 0.25
 
 # Share of a Newton step, its least value, and the share of the last squared slope above which the
 # centre oscillates; the longest step of batches along a direction, in sds
@@ -39,7 +44,7 @@ _SETTLED_SLOPE, _FLAT = 0.1, 0.02
 # Largest error of the centre, in sds: beyond it control variates become noisier
 _NEAR = 0.3
 
-_MOST_ROUNDS, _LAST_ROUNDS, _MOST_PASSES = 10, 3, 30
+_MOST_ROUNDS, _MOST_PASSES = 10, 30
 # With more blocks of data than this a descent takes whole steps, and few passes; most such steps,
 # and the batches of the last
 _MANY_BLOCKS, _MOST_NEWTON, _FAR_BATCHES = 2000, 8, 256
@@ -74,7 +79,7 @@ def inverse_root(hessian: Root, circular: Flat | None = None) -> Root:
         return hessian
     d = np.sqrt(np.maximum(np.abs(np.diag(hessian)), TINY))
     w, v = np.linalg.eigh(hessian / np.outer(d, d))
-    w = np.maximum(np.abs(w), _LEAST_EIGENVALUE * np.abs(w).max())
+    w = np.maximum(np.abs(w), LEAST_EIGENVALUE * np.abs(w).max())
     return (v / np.sqrt(w)) / d[:, None]
 
 
@@ -149,7 +154,8 @@ class _Bulk:
         curvature = (self._regressed if self.surface.kinked else self._of_hessians)(work)
         if not np.all(np.isfinite(curvature)):
             raise TuningError(
-                f"the whitening met non-finite gradients all around the centre. {NEARER}"
+                "the measurement of widths and correlations met gradients that are not finite all "
+                f"around the posterior's centre. {NEARER}"
             )
         return self.refine(curvature)
 
@@ -257,7 +263,7 @@ class _Bulk:
         return float(np.sum((above - below) * e[::2]) / (2 * d * len(rows)))
 
 
-@named_step("the whitening")
+@named_step("the measurement of widths and correlations")
 def bulk_of_full_data(
     surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = 32,
     rounds: int = _MOST_ROUNDS,
@@ -291,7 +297,7 @@ def bulk_of_full_data(
     return bulk.centre, bulk.root, max(changes[-_SETTLED_ROUNDS:]) > _UNSETTLED
 
 
-@named_step("the whitening")
+@named_step("the measurement of widths and correlations")
 def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Move centre and whitening to the bulk, each gradient on one batch."""
     bulk = _Bulk(surface, centre, root, rng)
@@ -309,11 +315,11 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
     return bulk.centre, bulk.root
 
 
-@named_step("the whitening")
+@named_step("the measurement of widths and correlations")
 def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Return centre and whitening for a centre that the chain itself found."""
     if not surface.batch_size:
-        return bulk_of_full_data(surface, centre, root, rng, rounds=_LAST_ROUNDS)[:2]
+        return bulk_of_full_data(surface, centre, root, rng, rounds=_SETTLED_ROUNDS)[:2]
     # The old L is nearly right: where Hessians cost far too much, a few correct it
     count, most = _hessians(surface, _LAST_WORK)
     bulk = _Bulk(surface, centre, root, rng)

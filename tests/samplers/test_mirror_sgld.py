@@ -73,7 +73,7 @@ def test_unbounded_density_is_refused(build, bound):
     with pm.Model():
         build()
         step = sg.MirrorSGLD(step_size=0.01, backend="jax")
-        with pytest.raises(SamplingError, match=f"'x' grows without end towards its {bound}"):
+        with pytest.raises(SamplingError, match=f"'x' grows without limit towards its {bound}"):
             pm.sample(step=step, draws=2, tune=0, chains=1, progressbar=False)
 
 

@@ -176,4 +176,4 @@ def test_times_are_spelled_in_words():
         "about 0.12 s", "about 1.6 minutes", "about 3.3 minutes", "about 2 hours"
     ]  # fmt: skip
     assert [time_of_draws(x) for x in (4, 100)] == ["", " The draws take about 1.7 minutes."]
-    assert "about 6.7 minutes. A smaller thin= costs" in time_of_draws(400)
+    assert "about 6.7 minutes. A smaller thin= takes" in time_of_draws(400)

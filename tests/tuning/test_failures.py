@@ -178,8 +178,9 @@ def whole_plan(surface, rng):
     return plan_for(surface, centre, root, Dense(), rng)
 
 
-CENTRE, FIT = "the search for a centre", "the fit of independent normals"
-WHITENING, NOISE = "the whitening", "the measurement of the gradient noise"
+CENTRE, FIT = "the search for the posterior's centre", "the fit of independent normals"
+WHITENING = "the measurement of widths and correlations"
+NOISE = "the measurement of the gradient noise"
 PLAN = "the choice of step size and batches"
 
 # What is run and which steps its error may name
@@ -365,6 +366,9 @@ def test_what_breaks_between_two_steps_names_the_last(monkeypatch):
     monkeypatch.setattr("pymc_sgmcmc.tuning.density.rescaled", broken)
     with pm.Model() as model:
         pm.Normal("x")
-    why = r"^Tuning failed: the step 'rough centre' broke down \(Singular matrix\)\. Pass initvals="
+    why = (
+        r"^Tuning failed: the step 'searching for the posterior's centre' failed "
+        r"\(Singular matrix\)\. Pass initvals="
+    )
     with pytest.raises(SamplingError, match=why):
         sample(model)

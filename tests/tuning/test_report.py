@@ -80,12 +80,12 @@ def test_steps_are_told_once_after_a_while(clock, caplog):
         chain.end("LoggedLines by each.", 7.0)
     assert chain.step == "third"
     assert told(caplog) == [
-        "Tuning: third (20 s).",
-        "Tuning: 500 draws of 640 updates, about 5.3 minutes (30 s).",
-        "Tuning: still third (130 s).",
+        "Tuning: third (after 20 s).",
+        "Tuning: a run of 500 draws with 640 updates each, about 5.3 minutes (after 30 s).",
+        "Tuning: still third (after 130 s).",
         "Tuned in 130.0 s: LoggedLines by each. The draws take about 7 s.",
         # Of the second chain, which has nothing new to say for half a minute
-        "Tuning: still third (30 s).",
+        "Tuning: still third (after 30 s).",
         "Tuned in 130.0 s: LoggedLines by each. The draws take about 7 s.",
     ]
 
