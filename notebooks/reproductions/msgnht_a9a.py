@@ -41,7 +41,7 @@ import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
 run = Reproduction("msgnht_a9a", "Li et al. (2016)", "Table 2: logistic regression")
-CHAINS = 2 if SMALL else 24
+CHAINS = 2 if SMALL else 16
 STEPS = (1e-3,) if SMALL else (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
 
 file = np.load("../../tests/data/a9a.npz")

@@ -17,13 +17,12 @@
 # thermostat on one dimension with two wells, by the symmetric splitting (mSGNHT-S) and by Euler's
 # scheme (mSGNHT-E). The paper says
 #
-# 1. that S gives the better density, with a significant gap at larger step sizes;
-# 2. that at h = 0.001 Euler's chain has not explored the space after $10^5$ updates, and that at
-#    h = 0.2 it concentrates too much on the mode;
-# 3. that in both cases the thermostat of S comes nearer to its theoretical value 1;
-# 4. that the bias falls as $T^{-2/3}$ with S and as $T^{-1/2}$ with E (Remark 2), T updates being
-#    made with the best step size for T;
-# 5. that S is almost as efficient as E.
+# 1. that S gives the better density, with a significant gap at larger step sizes (Figure 1);
+# 2. that at h = 0.001 Euler's chain has not explored the space after $10^5$ updates, that at
+#    h = 0.2 it concentrates too much on the mode, and that in both cases the thermostat of S comes
+#    nearer to its theoretical value 1 (Figure 2);
+# 3. that the bias falls as $T^{-2/3}$ with S and as $T^{-1/2}$ with E, T updates being made with
+#    the best step size for T (Remark 2); and that S is almost as efficient as E.
 #
 # The setting is the paper's: noise $N(0, 2Bh)$ with $B = 1$ in the gradient of each update, none
 # added to it, $10^6$ updates, h from 0.001 to 0.3 (with those of the [authors'
@@ -41,9 +40,10 @@ import time
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+import reproduction
 
 from pymc.exceptions import SamplingError
-from reproduction import QUIET, SMALL, Reproduction, StepSize, beyond, over_seeds, unmoved
+from reproduction import QUIET, SMALL, Reproduction, StepSize, beyond, over_seeds
 
 import pymc_sgmcmc as sg
 
@@ -52,7 +52,8 @@ run = Reproduction("msgnht_double_well", "Li et al. (2016)", "Figures 1 and 2, R
 
 STEPS = (0.001, 0.2, 0.3) if SMALL else (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 CHAINS, UPDATES, THIN = 64, 100_000 if SMALL else 1_000_000, 50
-DRAWS = UPDATES // THIN
+DRAWS, FIRST = UPDATES // THIN, 100_000 // THIN
+S, E = "mSGNHT-S", "mSGNHT-E"
 
 # %% [markdown]
 # ## Model and call
@@ -63,16 +64,19 @@ def potential(x):
     return (x + 4) * (x + 1) * (x - 1) * (x - 3) / 14 + 0.5
 
 
-papers = {"scale": None, "gradient": "plain", "batches": 1, "thermostat_mass": 1.0}
-METHODS = {
-    "mSGNHT-S": lambda h, thin: sg.MSGNHT(step_size=h, thin=thin, integrator="ssi", **papers),
-    "mSGNHT-E": lambda h, thin: sg.MSGNHT(step_size=h, thin=thin, integrator="euler", **papers),
-    "SGNHT-S": lambda h, thin: sg.SGNHT(step_size=h, thin=thin, integrator="ssi", **papers),
-    "SGNHT-E": lambda h, thin: sg.SGNHT(step_size=h, thin=thin, integrator="euler", **papers),
-}
 with pm.Model() as wells:
     theta = pm.Flat("theta", shape=CHAINS, initval=np.zeros(CHAINS))
     pm.Potential("minus_U", -potential(theta).sum())
+
+
+def step_of(method, h, thin, model):
+    cls = sg.MSGNHT if method.startswith("m") else sg.SGNHT
+    step = cls(
+        step_size=h, thin=thin, integrator="ssi" if method.endswith("-S") else "euler",
+        diffusion=1.0, thermostat_mass=1.0, scale=None, gradient="plain", batches=1, model=model,
+    )  # fmt: skip
+    return reproduction.unmoved(step)
+
 
 # %% [markdown]
 # ## Truth
@@ -117,53 +121,45 @@ def of_all(n):
 
 
 # %%
-def chains(step, draws, seed):
-    """Draws and mean thermostats, and whether the chains ended before the last draw."""
+def chains(step, seed):
+    """Draws and mean thermostats until the last draw, or until a chain explodes."""
     kept = []
     try:
         pm.sample(
-            step=step, draws=draws, tune=0, chains=1, random_seed=seed, model=wells, quiet=True,
+            step=step, draws=DRAWS, tune=0, chains=1, random_seed=seed, model=wells, quiet=True,
             callback=lambda trace, draw: kept.append((draw.point["theta"], draw.stats[0])), **QUIET,
         )  # fmt: skip
     except SamplingError:
         kept = [row for row in kept if row[1]["rejected_updates"] == 0]
-    draws, stats = zip(*kept, strict=True) if kept else ((), ())
-    return np.reshape(draws, (-1, CHAINS)), np.array([s["thermostat"] for s in stats])
+    heat = np.array([stats["thermostat"] for _, stats in kept])
+    return np.reshape([draw for draw, _ in kept], (-1, CHAINS)), heat
 
 
-found, heat, explosions = {}, {}, {}
-for method, make in METHODS.items():
+found, heat, pooled, single = {}, {}, {}, {}
+for method in (S, E, "SGNHT-S", "SGNHT-E"):
     size = StepSize()
-    with wells:
-        step = unmoved(make(size, THIN))
-    for size.h in STEPS if method.startswith("m") else [h for h in STEPS if h >= 0.03]:
-        parts = []
+    step = step_of(method, size, THIN, wells)
+    for h in STEPS if method in (S, E) else (STEPS[-1:] if SMALL else (0.05, 0.1, 0.2, 0.3)):
+        size.h, parts = h, []
         while sum(len(part[0]) for part in parts) < DRAWS and len(parts) < (2 if SMALL else 11):
-            parts.append(chains(step, DRAWS, [len(found), len(parts)]))
-        key = method, size.h
-        found[key] = np.concatenate([part[0] for part in parts])[:DRAWS]
-        heat[key] = np.concatenate([part[1] for part in parts])[:DRAWS]
-        explosions[key] = len(parts) - 1
-        run.count(CHAINS * THIN * len(found[key]))
+            parts.append(chains(step, [len(found), len(parts)]))
+        draws, heat[method, h] = (np.concatenate(x)[:DRAWS] for x in zip(*parts, strict=True))
+        found[method, h], made = draws, CHAINS * THIN * len(draws)
+        run.count(made)
+        said = f"{len(parts) - 1} explosions in {made:,} updates"
+        if len(draws) == DRAWS:
+            n = counts(draws)
+            pooled[method, h], single[method, h] = of_all(n), over_seeds(divergence(n))
+            said += ", divergence {:.5f} ± {:.5f}, of one chain {:.4f} ± {:.4f}".format(
+                *pooled[method, h], *single[method, h]
+            )
+        print(f"{method:8} h = {h:<5}: {said}", flush=True)
 
 # %% [markdown]
-# A divergence is taken where the chains have all their updates. "Of one chain" is the mean over
-# single chains of $10^6$ updates, such as the paper's. At small step sizes a chain covers a short
-# time and visits the right well too few times, whatever the integrator.
-
-# %%
-pooled, single = {}, {}
-for (method, h), draws in found.items():
-    said = f"{explosions[method, h]} explosions in {CHAINS * THIN * len(draws):,} updates"
-    if len(draws) == DRAWS:
-        n = counts(draws)
-        pooled[method, h], single[method, h] = of_all(n), over_seeds(divergence(n))
-        said += ", divergence {:.5f} ± {:.5f}, of one chain {:.5f} ± {:.5f}".format(
-            *pooled[method, h], *single[method, h]
-        )
-    print(f"{method:8} h = {h:<5}: {said}")
-
-# %% [markdown]
+# "Of one chain" is the mean over single chains of $10^6$ updates, such as the paper's. At small
+# step sizes a chain covers a short time and visits the right well too few times, whatever the
+# integrator.
+#
 # ## Remark 2
 #
 # Wells are crossed too rarely to see rates of convergence, so the target is N(0, 1) here, and the
@@ -172,39 +168,28 @@ for (method, h), draws in found.items():
 
 # %%
 TIMES = (100, 400) if SMALL else (100, 200, 400, 800, 1600, 3200)
-SEEDS, COPIES = (2, 500) if SMALL else (8, 8192)
+SEEDS, COPIES = (2, 500) if SMALL else (8, 4096)
 with pm.Model() as normal:
     x = pm.Normal("x", shape=COPIES, initval=np.zeros(COPIES))
-    pm.Deterministic("mean_square", (x**2).mean())
-bias = {}
-for method, K, first in (("mSGNHT-S", 2, 0.3), ("mSGNHT-E", 1, 0.15)):
+    pm.Deterministic("square", (x**2).mean())
+bias, slopes = {}, {}
+for method, K, first in ((S, 2, 0.3), (E, 1, 0.15)):
     size = StepSize()
-    with normal:
-        step = unmoved(METHODS[method](size, 1))
+    step = step_of(method, size, 1, normal)
     for T in TIMES:
         size.h = first * (TIMES[0] / T) ** (1 / (K + 1))
-        bias[method, T] = [
-            pm.sample(step=step, draws=T, tune=0, chains=1, random_seed=seed, model=normal,
-                      var_names=["mean_square"], **QUIET)
-            .posterior["mean_square"].values.mean() - 1
-            for seed in range(SEEDS)
-        ]  # fmt: skip
+        dt = pm.sample(step=step, draws=T, tune=0, chains=SEEDS, random_seed=T, model=normal,
+                       var_names=["square"], **QUIET)  # fmt: skip
+        bias[method, T] = np.abs(dt.posterior["square"].values.mean(axis=1) - 1)
         run.count(T * COPIES * SEEDS)
-
-logs = np.log(TIMES)
-slopes = {
-    method: over_seeds(
-        np.polyfit(logs, np.log(np.abs([bias[method, T][seed] for T in TIMES])), 1)[0]
-        for seed in range(SEEDS)
-    )
-    for method in ("mSGNHT-S", "mSGNHT-E")
-}
+    of_seeds = np.log([bias[method, T] for T in TIMES])
+    slopes[method] = over_seeds(np.polyfit(np.log(TIMES), of_seeds, 1)[0])
 
 # %% [markdown]
 # ## Time of an update
 #
-# Runs of S and E take turns. One target is the 64 wells, whose gradient costs next to nothing; the
-# other is a logistic regression with 100 parameters and batches of 100 rows. CPU time counts.
+# Runs of S and E take turns; CPU time counts. One target is the 64 wells, whose gradient costs next
+# to nothing, the other a logistic regression with 100 parameters and batches of 100 rows.
 
 # %%
 rng = np.random.default_rng(0)
@@ -213,22 +198,17 @@ with pm.Model() as regression:
     rows, labels = pm.Minibatch(X, y, batch_size=100)
     beta = pm.Normal("beta", shape=100)
     pm.Bernoulli("y", logit_p=rows @ beta, observed=labels, total_size=len(y))
-extra = {}
-for name, built in (("64 wells", wells), ("regression", regression)):
-    steps = []
-    for method in ("mSGNHT-S", "mSGNHT-E"):
-        with built:
-            steps.append(METHODS[method](0.01, 500))
-    spent = []
-    for seed in range(3 if SMALL else 21):
-        for step in steps:
-            began = time.process_time()
-            pm.sample(step=step, draws=4 if SMALL else 100, tune=0, chains=1, random_seed=seed,
-                      model=built, **QUIET)  # fmt: skip
-            spent.append(time.process_time() - began)
+more_time = {}
+for built in (wells, regression):
+    steps, spent = [step_of(method, 0.01, 500, built) for method in (S, E)], []
+    for i in range(6 if SMALL else 42):
+        began = time.process_time()
+        pm.sample(step=steps[i % 2], draws=4 if SMALL else 40, tune=0, chains=1, random_seed=i,
+                  model=built, **QUIET)  # fmt: skip
+        spent.append(time.process_time() - began)
     # The first run of each compiles
     ratio = np.divide(*np.reshape(spent, (-1, 2))[1:].T)
-    extra[name] = over_seeds(100 * (ratio - 1))
+    more_time[built] = over_seeds(100 * (ratio - 1))
 
 # %% [markdown]
 # ## Figures 1 and 2
@@ -237,40 +217,32 @@ for name, built in (("64 wells", wells), ("regression", regression)):
 # updates, S in the first row and E in the second, and the mean thermostat of all chains so far.
 
 # %%
-first = min(100_000 // THIN, DRAWS)
-colours = {"mSGNHT-S": "C0", "mSGNHT-E": "C1", "SGNHT-S": "C2", "SGNHT-E": "C3"}
 figure = plt.figure(figsize=(13, 7.5), layout="constrained")
 left, right = figure.subfigures(1, 2, width_ratios=(1, 1.3))
-axes = left.subplots(2, 1), right.subplots(3, 2)
-for method, colour in colours.items():
-    for values, style in ((pooled, "o-"), (single, "o:")):
-        stable = [h for h in STEPS if (method, h) in values]
-        if values is pooled or method.startswith("m"):
-            axes[0][0].errorbar(
-                stable, *np.transpose([values[method, h] for h in stable]), fmt=style, ms=3,
-                color=colour, label=method + (", one chain" if values is single else ""),
-            )  # fmt: skip
-    if method.startswith("m"):
-        line = [over_seeds(np.abs(bias[method, T])) for T in TIMES]
-        axes[0][1].errorbar(TIMES, *np.transpose(line), fmt="o-", ms=3, color=colour,
-                            label=f"{method}: slope {slopes[method][0]:.2f}")  # fmt: skip
-for axis, title, x_label, y_label in (
-    (axes[0][0], "Figure 1", "step size h", "KL divergence from the truth"),
-    (axes[0][1], "Remark 2: N(0, 1), step sizes best for T", "updates T", "bias of the mean of x²"),
-):
-    axis.set(xscale="log", yscale="log", title=title, xlabel=x_label, ylabel=y_label)
+(above, below), axes = left.subplots(2, 1), right.subplots(3, 2)
+for i, method in enumerate((S, E, "SGNHT-S", "SGNHT-E")):
+    for values, style, which in ((pooled, "o-", ""), (single, "o:", ", one chain"))[: 2 - i // 2]:
+        line = [(h, *values[method, h]) for h in STEPS if (method, h) in values]
+        above.errorbar(*np.transpose(line), fmt=style, ms=3, color=f"C{i}", label=method + which)
+for i, method in enumerate((S, E)):
+    line = [(T, *over_seeds(bias[method, T])) for T in TIMES]
+    below.errorbar(*np.transpose(line), fmt="o-", ms=3, label=f"{method}, slope "
+                   f"{slopes[method][0]:.2f}")  # fmt: skip
+    for column, h in enumerate((0.001, 0.2)):
+        draws = np.clip(found[method, h][:FIRST, 0], -4.5, 3.5)
+        axes[i, column].hist(draws, edges, density=True, color=f"C{i}")
+        axes[i, column].plot(grid, density, color="black", linewidth=1)
+        axes[i, column].set(xlim=(-5, 4), title=f"Figure 2: {method}, h = {h}", xlabel="θ")
+        means = heat[method, h][:FIRST].cumsum() / np.arange(1, FIRST + 1)
+        axes[2, column].plot(THIN * np.arange(1, FIRST + 1), means, color=f"C{i}", label=method)
+        axes[2, column].axhline(1, color="black", linewidth=1)
+        axes[2, column].set(ylim=(0.8, 1.2), xlabel="updates", ylabel="mean thermostat")
+above.set(xscale="log", yscale="log", title="Figure 1", xlabel="step size h",
+          ylabel="KL divergence from the truth")  # fmt: skip
+below.set(xscale="log", yscale="log", title="Remark 2: step sizes best for T", xlabel="updates T",
+          ylabel="bias of the mean of x²")  # fmt: skip
+for axis in (above, below, axes[2, 0]):
     axis.legend(fontsize=8)
-for column, h in enumerate((0.001, 0.2)):
-    for row, method in enumerate(("mSGNHT-S", "mSGNHT-E")):
-        axis = axes[1][row, column]
-        axis.hist(np.clip(found[method, h][:first, 0], -4.5, 3.5), edges, density=True,
-                  color=colours[method])  # fmt: skip
-        axis.plot(grid, density, color="black", linewidth=1)
-        axis.set(xlim=(-5, 4), title=f"Figure 2: {method}, h = {h}", xlabel="θ", ylabel="density")
-        means = np.cumsum(heat[method, h][:first]) / np.arange(1, first + 1)
-        axes[1][2, column].plot(THIN * np.arange(1, first + 1), means, color=colours[method])
-    axes[1][2, column].axhline(1, color="black", linewidth=1)
-    axes[1][2, column].set(ylim=(0.8, 1.2), xlabel="updates", ylabel="mean thermostat")
 plt.show()
 run.picture(figure)
 
@@ -283,12 +255,9 @@ for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
     with pm.Model():
         one = pm.Flat("theta", initval=0.0)
         pm.Potential("minus_U", -potential(one))
-        dt = pm.sample(
-            step=method(), draws=200 if SMALL else 5000, chains=8, random_seed=1, **QUIET
-        )
-    draws = dt.posterior["theta"].values
+        dt = pm.sample(200 if SMALL else 5000, step=method(), chains=8, random_seed=1, **QUIET)
+    draws, true = dt.posterior["theta"].values, exact[edges[:-1] < 0].sum()
     mean, error = over_seeds((draws < 0).mean(axis=1))
-    true = exact[edges[:-1] < 0].sum()
     run.untuned(
         call, f"a mass of the left well of {mean:.3f} ± {error:.3f} (exact: {true:.3f}), a "
         f"divergence of {divergence(counts(draws.T).sum(axis=0)):.4f}",
@@ -298,73 +267,67 @@ for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
 # %% [markdown]
 # ## Verdicts
 #
-# A gap counts where it is two standard errors; those of a mean thermostat are of 20 stretches.
+# A gap counts where it is two standard errors; those of a mean thermostat are of 20 stretches. In
+# words "a ± b, c ± d" are values of S, then of E.
+
 
 # %%
-S, E = "mSGNHT-S", "mSGNHT-E"
+def compare(says, s, e, *, sign=1, form=".3f", more="", seeds=CHAINS):
+    """Whether the value of E is above that of S, or below it; both with a standard error."""
+    seen = " ± ".join(f"{x:{form}}" for x in s) + ", " + " ± ".join(f"{x:{form}}" for x in e)
+    gap, error = sign * (e[0] - s[0]), float(np.hypot(s[1], e[1]))
+    run.verdict(says, seen + more, beyond(gap, error), seeds=seeds)
+
+
 for says, steps in (
-    ("S has the lower divergence, with a significant gap at larger h (Figure 1)",
-     [h for h in STEPS if h >= 0.05]),
-    ("S is consistently better, at small h, too (Figure 1)", [h for h in STEPS if h < 0.05]),
-):  # fmt: skip
+    (
+        "S has a lower divergence, with a significant gap at larger h",
+        STEPS[-2:] if SMALL else STEPS[4:],
+    ),
+    ("S has a lower divergence consistently, at small h, too", STEPS[:1] if SMALL else STEPS[:4]),
+):
     seen, holds = [], []
     for h in steps:
-        if (E, h) not in pooled:
-            seen.append(f"h = {h}: {pooled[S, h][0]:.5f}, E explodes")
-            holds.append(True)
-            continue
-        (s, error_s), (e, error_e) = pooled[S, h], pooled[E, h]
-        seen.append(f"h = {h}: {s:.5f} ± {error_s:.5f} against {e:.5f} ± {error_e:.5f}")
-        holds.append(beyond(e - s, np.hypot(error_s, error_e)))
-    run.verdict(
-        says, "; ".join(seen), False if False in holds else None if None in holds else True,
-        seeds=CHAINS,
-    )  # fmt: skip
-share = {}
-for method in (S, E):
-    some = found[method, 0.001][:first]
-    share[method] = over_seeds((some < -1.5).any(axis=0) & (some > 1.5).any(axis=0))
-gap = share[S][0] - share[E][0]
-run.verdict(
-    "at h = 0.001 S explores the space in 100,000 updates, E does not (Figure 2)",
-    f"{share[S][0]:.0%} ± {share[S][1]:.0%} of the chains of S, {share[E][0]:.0%} ± "
-    f"{share[E][1]:.0%} of those of E have been in both wells",
-    beyond(gap, np.hypot(share[S][1], share[E][1])), seeds=CHAINS,
-)  # fmt: skip
-n = {method: counts(found[method, 0.2]) for method in (S, E)}
-near = {m: over_seeds(k[:, near_mode].sum(axis=1) / k.sum(axis=1)) for m, k in n.items()}
+        (s, error), (e, other) = pooled[S, h], pooled.get((E, h), (np.nan, np.nan))
+        explodes = (E, h) not in pooled
+        seen.append(f"h = {h}: {s:.5f} ± {error:.5f}, "
+                    + ("E explodes" if explodes else f"{e:.5f} ± {other:.5f}"))  # fmt: skip
+        holds.append(explodes or beyond(e - s, float(np.hypot(error, other))))
+    together = False if False in holds else None if None in holds else True
+    run.verdict(f"{says} (Figure 1)", "; ".join(seen), together, seeds=CHAINS)
+explored, near, mean_heat = {}, {}, {}
+for m in (S, E):
+    some, n = found[m, 0.001][:FIRST], counts(found[m, 0.2])
+    explored[m] = over_seeds((some < -1.5).any(axis=0) & (some > 1.5).any(axis=0))
+    near[m] = over_seeds(n[:, near_mode].sum(axis=1) / n.sum(axis=1))
+    for h in (0.001, 0.2):
+        mean, error = over_seeds(heat[m, h][:FIRST].reshape(20, -1).mean(axis=1))
+        mean_heat[m, h] = (abs(mean - 1), error)
+says = "at h = 0.001 S explores the space in 100,000 updates and E does not (Figure 2)"
+compare(says, explored[S], explored[E], sign=-1, more=" of the chains have been in both wells")
 run.verdict(
     "at h = 0.2 E concentrates too much on the mode (Figure 2)",
-    f"{100 * near[E][0]:.1f} ± {100 * near[E][1]:.1f} % within 0.5 of the mode (S: "
-    f"{100 * near[S][0]:.1f} ± {100 * near[S][1]:.1f}; truth: {100 * exact[near_mode].sum():.1f})",
+    f"a share within 0.5 of the mode of {near[E][0]:.4f} ± {near[E][1]:.4f} (S: {near[S][0]:.4f}; "
+    f"truth: {exact[near_mode].sum():.4f})",
     beyond(near[E][0] - exact[near_mode].sum(), near[E][1]), seeds=CHAINS,
 )  # fmt: skip
 for h in (0.001, 0.2):
-    (s, error_s), (e, error_e) = (
-        over_seeds(heat[m, h][:first].reshape(20, -1).mean(axis=1)) for m in (S, E)
-    )
-    run.verdict(
-        f"at h = {h} the thermostat of S comes nearer to 1 (Figure 2)",
-        f"{s:.3f} ± {error_s:.3f} against {e:.3f} ± {error_e:.3f}",
-        beyond(abs(e - 1) - abs(s - 1), np.hypot(error_s, error_e)), seeds=CHAINS,
-    )  # fmt: skip
+    compare(f"at h = {h} the thermostat of S comes nearer to 1 (Figure 2)", mean_heat[S, h],
+            mean_heat[E, h], more=" away from 1")  # fmt: skip
 for method, rate, words in ((S, -2 / 3, "T^-2/3"), (E, -1 / 2, "T^-1/2")):
     mean, error = slopes[method]
     run.verdict(
         f"the bias of {method} falls as {words} (Remark 2)",
-        f"slope {mean:.3f} ± {error:.3f} for T from {TIMES[0]} to {TIMES[-1]:,}",
+        f"a slope of {mean:.3f} ± {error:.3f} for T from {TIMES[0]} to {TIMES[-1]}",
         beyond(mean - rate, error) is None, seeds=SEEDS,
     )  # fmt: skip
-gap = slopes[E][0] - slopes[S][0]
+compare("the bias of S falls faster than that of E (Remark 2)", slopes[S], slopes[E], seeds=SEEDS,
+        more=" are the slopes")  # fmt: skip
+(mean, error), bare = more_time[regression], more_time[wells]
 run.verdict(
-    "the bias of S falls faster than that of E (Remark 2)", f"slopes differ by {gap:.3f}",
-    beyond(gap, np.hypot(slopes[S][1], slopes[E][1])), seeds=SEEDS,
-)  # fmt: skip
-(mean, error), (bare, bare_error) = extra["regression"], extra["64 wells"]
-run.verdict(
-    "S is almost as efficient as E (section 3; here: at most 10 % more time for an update)",
-    f"{mean:.1f} ± {error:.1f} % more CPU time in a logistic regression, {bare:.1f} ± "
-    f"{bare_error:.1f} % in the wells, whose gradient costs nothing",
+    'S is "almost as efficient" as E (section 3; we take at most 10 % more time for an update)',
+    f"{mean:.1f} ± {error:.1f} % more CPU time in a logistic regression, {bare[0]:.1f} ± "
+    f"{bare[1]:.1f} % in the wells, whose gradient costs nothing",
     beyond(10 - mean, error), seeds=20,
 )  # fmt: skip
 run.end()

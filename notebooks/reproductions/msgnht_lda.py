@@ -25,8 +25,8 @@
 # 0.1 and variance 1; a Dirichlet(0.1) prior of the topics of a document; D = 0.75; the step sizes.
 # What the paper does not say, we chose:
 #
-# - Chains have 12,000 updates, 30,000 at the smallest step size. Half of the chains start at
-#   N(0.1, 1), the prior, and half at N(0.1, 0.01).
+# - Chains have 12,000 updates, in which the smallest step size covers 6 units of time. Three chains
+#   (two at that step size) start at N(0.1, 1), the prior, N(0.1, 0.01), and N(0.1, 1) again.
 # - The topics of a batch's words are drawn in 6 Gibbs sweeps, of which the first 2 are burn-in.
 # - D is also the friction of SGHMC. SGRLD and Gibbs sampling have a Dirichlet(0.1) prior of the
 #   words of a topic. SGRLD has constant steps, and those of its own paper (Patterson and Teh,
@@ -67,9 +67,9 @@ run = Reproduction("msgnht_lda", "Li et al. (2016)", "Figure 3, Table 1: LDA")
 ALPHA = BETA = 0.1
 K, LENGTH, BATCH, DRAWS = (5, 20, 5, 6) if SMALL else (30, 60, 5, 60)
 STEPS = (1e-2,) if SMALL else (1e-2, 2.5e-3, 5e-4)
-UPDATES = {h: 60 if SMALL else 30_000 if h == 5e-4 else 12_000 for h in (*STEPS, 4e-2)}
+UPDATES = 60 if SMALL else 12_000
 # Standard deviations of the starts of the chains
-STARTS = (1.0, 0.1) if SMALL else (1.0, 1.0, 0.1, 0.1)
+STARTS = (1.0, 0.1) if SMALL else (1.0, 0.1, 1.0)
 corpus = topics.corpus(*reuters()[:2], length=LENGTH)
 words = (corpus.train >= 0).sum()
 print(f"{len(corpus.train)} training documents, {words:,} words, {corpus.size:,} different ones")
@@ -128,7 +128,7 @@ def step_of(method, chains, thin):
 # %%
 def draws_of(method, h, factor, starts):
     """For each start, a seed and an sd, the topics of the draws and the updates until the end."""
-    step, size = step_of(method, len(starts), UPDATES[h] // DRAWS)
+    step, size = step_of(method, len(starts), UPDATES // DRAWS)
     size.h, size.factor = h, factor
     normals = [np.random.default_rng(i).standard_normal((K, corpus.size)) for i, _ in starts]
     start = np.stack([0.1 + sd * x for x, (_, sd) in zip(normals, starts, strict=True)])
@@ -145,9 +145,10 @@ def draws_of(method, h, factor, starts):
     return [(x if method == "SGRLD" else softmax(x, axis=-1), None) for x in found]
 
 
-def measure(method, h, factor=np.ones_like, starts=STARTS):
+def measure(method, h, factor=np.ones_like):
     """Of each chain: perplexity of validation, that of test on the way, and when it ended."""
-    starts = list(enumerate(starts))
+    starts = list(enumerate(STARTS))
+    starts = starts[:2] if h == 5e-4 or method == "SGNHT-S" else starts
     # One thermostat belongs to one chain
     groups = [[s] for s in starts] if method == "SGNHT-S" else [starts]
     chains = [chain for group in groups for chain in draws_of(method, h, factor, group)]
@@ -157,7 +158,8 @@ def measure(method, h, factor=np.ones_like, starts=STARTS):
             [validation[i]] = topics.perplexity(pi[1::2], corpus.validation, ALPHA)
             test[i] = topics.perplexity(pi, corpus.test, ALPHA, ENDS)
     ended = [end for _, end in chains if end is not None]
-    print(f"{method:9} h = {h:g}: test {test[:, -1].round()}, ended after {ended}", flush=True)
+    what = f"{method:9} h = {h:g}{'' if factor is np.ones_like else ', decreasing'}"
+    print(f"{what}: test {test[:, -1].round()}, ended after {ended} updates", flush=True)
     return validation, test, ended
 
 
@@ -168,8 +170,7 @@ def decreasing(t):
 ENDS = np.unique(np.linspace(1, DRAWS, 12).astype(int))
 PAPERS, N = ("mSGNHT-S", "mSGNHT-E", "SGHMC-S", "SGHMC-E"), len(STARTS)
 found = {(method, h): measure(method, h) for method in PAPERS for h in STEPS}
-found |= {("SGNHT-S", h): measure("SGNHT-S", h, starts=STARTS[: N // 2]) for h in STEPS[:2]}
-found |= {("SGRLD", h): measure("SGRLD", h) for h in STEPS[:2]}
+found |= {(method, STEPS[0]): measure(method, STEPS[0]) for method in ("SGNHT-S", "SGRLD")}
 found |= {("SGRLD", f"{a:g}, decreasing"): measure("SGRLD", a, decreasing) for a in (0.04, 0.01)}
 sizes = corpus.train, corpus.size, K, ALPHA, BETA
 gibbs = [topics.collapsed_gibbs(*sizes, sweeps=400, thin=20, seed=seed) for seed in range(N)]
@@ -188,7 +189,7 @@ for axis, h in zip(axes[0], STEPS, strict=True):
     for i, method in enumerate(PAPERS):
         _, test, ended = found[method, h]
         axis.plot(
-            BATCH * UPDATES[h] // DRAWS * ENDS, test.mean(axis=0), "--" if i % 2 else "-",
+            BATCH * UPDATES // DRAWS * ENDS, test.mean(axis=0), "--" if i % 2 else "-",
             color=f"C{i // 2}",
             label=method + (f": ends after {min(ended):,} updates" if ended else ""),
         )  # fmt: skip
@@ -228,13 +229,14 @@ for method, printed in PRINTED.items():
 # written out, with the topics of each document as variables and those of its words summed over.
 
 # %%
-counts = np.stack([np.bincount(d[d >= 0], minlength=corpus.size) for d in corpus.train])
+documents = corpus.train[:50] if SMALL else corpus.train
+counts = np.stack([np.bincount(d[d >= 0], minlength=corpus.size) for d in documents])
 with pm.Model() as whole:
     phi = pm.Normal("phi", 0.1, 1, shape=(K, corpus.size))
     of_documents = pm.Dirichlet("of_documents", np.full((len(counts), K), ALPHA))
     p = of_documents @ pt.special.softmax(phi, axis=1)
     pm.Multinomial("words", counts.sum(axis=1), p, observed=counts)
-draws, ours = 20 if SMALL else 200, table["mSGNHT-S"]
+draws, ours = 20 if SMALL else 100, table["mSGNHT-S"]
 for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
     began = time.perf_counter()
     with whole:
@@ -272,7 +274,7 @@ def judge(says, a, b, steps):
         seen.append(f"h = {h:g}: {', '.join(said)}")
         holds.append(not end_a if end_a or end_b else beyond(mean, error))
     together = False if False in holds else None if None in holds else True
-    run.verdict(says, "; ".join(seen), together, seeds=N)
+    run.verdict(says, "; ".join(seen), together, seeds=min(len(found[a, h][0]) for h in steps))
 
 
 for m in ("mSGNHT", "SGHMC"):
@@ -298,6 +300,6 @@ run.verdict("that the gap between S and E is larger for mSGNHT than for SGHMC (T
 mean, error = gap(table["mSGNHT-S"], table["SGNHT-S"])
 run.verdict(
     "that mSGNHT provides more adaptivity than SGNHT (section 1)",
-    f"SGNHT-S above mSGNHT-S by {mean:.1f} ± {error:.1f} %", beyond(mean, error), seeds=N // 2,
+    f"SGNHT-S above mSGNHT-S by {mean:.1f} ± {error:.1f} %", beyond(mean, error), seeds=2,
 )  # fmt: skip
 run.end()

@@ -209,6 +209,55 @@ def deep_units(
     )  # fmt: skip
 
 
+def deep_start(layers: Any, documents: int) -> list[TensorVariable]:
+    """Return the start of ``deep_units``: all topics open, weights of 1, no units above."""
+    k, *above = layers
+    ones = pt.ones((k, documents), dtype="float32")
+    return [ones, ones, *(pt.zeros((n, documents), dtype="float32") for n in above)]
+
+
+class _Inputs:
+    """Random numbers as inputs of a function, and their values."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[TensorVariable, str, tuple[int, ...]]] = []
+        self.rng = np.random.default_rng(0)
+
+    def uniform(self, shape: tuple[int, ...], kind: str = "random") -> TensorVariable:
+        self.made.append((pt.tensor(dtype="float32", shape=shape), kind, shape))
+        return self.made[-1][0]
+
+    def normal(self, shape: tuple[int, ...]) -> TensorVariable:
+        return self.uniform(shape, "standard_normal")
+
+    def draw(self) -> list[np.ndarray]:
+        return [getattr(self.rng, kind)(shape, dtype="float32") for _, kind, shape in self.made]
+
+
+def deep_predictor(
+    seen: np.ndarray, hidden: np.ndarray, shapes: Any, layers: Any, shape: float, *,
+    deep: bool, sweeps: int, burn_in: int,
+) -> Callable[..., np.ndarray]:  # fmt: skip
+    """Return a function that predicts the hidden words of documents, a flat array.
+
+    It takes the net and the topics, of these ``shapes``. The Gibbs sampler sees the other words;
+    the mean of Φ (θ ∘ h) over its sweeps, made to sum to one, predicts the hidden ones.
+    """
+    noise = _Inputs()
+    random: Any = deep_noise(noise, sweeps, *seen.shape, layers)
+    *net, topics = (pt.tensor(dtype="float32", shape=s) for s in shapes)
+    start = deep_start(layers, len(seen))
+    h, theta, *_ = deep_units(pt.constant(seen), topics, net, random, start, shape, deep=deep)
+    weight = (h * theta)[burn_in:]
+    weight = (weight / pt.maximum(weight.sum(axis=1, keepdims=True), 1e-30)).mean(axis=0)
+    compiled = pytensor.function(
+        [*net, topics, *random], weight.T @ topics, mode="JAX", on_unused_input="ignore"
+    )
+    row, column = np.nonzero(hidden >= 0)
+    words = hidden[row, column]
+    return lambda *draw: np.asarray(compiled(*draw, *noise.draw()))[row, words]
+
+
 def scores(pi: np.ndarray, words: np.ndarray, alpha: float, iterations: int = 30) -> np.ndarray:
     """Return the probability of every second word of documents given the others, a flat array.
 
