@@ -22,7 +22,7 @@
 #    h = 0.2 it concentrates too much on the mode, and that in both cases the thermostat of S comes
 #    nearer to its theoretical value 1 (Figure 2);
 # 3. that the bias falls as $T^{-2/3}$ with S and as $T^{-1/2}$ with E, T updates being made with
-#    the best step size for T (Remark 2); and that S is almost as efficient as E.
+#    the best step size for T (Remark 2).
 #
 # The setting is the paper's: noise $N(0, 2Bh)$ with $B = 1$ in the gradient of each update, none
 # added to it, $10^6$ updates, h from 0.001 to 0.3 (with those of the [authors'
@@ -139,7 +139,7 @@ found, heat, pooled, single = {}, {}, {}, {}
 for method in (S, E, "SGNHT-S", "SGNHT-E"):
     size = StepSize()
     step = step_of(method, size, THIN, wells)
-    for h in STEPS if method in (S, E) else (STEPS[-1:] if SMALL else (0.05, 0.1, 0.2, 0.3)):
+    for h in STEPS if method in (S, E) else (STEPS[-1:] if SMALL else (0.1, 0.2, 0.3)):
         size.h, parts = h, []
         while sum(len(part[0]) for part in parts) < DRAWS and len(parts) < (2 if SMALL else 11):
             parts.append(chains(step, [len(found), len(parts)]))
@@ -186,31 +186,6 @@ for method, K, first in ((S, 2, 0.3), (E, 1, 0.15)):
     slopes[method] = over_seeds(np.polyfit(np.log(TIMES), of_seeds, 1)[0])
 
 # %% [markdown]
-# ## Time of an update
-#
-# Runs of S and E take turns; CPU time counts. One target is the 64 wells, whose gradient costs next
-# to nothing, the other a logistic regression with 100 parameters and batches of 100 rows.
-
-# %%
-rng = np.random.default_rng(0)
-X, y = rng.normal(size=(10_000, 100)), rng.integers(0, 2, 10_000)
-with pm.Model() as regression:
-    rows, labels = pm.Minibatch(X, y, batch_size=100)
-    beta = pm.Normal("beta", shape=100)
-    pm.Bernoulli("y", logit_p=rows @ beta, observed=labels, total_size=len(y))
-more_time = {}
-for built in (wells, regression):
-    steps, spent = [step_of(method, 0.01, 500, built) for method in (S, E)], []
-    for i in range(6 if SMALL else 42):
-        began = time.process_time()
-        pm.sample(step=steps[i % 2], draws=4 if SMALL else 40, tune=0, chains=1, random_seed=i,
-                  model=built, **QUIET)  # fmt: skip
-        spent.append(time.process_time() - began)
-    # The first run of each compiles
-    ratio = np.divide(*np.reshape(spent, (-1, 2))[1:].T)
-    more_time[built] = over_seeds(100 * (ratio - 1))
-
-# %% [markdown]
 # ## Figures 1 and 2
 #
 # Left above, Figure 1; below, Remark 2. Right, Figure 2: histograms of one chain's first $10^5$
@@ -233,8 +208,9 @@ for i, method in enumerate((S, E)):
         axes[i, column].hist(draws, edges, density=True, color=f"C{i}")
         axes[i, column].plot(grid, density, color="black", linewidth=1)
         axes[i, column].set(xlim=(-5, 4), title=f"Figure 2: {method}, h = {h}", xlabel="θ")
-        means = heat[method, h][:FIRST].cumsum() / np.arange(1, FIRST + 1)
-        axes[2, column].plot(THIN * np.arange(1, FIRST + 1), means, color=f"C{i}", label=method)
+        means = heat[method, h][:FIRST].cumsum()
+        made = np.arange(1, len(means) + 1)
+        axes[2, column].plot(THIN * made, means / made, color=f"C{i}", label=method)
         axes[2, column].axhline(1, color="black", linewidth=1)
         axes[2, column].set(ylim=(0.8, 1.2), xlabel="updates", ylabel="mean thermostat")
 above.set(xscale="log", yscale="log", title="Figure 1", xlabel="step size h",
@@ -255,7 +231,7 @@ for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
     with pm.Model():
         one = pm.Flat("theta", initval=0.0)
         pm.Potential("minus_U", -potential(one))
-        dt = pm.sample(200 if SMALL else 5000, step=method(), chains=8, random_seed=1, **QUIET)
+        dt = pm.sample(200 if SMALL else 4000, step=method(), chains=4, random_seed=1, **QUIET)
     draws, true = dt.posterior["theta"].values, exact[edges[:-1] < 0].sum()
     mean, error = over_seeds((draws < 0).mean(axis=1))
     run.untuned(
@@ -301,7 +277,7 @@ for m in (S, E):
     explored[m] = over_seeds((some < -1.5).any(axis=0) & (some > 1.5).any(axis=0))
     near[m] = over_seeds(n[:, near_mode].sum(axis=1) / n.sum(axis=1))
     for h in (0.001, 0.2):
-        mean, error = over_seeds(heat[m, h][:FIRST].reshape(20, -1).mean(axis=1))
+        mean, error = over_seeds(x.mean() for x in np.array_split(heat[m, h][:FIRST], 20))
         mean_heat[m, h] = (abs(mean - 1), error)
 says = "at h = 0.001 S explores the space in 100,000 updates and E does not (Figure 2)"
 compare(says, explored[S], explored[E], sign=-1, more=" of the chains have been in both wells")
@@ -323,11 +299,4 @@ for method, rate, words in ((S, -2 / 3, "T^-2/3"), (E, -1 / 2, "T^-1/2")):
     )  # fmt: skip
 compare("the bias of S falls faster than that of E (Remark 2)", slopes[S], slopes[E], seeds=SEEDS,
         more=" are the slopes")  # fmt: skip
-(mean, error), bare = more_time[regression], more_time[wells]
-run.verdict(
-    'S is "almost as efficient" as E (section 3; we take at most 10 % more time for an update)',
-    f"{mean:.1f} ± {error:.1f} % more CPU time in a logistic regression, {bare[0]:.1f} ± "
-    f"{bare[1]:.1f} % in the wells, whose gradient costs nothing",
-    beyond(10 - mean, error), seeds=20,
-)  # fmt: skip
 run.end()
