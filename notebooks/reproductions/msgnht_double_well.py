@@ -27,11 +27,11 @@
 # The setting is the paper's: noise $N(0, 2Bh)$ with $B = 1$ in the gradient of each update, none
 # added to it, $10^6$ updates, h from 0.001 to 0.3 (with those of the [authors'
 # program](https://github.com/ChunyuanLI/mSGNHT)). Gradient noise of that law is the same as
-# injected noise: here the gradient is exact and D = 1. The paper has one chain, we have 64
+# injected noise: here the gradient is exact and D = 1. The paper has one chain, we have 32
 # independent ones from θ = 0, as elements of one variable. Every 50th draw is kept.
 #
 # The thermostat with one friction for all parameters (SGNHT) is mSGNHT if there is one parameter.
-# Its curve is that of the 64 wells with one friction for all of them.
+# Its curve is that of the 32 wells with one friction for all of them.
 
 # %%
 import logging
@@ -51,7 +51,7 @@ logging.getLogger("pymc").setLevel(logging.ERROR)
 run = Reproduction("msgnht_double_well", "Li et al. (2016)", "Figures 1 and 2, Remark 2: wells")
 
 STEPS = (0.001, 0.2, 0.3) if SMALL else (0.001, 0.003, 0.01, 0.03, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
-CHAINS, UPDATES, THIN = 64, 100_000 if SMALL else 1_000_000, 50
+CHAINS, UPDATES, THIN = 32, 100_000 if SMALL else 1_000_000, 50
 DRAWS, FIRST = UPDATES // THIN, 100_000 // THIN
 S, E = "mSGNHT-S", "mSGNHT-E"
 

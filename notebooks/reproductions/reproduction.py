@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
 SMALL = os.environ.get("SMALL") == "1"
 HERE = Path(__file__).parent
@@ -105,6 +106,11 @@ def beyond(value: float, error: float, threshold: float = 0.0) -> bool | None:
     None if it is less than two from it: then the run cannot tell.
     """
     return None if abs(value - threshold) < 2 * error else value > threshold
+
+
+def of_few(error: float, seeds: int) -> float:
+    """Return a standard error of few seeds, widened as Student's t is: two of them hold 95 %."""
+    return float(error * stdtrit(seeds - 1, 0.975) / stdtrit(np.inf, 0.975))
 
 
 def gap_holds(gap: float, error: float, printed: float) -> bool | None:
