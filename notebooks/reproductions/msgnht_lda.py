@@ -223,22 +223,78 @@ for method, printed in PRINTED.items():
     print(f"{method:9} {printed:8.2f} {mean:8.1f} ± {error:.1f}  h = {best[method]}")
 
 # %% [markdown]
+# ## Verdicts
+#
+# What is seen: S and E cannot be told apart wherever E works, and E does not work at h = 0.01,
+# where its thermostat makes 1 - hξ less than -1. There mSGNHT-S is far better than SGHMC, which
+# does not absorb the noise of batches of 5. With a quarter of that step size SGHMC is about as
+# good as mSGNHT at its best: what mSGNHT has is a wider range of step sizes. SGRLD with the decreasing
+# steps of its own paper is the best of all.
+#
+# Gaps are taken chain by chain; chains of one number have the same start. A gap holds if it is
+# above 0 by two standard errors (widened as Student's t is, for few chains), and does not hold if
+# it is below 0, or below the paper's gap, by as much. A chain that ends counts as worse than one
+# that does not.
+
+
+# %%
+def gap(a, b):
+    """By how many per cent b is above a, the standard error, and that widened for few chains."""
+    n = min(len(a), len(b))
+    mean, error = over_seeds(100 * np.log(b[:n] / a[:n]))
+    return mean, error, reproduction.of_few(error, n)
+
+
+def judge(says, a, b, steps):
+    """Whether method a is better than b at all these step sizes."""
+    seen, holds = [], []
+    for h in steps:
+        (_, ours, end_a), (_, other, end_b) = found[a, h], found[b, h]
+        mean, error, wide = gap(ours[:, -1], other[:, -1])
+        said = [f"{m} ends after {', '.join(map(str, e))} updates"
+                for m, e in ((a, end_a), (b, end_b)) if e]  # fmt: skip
+        said = said or [f"{b} above {a} by {mean:.1f} ± {error:.1f} %"]
+        seen.append(f"h = {h:g}: {', '.join(said)}")
+        holds.append(not end_a if end_a or end_b else beyond(mean, wide))
+    together = False if False in holds else None if None in holds else True
+    run.verdict(says, "; ".join(seen), together, seeds=min(len(found[a, h][0]) for h in steps))
+
+
+for m in ("mSGNHT", "SGHMC"):
+    says = f"that the splitting is consistently better than Euler's scheme ({m}, Figure 3)"
+    judge(says, f"{m}-S", f"{m}-E", STEPS)
+for i in "SE":
+    says = f"that mSGNHT-{i} significantly outperforms SGHMC-{i} when h is large (Figure 3)"
+    judge(says, f"mSGNHT-{i}", f"SGHMC-{i}", STEPS[:1])
+order = list(PRINTED)[:6]
+gaps = {}
+for a, b in (*pairwise(order), ("mSGNHT-S", "SGRLD")):
+    gaps[a, b] = mean, error, wide = gap(table[a], table[b])
+    printed = 100 * np.log(PRINTED[b] / PRINTED[a])
+    run.verdict(
+        f"that {a} has a lower perplexity than {b}, by {printed:.1f} % (Table 1)",
+        f"{b} above {a} by {mean:.1f} ± {error:.1f} % ({table[b].mean():.0f}, "
+        f"{table[a].mean():.0f})", reproduction.gap_holds(mean, wide, printed), seeds=N,
+    )  # fmt: skip
+(mean, *errors), (less, *others) = gaps["mSGNHT-S", "mSGNHT-E"], gaps["SGHMC-S", "SGHMC-E"]
+mean, (error, wide) = mean - less, np.hypot(errors, others)
+run.verdict("that the gap between S and E is larger for mSGNHT than for SGHMC (Table 1)",
+            f"larger by {mean:.1f} ± {error:.1f} %", beyond(mean, wide), seeds=N)  # fmt: skip
+mean, error, wide = gap(table["mSGNHT-S"], table["SGNHT-S"])
+run.verdict(
+    "that mSGNHT provides more adaptivity than SGNHT (section 1)",
+    f"SGNHT-S above mSGNHT-S by {mean:.1f} ± {error:.1f} %", beyond(mean, wide), seeds=2,
+)  # fmt: skip
+
+# %% [markdown]
 # ## With nothing set
 #
 # Where only a gradient is known, a step method asks for a step size. But the paper's model can be
-# written out, with the topics of each document as variables and those of its words summed over.
+# written out, with the topics of each document as variables and those of its words summed over. In
+# a run with 5 topics of the chapters of a novel, `sg.MSGNHT()` had a perplexity of 596, where Gibbs
+# sampling had 593.
 
 # %%
-import subprocess as _sp
-import os as _os
-for _j in ("double_well", "a9a", "dpfa"):
-    try:
-        _os.mkdir(f"/tmp/msgx/claim.{_j}")
-    except FileExistsError:
-        continue
-    with open(f"/tmp/msg_{_j}_full.log", "w") as _f:
-        _sp.run(["python", "/tmp/msgx/cells_run.py", f"msgnht_{_j}.py"], stdout=_f, stderr=_sp.STDOUT)
-raise RuntimeError("others done")
 documents = corpus.train[:50] if SMALL else corpus.train
 counts = np.stack([np.bincount(d[d >= 0], minlength=corpus.size) for d in documents])
 with pm.Model() as whole:
@@ -256,60 +312,4 @@ for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
     [seen] = topics.perplexity(pi, corpus.test, ALPHA)
     run.untuned(call, f"a perplexity of {seen:.0f}, where the best mSGNHT-S has {ours.mean():.0f}",
                 seen < ours.max(), seconds)  # fmt: skip
-
-# %% [markdown]
-# ## Verdicts
-#
-# Gaps are taken chain by chain; chains of one number have the same start. A gap holds if it is
-# above 0 by two standard errors, and does not hold if it is below 0, or below the paper's gap, by
-# as much. A chain that ends counts as worse than one that does not.
-
-
-# %%
-def gap(a, b):
-    """By how many per cent b is above a, and the standard error of that."""
-    n = min(len(a), len(b))
-    return over_seeds(100 * np.log(b[:n] / a[:n]))
-
-
-def judge(says, a, b, steps):
-    """Whether method a is better than b at all these step sizes."""
-    seen, holds = [], []
-    for h in steps:
-        (_, ours, end_a), (_, other, end_b) = found[a, h], found[b, h]
-        mean, error = gap(ours[:, -1], other[:, -1])
-        said = [f"{m} ends after {', '.join(map(str, e))} updates"
-                for m, e in ((a, end_a), (b, end_b)) if e]  # fmt: skip
-        said = said or [f"{b} above {a} by {mean:.1f} ± {error:.1f} %"]
-        seen.append(f"h = {h:g}: {', '.join(said)}")
-        holds.append(not end_a if end_a or end_b else beyond(mean, error))
-    together = False if False in holds else None if None in holds else True
-    run.verdict(says, "; ".join(seen), together, seeds=min(len(found[a, h][0]) for h in steps))
-
-
-for m in ("mSGNHT", "SGHMC"):
-    says = f"that the splitting is consistently better than Euler's scheme ({m}, Figure 3)"
-    judge(says, f"{m}-S", f"{m}-E", STEPS)
-for i in "SE":
-    says = f"that mSGNHT-{i} significantly outperforms SGHMC-{i} when h is large (Figure 3)"
-    judge(says, f"mSGNHT-{i}", f"SGHMC-{i}", STEPS[:1])
-order = list(PRINTED)[:6]
-gaps = {}
-for a, b in (*pairwise(order), ("mSGNHT-S", "SGRLD")):
-    gaps[a, b] = mean, error = gap(table[a], table[b])
-    printed = 100 * np.log(PRINTED[b] / PRINTED[a])
-    run.verdict(
-        f"that {a} has a lower perplexity than {b}, by {printed:.1f} % (Table 1)",
-        f"{b} above {a} by {mean:.1f} ± {error:.1f} % ({table[b].mean():.0f}, "
-        f"{table[a].mean():.0f})", reproduction.gap_holds(mean, error, printed), seeds=N,
-    )  # fmt: skip
-(mean, error), (less, other) = gaps["mSGNHT-S", "mSGNHT-E"], gaps["SGHMC-S", "SGHMC-E"]
-mean, error = mean - less, float(np.hypot(error, other))
-run.verdict("that the gap between S and E is larger for mSGNHT than for SGHMC (Table 1)",
-            f"larger by {mean:.1f} ± {error:.1f} %", beyond(mean, error), seeds=N)  # fmt: skip
-mean, error = gap(table["mSGNHT-S"], table["SGNHT-S"])
-run.verdict(
-    "that mSGNHT provides more adaptivity than SGNHT (section 1)",
-    f"SGNHT-S above mSGNHT-S by {mean:.1f} ± {error:.1f} %", beyond(mean, error), seeds=2,
-)  # fmt: skip
 run.end()
