@@ -121,7 +121,8 @@ def step_of(method, chains, thin):
 # %% [markdown]
 # ## Chains
 #
-# A chain whose numbers are no longer finite has ended. It ends all that run with it; then each of
+# The package moves the start of a chain by up to 1 in each coordinate, given starts too;
+# `reproduction.unmoved` keeps them. A chain whose numbers are no longer finite has ended. It ends all that run with it; then each of
 # them is run alone.
 
 
@@ -228,8 +229,8 @@ for method, printed in PRINTED.items():
 # What is seen: S and E cannot be told apart wherever E works, and E does not work at h = 0.01,
 # where its thermostat makes 1 - hξ less than -1. There mSGNHT-S is far better than SGHMC, which
 # does not absorb the noise of batches of 5. With a quarter of that step size SGHMC is about as
-# good as mSGNHT at its best: what mSGNHT has is a wider range of step sizes. SGRLD with the decreasing
-# steps of its own paper is the best of all.
+# good as mSGNHT at its best: what mSGNHT has is a wider range of step sizes. SGRLD with the
+# decreasing steps of its own paper is the best of all.
 #
 # Gaps are taken chain by chain; chains of one number have the same start. A gap holds if it is
 # above 0 by two standard errors (widened as Student's t is, for few chains), and does not hold if
