@@ -229,7 +229,7 @@ run.picture(figure)
 #
 # What is seen: at large step sizes S is better by an order of magnitude, and from 0.25 on it alone
 # stays finite. At small ones both follow the same dynamics, and what one chain shows is chance: the
-# upper left histogram of Figure 2 is of a chain of S that has hardly been in the left well. The
+# upper left histogram of Figure 2 is of a chain of S that was mostly in the right well. The
 # rates of Remark 2 are there. With one friction for all wells (SGNHT), the friction hardly varies
 # in time, and Euler's scheme works even at 0.3, although with a large error.
 #
