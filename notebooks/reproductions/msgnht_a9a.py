@@ -43,7 +43,7 @@ import pymc_sgmcmc as sg
 logging.getLogger("pymc").setLevel(logging.ERROR)
 run = Reproduction("msgnht_a9a", "Li et al. (2016)", "Table 2: logistic regression")
 CHAINS = 2 if SMALL else 8
-STEPS = (1e-3,) if SMALL else (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3)
+STEPS = (1e-3,) if SMALL else (5e-4, 1e-3, 2e-3, 4e-3)
 
 file = np.load("../../tests/data/a9a.npz")
 X, X_test = (np.unpackbits(file[part], axis=1)[:, :123] for part in ("X_train", "X_test"))
@@ -72,7 +72,6 @@ METHODS = {
     "SGHMC-S": lambda h: sg.SGHMC(step_size=h, integrator="ssi", **papers),
     "SGHMC-E": lambda h: sg.SGHMC(step_size=h, integrator="euler", **papers),
     "SGNHT-S": lambda h: sg.SGNHT(step_size=h, integrator="ssi", **thermostat),
-    "SGNHT-E": lambda h: sg.SGNHT(step_size=h, integrator="euler", **thermostat),
 }
 PRINTED = {
     "mSGNHT-S": 84.95, "mSGNHT-E": 84.72, "SGHMC-S": 84.56, "SGHMC-E": 84.51,
@@ -87,7 +86,7 @@ def accuracy(beta):
 
 
 # %% [markdown]
-# ## Six samplers over step sizes
+# ## Five samplers over step sizes
 #
 # Six draws of 50 updates are burn-in. A chain that ends has numbers that are no longer finite.
 
@@ -131,7 +130,7 @@ for i, name in enumerate([*METHODS, "DSVI", "HFSGVI"]):
         line = np.array([over_seeds(found[name, h]) for h in STEPS])
         right.errorbar(STEPS, line[:, 0], 2 * line[:, 1], label=name, color=f"C{i // 2}",
                        fmt="o-" if name.endswith("S") else "s--")  # fmt: skip
-left.set_xticks(range(8), [*METHODS, "DSVI", "HFSGVI"], rotation=45)
+left.set_xticks(range(7), [*METHODS, "DSVI", "HFSGVI"], rotation=45)
 left.set(ylabel="test accuracy, %", ylim=(83.6, 85.2), title="Table 2: at the best step size")
 right.set(xscale="log", xlabel="step size h", title="at each step size")
 left.legend()
@@ -154,28 +153,12 @@ for i in range(4 if SMALL else 16):
 of_s, of_e = np.reshape(spent, (-1, 2)).T
 
 # %% [markdown]
-# ## With nothing set
-#
-# The model with all rows; the package draws batches itself.
-
-# %%
-for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
-    began = time.perf_counter()
-    with model(X.astype(float), y):
-        dt = pm.sample(
-            step=method(), draws=20 if SMALL else 200, tune=20 if SMALL else 200, chains=2,
-            random_seed=1, **QUIET,
-        )  # fmt: skip
-    seconds = time.perf_counter() - began
-    seen, least = accuracy(dt.posterior["beta"].values), table["mSGNHT-S"].min()
-    run.untuned(
-        call, f"an accuracy of {seen[0]:.2f} and {seen[1]:.2f} % in two chains, where the chains "
-        f"of the best mSGNHT-S have {least:.2f} to {table['mSGNHT-S'].max():.2f} %",
-        seen.min() >= least, seconds,
-    )  # fmt: skip
-
-# %% [markdown]
 # ## Verdicts
+#
+# What is seen: S and E cannot be told apart where both work; E does not at h = 0.004. SGHMC is not
+# far behind at its best, the smallest step size, and fails at 0.002, where the thermostats have lost
+# nothing: what they have is a wide range of step sizes. One friction for all parameters does as
+# well here.
 #
 # Gaps are taken chain by chain: chains of the same number have the same seed. A gap holds if it is
 # above 0 by two standard errors (widened as Student's t is, for few chains). It does not if it is
@@ -218,4 +201,25 @@ run.verdict(
     'S is "almost as efficient" as E (section 3; we take at most 10 % more time for an update)',
     f"{mean:.1f} ± {error:.1f} % more CPU time", beyond(10 - mean, error), seeds=len(of_s),
 )  # fmt: skip
+
+# %% [markdown]
+# ## With nothing set
+#
+# The model with all rows; the package draws batches itself.
+
+# %%
+for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
+    began = time.perf_counter()
+    with model(X.astype(float), y):
+        dt = pm.sample(
+            step=method(), draws=20 if SMALL else 200, tune=20 if SMALL else 200, chains=2,
+            random_seed=1, **QUIET,
+        )  # fmt: skip
+    seconds = time.perf_counter() - began
+    seen, least = accuracy(dt.posterior["beta"].values), table["mSGNHT-S"].min()
+    run.untuned(
+        call, f"an accuracy of {seen[0]:.2f} and {seen[1]:.2f} % in two chains, where the chains "
+        f"of the best mSGNHT-S have {least:.2f} to {table['mSGNHT-S'].max():.2f} %",
+        seen.min() >= least, seconds,
+    )  # fmt: skip
 run.end()
