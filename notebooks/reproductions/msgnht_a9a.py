@@ -156,9 +156,9 @@ of_s, of_e = np.reshape(spent, (-1, 2)).T
 # ## Verdicts
 #
 # What is seen: S and E cannot be told apart where both work; E does not at h = 0.004. SGHMC is not
-# far behind at its best, the smallest step size, and fails at 0.002, where the thermostats have lost
-# nothing: what they have is a wide range of step sizes. One friction for all parameters does as
-# well here.
+# far behind at its best, the smallest step size, and fails at 0.002, where the thermostats have
+# lost nothing: what they have is a wide range of step sizes. One friction for all parameters does
+# as well here.
 #
 # Gaps are taken chain by chain: chains of the same number have the same seed. A gap holds if it is
 # above 0 by two standard errors (widened as Student's t is, for few chains). It does not if it is
