@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from matplotlib.figure import Figure
+from scipy.special import stdtrit
 
 SMALL = os.environ.get("SMALL") == "1"
 HERE = Path(__file__).parent
@@ -107,11 +108,63 @@ def beyond(value: float, error: float, threshold: float = 0.0) -> bool | None:
     return None if abs(value - threshold) < 2 * error else value > threshold
 
 
+def of_few(error: float, seeds: int) -> float:
+    """Return a standard error of few seeds, widened as Student's t is: two of them hold 95 %."""
+    return float(error * stdtrit(seeds - 1, 0.975) / stdtrit(np.inf, 0.975))
+
+
+def gap_holds(gap: float, error: float, printed: float) -> bool | None:
+    """Return whether a gap is above 0 by two standard errors.
+
+    False where it is below 0 by as much, or less than the paper's; else None.
+    """
+    holds = beyond(gap, error)
+    return False if holds is None and beyond(printed - gap, error) else holds
+
+
 def over_seeds(values: Iterable[float]) -> tuple[float, float]:
     """Return the mean of the seeds' values and its standard error, NaN for a single seed."""
     values = np.asarray(list(values), float)
     error = values.std(ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
     return float(values.mean()), float(error)
+
+
+def unmoved(step: Any) -> Any:
+    """Let a step method's chains, in this process, begin exactly at their starts.
+
+    The package moves every start by up to 1 in each coordinate, one given as ``initvals``, too.
+    """
+    setup = step.setup_chain
+
+    def exactly(*args: Any, **options: Any) -> None:
+        setup(*args, **options)
+        step.chain.jitter = 0.0
+
+    step.setup_chain = exactly
+    return step
+
+
+def sample_to_end(step: Any, draws: int, **options: Any) -> tuple[Any, int]:
+    """Sample quietly, without tuning, by one step method or a list of them.
+
+    Return the result and the updates that the first method made. The result is None where a chain
+    ended before its last draw, since its numbers were no longer finite.
+    """
+    import pymc as pm
+
+    taken = []
+    first = step[0] if isinstance(step, list) else step
+
+    def note(trace: Any, draw: Any) -> None:
+        taken.append(draw.stats[0]["thin"] - draw.stats[0]["rejected_updates"])
+
+    try:
+        dt = pm.sample(
+            step=step, draws=draws, tune=0, model=first.model, callback=note, **{**QUIET, **options}
+        )
+    except pm.exceptions.SamplingError:
+        dt = None
+    return dt, int(sum(taken))
 
 
 def digest(code: str) -> str:

@@ -3,6 +3,7 @@
 A document d has proportions of topics, Dirichlet(α) of K, and each of its words has a topic z,
 drawn from them. Topic k has probabilities π_k of the words. The proportions are integrated out, and
 the topics are not: semi-collapsed. ``gradient`` is for :func:`pymc_sgmcmc.GradientPotential`.
+``deep_units`` draws the hidden units of deep Poisson factor analysis.
 """
 
 from __future__ import annotations
@@ -62,16 +63,20 @@ def corpus(
 def gibbs_counts(
     pi: TensorVariable, words: TensorVariable, noise: Any, alpha: float, sweeps: int, burn_in: int
 ) -> TensorVariable:
-    """Return words of each topic, (K, W): the mean over the sweeps after the burn-in.
+    """Return words of each topic, shaped as ``pi``: the mean over the sweeps after the burn-in.
 
     The topic of one word after the other is drawn given those of all others, as
     p(z = k) ∝ (α + n_dk) π_kw, in all documents at once. In the first sweep n_dk counts the words
-    before this one.
+    before this one. Topics are (K, W), or those of many chains, (chains, K, W), of which each has
+    an equal share of the documents, the first the first.
     """
-    (documents, length), (topics, size) = words.type.shape, pi.type.shape
+    (documents, length), (*chains, topics, size) = words.type.shape, pi.type.shape
     real = (words >= 0).astype(pi.dtype)
     index = pt.maximum(words, 0)
-    of_words = pi.T[index.T.ravel()].reshape((length, documents, topics))
+    owner = np.arange(documents) * max(chains, default=1) // documents
+    by_word = pi.reshape((-1, topics, size)).transpose(0, 2, 1).reshape((-1, topics))
+    rows = index.T + owner * size
+    of_words = by_word[rows.ravel()].reshape((length, documents, topics))
     labels = np.arange(topics)
 
     def one_word(likelihood, counted, u, old, n):
@@ -100,9 +105,9 @@ def gibbs_counts(
     )  # fmt: skip
     z = z[burn_in:]
     each = pt.broadcast_to(real.T / (sweeps - burn_in), (sweeps - burn_in, length, documents))
-    cell = (z * size + index.T).ravel()
-    counts = pt.zeros(topics * size, dtype=pi.dtype)[cell].inc(each.ravel())
-    return counts.reshape((topics, size))
+    cell = ((owner * topics + z) * size + index.T).ravel()
+    counts = pt.zeros(max(chains, default=1) * topics * size, dtype=pi.dtype)[cell]
+    return counts.inc(each.ravel()).reshape(pi.type.shape)
 
 
 def gradient(
@@ -111,18 +116,146 @@ def gradient(
     """Return an estimate of ∇ log p(words | topics) for a :func:`sg.GradientPotential`.
 
     It is n_kw/π_kw with respect to π itself, and n_kw − n_k· π_kw with respect to φ where
-    π = softmax(φ), for ``softmax``.
+    π = softmax(φ), for ``softmax``. Topics of many chains, (chains, K, W), share a batch: the
+    estimate of each is that from its own documents, times the number of chains, and so goes with
+    the size of the batch as that of a single chain.
     """
 
     def estimate(topics, words, noise):
         pi = pt.special.softmax(topics, axis=-1) if softmax else topics
         counts = gibbs_counts(pi, words, noise, alpha, sweeps, burn_in)
+        if pi.ndim == 3:
+            counts = counts * np.asarray(pi.type.shape[0], pi.dtype)
         if softmax:
-            return counts - counts.sum(axis=1, keepdims=True) * pi
+            return counts - counts.sum(axis=-1, keepdims=True) * pi
         # A word without counts may have a probability that is 0 in floating point
         return counts / pt.maximum(pi, np.finfo(pi.dtype).tiny)
 
     return estimate
+
+
+# Rejection fails in all tries less often than once in 100,000
+_TRIES = 4
+
+
+def deep_noise(noise: Any, sweeps: int, documents: int, length: int, layers: Any) -> list[Any]:
+    """Return the random numbers of ``deep_units``, by a source with ``normal`` and ``uniform``."""
+    k, j, m = layers
+    uniform, normal = noise.uniform, noise.normal
+    return [
+        uniform((sweeps, documents, length)), uniform((sweeps, k, documents)),
+        uniform((sweeps, j, documents)), uniform((sweeps, m, documents)),
+        normal((sweeps, _TRIES, k, documents)), uniform((sweeps, _TRIES + 1, k, documents)),
+    ]  # fmt: skip
+
+
+def deep_units(
+    words: Any, topics: Any, net: Any, random: Any, start: Any, shape: float, *, deep: bool = True
+) -> Any:
+    """Return units h, weights θ and units j, m of documents after each of some Gibbs sweeps.
+
+    Counts are Poisson(Φ (θ ∘ h)) with θ ~ Gamma(``shape``, 1) and units h ~ Bernoulli(σ(W j + c)),
+    j ~ Bernoulli(σ(W' m + c')), m ~ Bernoulli(σ(b)) of the ``net`` (W, c, W', c', b). A sweep draws
+    the topic of each word; h with θ integrated out: a topic with words is open, one without by the
+    odds of the layer above times 2^-shape; θ, a gamma variable, by the rejection method of
+    Marsaglia and Tsang (2000); j and m, unit by unit. All topics are open unless ``deep``.
+    """
+    mask = (words >= 0).astype(topics.dtype)[:, :, None]
+    columns = topics.T[pt.maximum(words, 0)]
+
+    def gamma(a, normals, tries):
+        d = a + 1 - 1 / 3
+        found = d
+        for normal, u in reversed([(normals[i], tries[i]) for i in range(_TRIES)]):
+            v = (1 + normal / pt.sqrt(9 * d)) ** 3
+            bound = normal**2 / 2 + d * (1 - v + pt.log(pt.maximum(v, 1e-30)))
+            found = pt.switch((v > 0) & (pt.log(u) < bound), d * v, found)
+        return found * tries[_TRIES] ** (1 / a)
+
+    def units(v, W, c, prior, h, uniforms):
+        """One sweep over units h, with units v of the layer below."""
+
+        def update(i, u, h, a, rows, prior, seen, growth):
+            others = a - h[i][:, None] * rows[i]
+            log_ratio = seen[i] - pt.log1p(pt.sigmoid(others) * growth[i]).sum(axis=1)
+            on = (u < pt.sigmoid(prior[i] + log_ratio)).astype(h.dtype)
+            return pt.set_subtensor(h[i], on), others + on[:, None] * rows[i]
+
+        number = W.type.shape[1]
+        found = pytensor.scan(
+            update, sequences=[pt.constant(np.arange(number)), uniforms],
+            outputs_info=[h, h.T @ W.T + c],
+            non_sequences=[W.T, prior, W.T @ v, pt.expm1(pt.minimum(W.T, 80))],
+            n_steps=number, strict=True, return_updates=False,
+        )  # fmt: skip
+        return found[0][-1]
+
+    def sweep(u, u_h, u_j, u_m, normals, tries, h, theta, j, m, columns, mask, W, c, W2, c2, b):
+        below = pt.cumsum(columns * (theta * h).T[:, None, :], axis=2)
+        up_to = ((u[:, :, None] * below[:, :, -1:] < below) * mask).sum(axis=1).T
+        words_of = up_to - pt.concatenate([pt.zeros_like(up_to[:1]), up_to[:-1]])
+        if deep:
+            p = pt.sigmoid(W @ j + c[:, None] - np.asarray(shape * np.log(2), h.dtype))
+            h = ((u_h < p) | (words_of > 0.5)).astype(h.dtype)
+        theta = gamma(np.asarray(shape, h.dtype) + words_of, normals, tries) / (1 + h)
+        if deep:
+            j = units(h, W, c, W2 @ m + c2[:, None], j, u_j)
+            m = units(j, W2, c2, b[:, None] + pt.zeros_like(m), m, u_m)
+        return h, theta, j, m
+
+    return pytensor.scan(
+        sweep, sequences=random, outputs_info=start, non_sequences=[columns, mask, *net],
+        n_steps=random[0].type.shape[0], strict=True, return_updates=False,
+    )  # fmt: skip
+
+
+def deep_start(layers: Any, documents: int) -> list[TensorVariable]:
+    """Return the start of ``deep_units``: all topics open, weights of 1, no units above."""
+    k, *above = layers
+    ones = pt.ones((k, documents), dtype="float32")
+    return [ones, ones, *(pt.zeros((n, documents), dtype="float32") for n in above)]
+
+
+class _Inputs:
+    """Random numbers as inputs of a function, and their values."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[TensorVariable, str, tuple[int, ...]]] = []
+        self.rng = np.random.default_rng(0)
+
+    def uniform(self, shape: tuple[int, ...], kind: str = "random") -> TensorVariable:
+        self.made.append((pt.tensor(dtype="float32", shape=shape), kind, shape))
+        return self.made[-1][0]
+
+    def normal(self, shape: tuple[int, ...]) -> TensorVariable:
+        return self.uniform(shape, "standard_normal")
+
+    def draw(self) -> list[np.ndarray]:
+        return [getattr(self.rng, kind)(shape, dtype="float32") for _, kind, shape in self.made]
+
+
+def deep_predictor(
+    seen: np.ndarray, hidden: np.ndarray, shapes: Any, layers: Any, shape: float, *,
+    deep: bool, sweeps: int, burn_in: int,
+) -> Callable[..., np.ndarray]:  # fmt: skip
+    """Return a function that predicts the hidden words of documents, a flat array.
+
+    It takes the net and the topics, of these ``shapes``. The Gibbs sampler sees the other words;
+    the mean of Φ (θ ∘ h) over its sweeps, made to sum to one, predicts the hidden ones.
+    """
+    noise = _Inputs()
+    random: Any = deep_noise(noise, sweeps, *seen.shape, layers)
+    *net, topics = (pt.tensor(dtype="float32", shape=s) for s in shapes)
+    start = deep_start(layers, len(seen))
+    h, theta, *_ = deep_units(pt.constant(seen), topics, net, random, start, shape, deep=deep)
+    weight = (h * theta)[burn_in:]
+    weight = (weight / pt.maximum(weight.sum(axis=1, keepdims=True), 1e-30)).mean(axis=0)
+    compiled = pytensor.function(
+        [*net, topics, *random], weight.T @ topics, mode="JAX", on_unused_input="ignore"
+    )
+    row, column = np.nonzero(hidden >= 0)
+    words = hidden[row, column]
+    return lambda *draw: np.asarray(compiled(*draw, *noise.draw()))[row, words]
 
 
 def scores(pi: np.ndarray, words: np.ndarray, alpha: float, iterations: int = 30) -> np.ndarray:
@@ -134,11 +267,11 @@ def scores(pi: np.ndarray, words: np.ndarray, alpha: float, iterations: int = 30
     """
     seen, hidden = words[:, ::2], words[:, 1::2]
     likelihood = pi.T[np.maximum(seen, 0)] * (seen >= 0)[..., None]
-    theta = np.full((len(words), 1, len(pi)), 1 / len(pi))
+    theta = np.full((len(words), 1, len(pi)), 1 / len(pi), pi.dtype)
     for _ in range(iterations):
-        shares = theta * likelihood
-        shares /= np.maximum(shares.sum(axis=-1, keepdims=True), 1e-300)
-        theta = alpha + shares.sum(axis=1, keepdims=True)
+        # Σ_i of the shares θ_k π_kw_i / Σ_j θ_j π_jw_i is θ_k times that of π_kw_i over the sum
+        total = np.maximum(np.matmul(theta, likelihood.swapaxes(1, 2)), np.finfo(pi.dtype).tiny)
+        theta = alpha + theta * np.matmul(1 / total, likelihood)
         theta /= theta.sum(axis=-1, keepdims=True)
     row, column = np.nonzero(hidden >= 0)
     return np.einsum("nk,nk->n", theta[row, 0], pi.T[hidden[row, column]])
