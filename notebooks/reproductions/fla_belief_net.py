@@ -27,11 +27,12 @@
 # 3. that FLA is the more robust to large steps, the smaller α is, and almost constant at one α.
 #
 # The paper's numbers of units, images and updates, its step sizes, values of α and prior are lost
-# in the text that we have. The data here are all 60,000 binarised digits for training, 784 pixels,
-# batches of 100. A prior with a standard deviation of 10 leaves to the noise whatever the images
-# do not hold. The gradient is an expectation over h given v (Fisher's identity), estimated with h
-# from one sweep of a Gibbs sampler that starts at the prior. All runs start at small random
-# weights, b = 0, and c that fits each pixel's mean. The likelihood is that of the last draw.
+# in the text that we have. The data here are all 60,000 binarised digits, 784 pixels, in batches of
+# 100. There are 50 hidden units and 1,000 updates, as many as the time allows. A prior with a
+# standard deviation of 10 leaves to the noise what the images do not determine. The gradient is an
+# expectation over h given v (Fisher's identity), estimated with h from one sweep of a Gibbs sampler
+# that starts at the prior. All runs start at small random weights, b = 0, and c that fits each
+# pixel's mean. The likelihood is that of the last draw, on 100 test images.
 
 # %%
 import logging
@@ -222,16 +223,16 @@ print(f"mean log p(v): exact {exact:.3f}, annealed {annealed:.3f}")
 # %% [markdown]
 # ## Figure 6: test log likelihood against the step size
 #
-# Left: the algorithm as the paper prints it, and, as broken lines, with the bounds that the package
-# puts on drifts and jumps unless it is told otherwise. Right: another reading of what a step size
-# is, the gradient of the mean over images in place of the sum (a temperature of N). There the noise
-# is far larger than the drift. A likelihood below that of guessing (−784 log 2 = −543) counts as
-# that.
+# Left: the algorithm as the paper prints it, two seeds, and, as broken lines, one seed with the
+# bounds that the package puts on drifts and jumps unless it is told otherwise. Right: another
+# reading of what a step size is, the gradient of the mean over images in place of the sum (a
+# temperature of N), one seed. There the noise is far larger than the drift. A likelihood below that
+# of guessing (−784 log 2 = −543) counts as that, and leaves the left panel.
 
 # %%
 paper = {alpha: sample(alpha, STEPS, **PAPER) for alpha in ALPHAS}
 bounded = {alpha: sample(alpha, STEPS[-2:], SEEDS[:1]) for alpha in (ALPHAS[0], ALPHAS[-1])}
-MEAN = STEPS[-1:] if SMALL else (1e-5, 1e-4)
+MEAN = STEPS[-1:] if SMALL else (1e-5, 1e-4, 1e-3)
 mean = {
     alpha: sample(alpha, MEAN, SEEDS[:1], temperature=float(N), **PAPER)
     for alpha in (ALPHAS[:1] if SMALL else (ALPHAS[0], ALPHAS[-1]))
@@ -265,15 +266,16 @@ for (how, runs), axis, style in zip(
 for axis, title in zip(axes, ("Figure 6", "mean gradient"), strict=True):
     axis.set(xscale="log", xlabel="step size h", title=title)
     axis.legend(fontsize="x-small")
-axes[0].set_ylabel("test log likelihood")
+axes[0].set(ylabel="test log likelihood", ylim=None if SMALL else (-200, -100))
 plt.show()
 reproduction.picture(figure)
 
 # %% [markdown]
 # ## Prior, sweeps and annealing
 #
-# The prior does not matter in runs of this length: it acts within some $\sigma^2 / h$ updates. More
-# sweeps and ten times as many temperatures change less than the differences on which verdicts rest.
+# A prior acts within some $\sigma^2 / h$ updates, so that in runs of this length a flat one should
+# give the same. Two sweeps in place of one and ten times as many temperatures should change less
+# than the differences on which verdicts rest.
 
 # %%
 middle = STEPS[-2]
@@ -284,9 +286,8 @@ for prior in () if SMALL else (np.inf,):
 if not SMALL:
     print(f"2 sweeps, α = 2: {of(sample(2.0, [1e-5], SEEDS[:1], sweeps=2), 1e-5)[0]:,.1f}")
     finer = annealing(1000, HIDDEN, PIXELS, 2 * TESTED)
-    for alpha in ends:
-        fine = finer(test, *paper[alpha][1e-5, SEEDS[0]][1]).mean()
-        print(f"1,000 temperatures, α = {alpha}: {fine:,.1f}, not {of(paper[alpha], 1e-5)[0]:,.1f}")
+    fine = finer(test, *paper[1.4][1e-5, SEEDS[0]][1]).mean()
+    print(f"1,000 temperatures, α = 1.4: {fine:,.1f}, not {of(paper[1.4], 1e-5)[0]:,.1f}")
 
 # %% [markdown]
 # ## With nothing set
@@ -305,18 +306,27 @@ for name, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD))
 
 # %% [markdown]
 # ## Verdicts
+#
+# At small step sizes all α are alike; a smaller one has learned a little more, since its drift is
+# $c_\alpha$ times as long, 1.32 times at α = 1.4. All diverge from the same step size on: SGLD and
+# FLA are explicit schemes of one gradient, stable for $h < 2 / (c_\alpha \lambda)$ where the
+# curvature is λ, and $c_\alpha \ge 1$. So FLA cannot be the more robust one where the drift
+# decides. Just before that it is a little worse: its longer drift and its far jumps may both be
+# causes, which these runs do not separate. The package's bounds do not help. They let a drift be as
+# long as the way back to the centre, and c begins at −12 for pixels that are never on.
 
 
 # %%
-def fall(alpha, runs=paper):
+def fall(alpha):
     """How far the log likelihoods of the two largest steps are below the best, for each seed."""
-    top = np.max([of(paper[alpha], h) for h in STEPS], axis=0)
-    return top - np.mean([of(runs[alpha], h) for h in STEPS[-2:]], axis=0)
+    values = np.array([of(paper[alpha], h) for h in STEPS])
+    return values.max(axis=0) - values[-2:].mean(axis=0)
 
 
 def verdict(says, seen, better):
-    """Add a verdict on whether a difference, one for each seed, is above 0."""
-    reproduction.verdict(says, seen, beyond(*over_seeds(better)), seeds=len(SEEDS))
+    """Add a verdict on whether a difference, one for each seed, is above 0, or take it as it is."""
+    holds = better if isinstance(better, bool) else beyond(*over_seeds(better))
+    reproduction.verdict(says, seen, holds, seeds=len(SEEDS))
 
 
 spread = np.ptp([of(paper[alpha], STEPS[0]) for alpha in ALPHAS], axis=0)
@@ -331,19 +341,19 @@ verdict(
     "; ".join(f"{stated(of(paper[2.0], h))} at h = {h:g}" for h in STEPS),
     fall(2.0),
 )
-for runs, how in ((paper, "as in the paper"), (bounded, "with the package's bounds")):
-    verdict(
-        f"SG-FLA becomes more robust to large step sizes as α gets smaller ({how})",
-        "from the best step size to the two largest the log likelihood falls by "
-        + ", ".join(f"{stated(fall(alpha, runs))} at α = {alpha:g}" for alpha in runs),
-        fall(2.0, runs) - fall(ALPHAS[-1], runs),
-    )
+verdict(
+    "SG-FLA becomes more robust to large step sizes as α gets smaller",
+    "from the best step size to the two largest the log likelihood falls by "
+    + ", ".join(f"{stated(fall(alpha))} at α = {alpha:g}" for alpha in ALPHAS),
+    fall(2.0) - fall(ALPHAS[-1]),
+)
 ranges = {a: np.ptp([of(paper[a], h) for h in STEPS], axis=0) for a in ALPHAS}
 steady = min(ALPHAS[1:], key=lambda alpha: ranges[alpha].mean())
 verdict(
     "at one α below 2 the test likelihood stays almost constant for increasing step sizes",
     "over the step sizes it ranges over "
     + ", ".join(f"{stated(size)} at α = {alpha:g}" for alpha, size in ranges.items()),
-    ranges[2.0] - ranges[steady],
+    # As large as SGLD's, and two errors above 0, is not constant
+    beyond(*over_seeds(ranges[2.0] - ranges[steady])) or not beyond(*over_seeds(ranges[steady])),
 )
 reproduction.end()
