@@ -191,23 +191,33 @@ plt.show()
 run.picture(figure)
 
 
+# %% [markdown]
+# Softsign and arctan predict better with signs on MNIST, and sooner; the sigmoid does not. With w
+# itself all are alike: what differs is the side of 0 on which a weight is. At the large step every
+# map learns more than mirroring, whose two forms lie together. Trials judged by the loss of the
+# signs give mirroring a step of 6e-5 (1.65 after 3 epochs, 3.71 at 1e-5); we have not run it longer.
+# Fashion-MNIST had 6 of 300 epochs and no search of its own, so its verdicts stay open. An update
+# of the softsign takes 2.1 ms of a core, of mirroring 1.7 ms (0.9 and 0.8 in single precision).
+
+
 # %%
-def compared(says, of_map, of_mirror, sign=1, form=".1f", unit=""):
-    """Whether a map is better than mirroring by two standard errors of the difference."""
+def compared(says, of_map, of_mirror, sign=1, form=".1f", unit="", fair=True):
+    """Whether a map is better than mirroring by two standard errors, where the test is fair."""
     (a, da), (b, db) = over_seeds(of_map), over_seeds(of_mirror)
     seen = f"{a:{form}} ± {da:{form}}, mirroring {b:{form}} ± {db:{form}}{unit}"
-    run.verdict(says, seen, beyond(sign * (a - b), np.hypot(da, db)), seeds=len(SEEDS))
+    holds = beyond(sign * (a - b), np.hypot(da, db)) if fair else None
+    run.verdict(says, seen, holds, seeds=len(SEEDS))
 
 
 MEASURES = {"loss of signs": (0, -1, ".3f"), "loss of w": (1, -1, ".3f"), "accuracy": (2, 1, ".1f")}
 for where, name in ((where, name) for where in data for name in MAPS):
-    curves, mirror = found[where, name], found[where, "mirror"]
+    curves, mirror, fair = found[where, name], found[where, "mirror"], where == "MNIST"
     for what, (k, sign, form) in MEASURES.items():
         says = f"CoRV achieves better prediction than mirroring ({name}, {where}, test {what})"
-        compared(says, curves[:, -1, k], mirror[:, -1, k], sign, form, " %" if k == 2 else "")
+        compared(says, curves[:, -1, k], mirror[:, -1, k], sign, form, " %" * (k == 2), fair)
     says = f"mirroring showed a slower learning curve ({name}, {where})"
     means = [x[:, :, 2].mean(axis=1) for x in (curves, mirror)]
-    compared(says, *means, unit=f" % right, mean of {EPOCHS[where]} epochs")
+    compared(says, *means, unit=f" % right, mean of {EPOCHS[where]} epochs", fair=fair)
 for name in MAPS:
     says = f"transformation enables stable computation with a large step size ({name}, MNIST)"
     step = 10 * best["mirror"]
@@ -217,9 +227,8 @@ for name in MAPS:
 # %% [markdown]
 # ## In single precision
 #
-# The largest single number below 1 is 6e-8 away from it. A weight that is rounded to the bound has
-# an infinite gradient of the prior, every later update is rejected, and the chain ends. The maps of
-# CoRV never reach a bound.
+# A weight that is rounded to the bound (6e-8 from the next number) has an infinite gradient of the
+# prior. Every later update is rejected, and the chain ends. The maps of CoRV never reach a bound.
 
 # %%
 with pytensor.config.change_flags(floatX="float32"):
