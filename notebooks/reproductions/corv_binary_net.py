@@ -14,42 +14,33 @@
 # # A binary neural net
 #
 # This page repeats Figure 4 of [Yokoi, Otsuka and Sato
-# (2019)](https://arxiv.org/abs/1903.02750): a net whose weights are −1 or 1 when it
-# predicts. The weights are sampled as numbers in (−1, 1). Their prior is a Beta
-# distribution, stretched to (−1, 1), with parameters below 1, so its density is
-# unbounded at both bounds. For a prediction each weight is replaced by its sign. The
-# paper compares the change of random variable (CoRV, with the sigmoid, the arctangent
-# and the softsign) with plain Langevin dynamics that mirrors at the bounds. It says
-# that
+# (2019)](https://arxiv.org/abs/1903.02750): a net whose weights w are sampled in (−1, 1), with a
+# stretched Beta prior that is unbounded at both bounds, and replaced by their signs to predict. It
+# compares the change of random variable (CoRV) by three maps with Langevin dynamics that mirrors at
+# the bounds. The paper says that CoRV predicts better, that mirroring learns more slowly on both
+# data sets, and that the transforms make large step sizes stable.
 #
-# - mirroring has the slower learning curve on MNIST and on Fashion-MNIST,
-# - CoRV predicts better, in loss and in accuracy, with each of its three maps,
-# - the transforms make large step sizes stable.
-#
-# As in the paper: three layers of units, 50 of them hidden, rectifiers (ReLU), a softmax, data
-# split 8 : 1 : 1, step sizes found by Optuna's TPE for the least validation loss, the mean of the
-# predictions over the draws so far, one draw for each epoch. What differs, and what the paper
-# leaves open:
+# As in the paper: all 70,000 images, split 8 : 1 : 1, 50 hidden units, rectifiers (ReLU), a
+# softmax, step sizes by TPE for the least validation loss, the mean of the predictions over the
+# draws so far, a draw for each epoch. What differs or is left open:
 #
 # | | the paper | here |
 # | --- | --- | --- |
-# | images | 70,000 of each data set | 5,000 of each |
-# | epochs | 100, Fashion-MNIST 300 | 60 of 40 updates |
-# | Beta prior | both parameters below 1 | both 0.5 |
-# | trials of TPE | 100 for each method | 12, of 15 epochs, steps from 1e-6 to 0.1 |
-# | rows of a batch, biases, start | not given | 100, none, weights near 0 |
-# | weights in test loss | not said, signs for accuracy | signs |
+# | epochs on MNIST, on Fashion-MNIST | 100, 300 | 12, 6 |
+# | trials of TPE | 100 on each data set | 8 of 3 epochs on MNIST, h in 1e-6 to 1e-3 |
+# | Beta prior | both parameters below 1, no values | both ½ |
+# | rows of a batch, biases, start | not given | 100, none, all w = 0 |
+# | weights of the losses | not said; signs for the accuracy | test: signs, and w; validation: w |
+# | precision | not given | double; single in a section of its own |
+# | mirroring | not given | as often as it takes; the authors' form beside it |
 #
-# A weight is w = 2b − 1 with b ~ Beta(0.5, 0.5), which PyMC has. The maps of CoRV are the same as
-# for w. Mirroring b with a step h is mirroring w with 4h.
-#
-# `sg.MirrorSGLD` refuses a density that is unbounded where it mirrors, because it would
-# sample a wrong distribution at every step size. `unbounded="allow"` overrides this. It
-# needs double precision. In single precision a weight is rounded to a bound now and
-# then, and the gradient there is infinite.
+# A weight is w = 2b − 1 with b ~ Beta(½, ½), and mirroring b with a step h is mirroring w with 4h.
+# `sg.MirrorSGLD` refuses a density that is unbounded where it mirrors, because it samples a wrong
+# distribution there at every step size. `unbounded="allow"` overrides this.
 
 # %%
 import logging
+import time
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,276 +49,215 @@ import pytensor
 import pytensor.tensor as pt
 
 from datasets import digits, fashion
-from reproduction import QUIET, SMALL, Reproduction, StepSize, search
+from pymc.pytensorf import intX
+from reproduction import QUIET, SMALL, Reproduction, StepSize, beyond, over_seeds, search
+from scipy.special import softmax
 
 import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
-reproduction = Reproduction(
-    "corv_binary_net", "Yokoi, Otsuka, Sato (2019)", "Figure 4: a binary neural net"
-)
-UNITS, BATCH, ROWS, ALPHA = (10, 100, 1_000, 0.5) if SMALL else (50, 100, 5_000, 0.5)
+run = Reproduction("corv_binary_net", "Yokoi, Otsuka, Sato (2019)", "Figure 4: a binary neural net")
+UNITS, BATCH, ROWS, SHORT = (10, 100, 1_000, 2) if SMALL else (50, 100, 70_000, 3)
 UPDATES = int(0.8 * ROWS) // BATCH  # of an epoch
-EPOCHS, SHORT, TRIALS = (6, 3, 2) if SMALL else (60, 15, 12)
-SEEDS = (1, 2) if SMALL else (1, 2, 3)
-# The loss of a net that gives the right class a probability of 1e-10: no image counts for more
-WORST = -np.log(1e-10)
-
-
-def parted(images, labels):
-    """Images and labels for training, validation and test."""
-    order = np.random.default_rng(0).permutation(len(labels))[:ROWS]
-    parts = np.split(order, [int(0.8 * ROWS), int(0.9 * ROWS)])
-    return [(images[part], labels[part].astype("int32")) for part in parts]
-
-
-data = {"MNIST": parted(*digits()[:2])}
-if not SMALL:
-    data["Fashion-MNIST"] = parted(*fashion()[:2])
+EPOCHS = {"MNIST": 4} if SMALL else {"MNIST": 12, "Fashion-MNIST": 6}
+TRIALS, SEEDS = (2, (1, 2)) if SMALL else (8, (1, 2, 3))
+ONE = {**QUIET, "chains": 1}
+ENDED = (np.log(10), np.log(10), 10.0)  # what a chain that ended has learned: nothing
+ms = {}  # of an update of each method, at best
 
 
 # %%
-def model(rows, batch_size=BATCH):
-    images, labels = rows
+def model(images, labels):
     with pm.Model() as built:
-        batch, label = pm.Minibatch(images, labels, batch_size=batch_size)
-        b0 = pm.Beta("b0", ALPHA, ALPHA, shape=(images.shape[1], UNITS))
-        b1 = pm.Beta("b1", ALPHA, ALPHA, shape=(UNITS, 10))
-        hidden = pt.maximum(batch @ (2 * b0 - 1), 0)
-        pm.Categorical(
-            "label", logit_p=hidden @ (2 * b1 - 1), observed=label, total_size=len(labels)
-        )
+        batch, label = pm.Minibatch(images, intX(labels), batch_size=BATCH)
+        b0 = pm.Beta("b0", 0.5, 0.5, shape=(images.shape[1], UNITS))
+        b1 = pm.Beta("b1", 0.5, 0.5, shape=(UNITS, 10))
+        logits = pt.maximum(batch @ (2 * b0 - 1), 0) @ (2 * b1 - 1)
+        pm.Categorical("label", logit_p=logits, observed=label, total_size=len(labels))
     return built
 
 
-def learning_curves(posterior, rows):
-    """Loss and accuracy in % of the mean prediction with binary weights, shape (draws, 2)."""
-    images, labels = rows
-    total, curve = 0.0, []
-    for i in range(posterior.sizes["draw"]):
-        first, second = (np.where(posterior[b].values[0, i] > 0.5, 1.0, -1.0) for b in ("b0", "b1"))
-        logits = np.maximum(images @ first, 0) @ second
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        total = total + odds / odds.sum(axis=1, keepdims=True)
-        right = total[np.arange(len(labels)), labels] / (i + 1)
-        accuracy = 100 * np.mean(total.argmax(axis=1) == labels)
-        curve.append([-np.log(np.maximum(right, 1e-10)).mean(), accuracy])
-    return np.array(curve)
+class AuthorsMirror(sg.MirrorSGLD):
+    """One reflection; what is still outside is drawn anew from the uniform distribution."""
 
-
-def corv(transform):
-    return sg.CoRVSGLD, {"integrator": "euler", "transforms": {"b0": transform, "b1": transform}}
+    def update(self, position, extra, gradient, step_size, noise):
+        moved = position - step_size * gradient(position) + (2 * step_size) ** 0.5 * noise.normal()
+        once = moved.map(lambda b: pt.switch(b > 1, 2 - b, abs(b)))
+        return once.map(lambda b, u: pt.switch((b < 0) | (b > 1), u, b), noise.uniform()), extra
 
 
 METHODS = {
-    "CoRV (sigmoid)": corv(sg.transforms.Sigmoid()),
-    "CoRV (arctan)": corv(sg.transforms.Arctan()),
-    "CoRV (softsign)": corv(sg.transforms.Softsign()),
     "mirror": (sg.MirrorSGLD, {"unbounded": "allow"}),
+    "authors' mirror": (AuthorsMirror, {"unbounded": "allow"}),
 }
-if SMALL:
-    METHODS = {name: METHODS[name] for name in ("CoRV (softsign)", "mirror")}
-CORV = [name for name in METHODS if name != "mirror"]
+MAPS = ("softsign", "arctan", "sigmoid")[: 1 if SMALL else 3]
+for name in MAPS:
+    f = getattr(sg.transforms, name.title())()
+    METHODS[name] = sg.CoRVSGLD, {"integrator": "euler", "transforms": {"b0": f, "b1": f}}
+# w'(φ)² at w = 0: a step h in φ moves w there as one of h w'(φ)² in w
+IN_W = {"arctan": 4 / np.pi**2, "sigmoid": 1 / 4}  # 1 for the others
 
 
-class Sampler:
-    """A method on a data set."""
+def sampler(name, parts):
+    """Return a function that gives learning curves of shape (seeds, epochs, 3)."""
+    (method, own), schedule = METHODS[name], StepSize()
+    plain = {"scale": None, "gradient": "plain", "batches": 1, "backend": "jax"}
+    with model(*parts[0]) as built:
+        step = method(step_size=schedule, thin=UPDATES, **plain, **own)
 
-    def __init__(self, name, parts):
-        method, own = METHODS[name]
-        self.parts, self.schedule = parts, StepSize()
-        with model(parts[0]) as self.model:
-            self.step = method(
-                step_size=self.schedule, thin=UPDATES, scale=None, gradient="plain", batches=1,
-                backend="jax", **own,
-            )  # fmt: skip
-
-    def run(self, h, epochs, seed, part):
-        """Learning curves on a part of the data; None if the chain ended."""
-        self.schedule.h = h
-        with self.model:
+    def sample(h, epochs, seeds=SEEDS, part=2):
+        schedule.h = h / 4 if "mirror" in name else h  # mirroring moves b
+        curves = np.tile(ENDED, (len(seeds), epochs, 1))
+        for curve, seed in zip(curves, seeds, strict=True):
+            began = time.perf_counter()
             try:
-                dt = pm.sample(
-                    step=self.step, draws=epochs, tune=0, chains=1, random_seed=seed, **QUIET
-                )
+                dt = pm.sample(epochs, tune=0, model=built, step=step, random_seed=seed, **ONE)
             except pm.exceptions.SamplingError:
-                return None
-        reproduction.count(epochs * UPDATES)
-        return learning_curves(dt.posterior, self.parts[part])
+                continue
+            run.count(epochs * UPDATES)
+            spent = 1e3 * (time.perf_counter() - began)
+            ms[name] = min(spent / epochs / UPDATES, ms.get(name, np.inf))
+            curve[:] = learning_curves(dt.posterior, *parts[part])
+        return curves
 
+    return sample
+
+
+def learning_curves(posterior, images, labels):
+    """Loss by signs and by w, and accuracy by signs in %, of the mean prediction so far."""
+    sums, curves = [0.0, 0.0], []
+    for i in range(posterior.sizes["draw"]):
+        w = [2 * posterior[b].values[0, i].astype("float32") - 1 for b in ("b0", "b1")]
+        signs = [np.copysign(np.float32(1), x) for x in w]
+        for k, (first, second) in enumerate((signs, w)):
+            sums[k] = sums[k] + softmax(np.maximum(images @ first, 0) @ second, axis=1)
+        right = [p[np.arange(len(labels)), labels] / (i + 1) for p in sums]
+        losses = [-np.log(np.maximum(p, 1e-10)).mean() for p in right]
+        curves.append([*losses, 100 * np.mean(sums[0].argmax(axis=1) == labels)])
+    return np.array(curves)
+
+
+def parted(images, labels, _):
+    """Return images and labels for training, validation and test."""
+    order = np.random.default_rng(0).permutation(len(labels))[:ROWS]
+    parts = np.split(order, [int(0.8 * len(order)), int(0.9 * len(order))])
+    return [(images[part].astype("float32"), labels[part]) for part in parts]
+
+
+data = {where: parted(*(digits if where == "MNIST" else fashion)()) for where in EPOCHS}
 
 # %% [markdown]
-# ## The search for step sizes
-#
-# The search is the same for each method: TPE minimises the validation loss after 15
-# epochs. A chain that ends early has the worst loss. Without Optuna, a grid of the same
-# number of step sizes replaces TPE.
-
+# TPE minimises the validation loss of w on MNIST. The authors' form of mirroring has the step size
+# of mirroring. (Their public program for Figure 1 reflects once, then draws from the uniform.) On
+# MNIST each method also runs shortly with ten times the step size of mirroring, in units of w.
 
 # %%
-def searched(sampler):
-    """Return the best step size, its loss, and all the step sizes at which no chain ended."""
-    tried = {}
-
-    def objective(h):
-        curve = sampler.run(h, SHORT, seed=0, part=1)
-        tried[h] = None if curve is None else curve[-1, 0]
-        return WORST if curve is None else curve[-1, 0]
-
-    search(objective, 1e-6, 0.1, TRIALS)
-    losses = {h: loss for h, loss in tried.items() if loss is not None} or {min(tried): WORST}
-    best = min(losses, key=losses.get)
-    return best, losses[best], sum(loss is not None for loss in tried.values())
-
-
-found, chosen = {}, {}
+found, large, best = {}, {}, {}
 for where, parts in data.items():
-    for name in METHODS:
-        sampler = Sampler(name, parts)
-        h, loss, survived = searched(sampler)
-        chosen[where, name] = h
-        print(
-            f"    {where}, {name}: step size {h:.2g}, validation loss {loss:.2f}, "
-            f"{TRIALS - survived} of {TRIALS} trials ended early"
-        )
-        curves = [sampler.run(h, EPOCHS, seed, part=2) for seed in SEEDS]
-        # A chain that ended has learned nothing
-        guessing = np.tile([np.log(10), 10.0], (EPOCHS, 1))
-        found[where, name] = np.array([guessing if c is None else c for c in curves])
+    for name in ("mirror", *MAPS, *(["authors' mirror"] if where == "MNIST" else [])):
+        sample = sampler(name, parts)
+        like, in_w = name.split()[-1], IN_W.get(name, 1)
+        if like not in best:
+            loss = lambda h, f=sample: f(h, SHORT, (0,), 1)[0, -1, 1]  # noqa: E731
+            tried = search(loss, 1e-6, 1e-3, TRIALS, first=1e-5)
+            best[name] = next(iter(tried))
+            print("  tried:", ", ".join(f"{h:.1e} {loss:.3f}" for h, loss in tried.items()))
+            large[name] = sample(10 * best["mirror"] / in_w, SHORT)
+        h = best[like]
+        found[where, name] = sample(h, EPOCHS[where])
+        print(f"{where}, {name}: step {h:.1e}, {h * in_w:.1e} in w; {ms[name]:.2f} ms/update")
 
 # %% [markdown]
 # ## Learning curves
 #
-# As in Figure 4, the upper row has the test loss and the lower row the test accuracy.
-# The lines are means over the seeds, and the shades are one standard deviation.
+# As in Figure 4 of the paper: test loss above, test accuracy below. The paper's claim: «mirroring
+# showed a slower learning curve for both datasets». Lines are means over the seeds, shades reach
+# from the least to the greatest. Dotted: the loss with the weights w in place of their signs.
 
 # %%
-figure, axes = plt.subplots(
-    2, len(data), figsize=(5 * len(data), 7), layout="constrained", sharex=True, squeeze=False
-)
-epochs = np.arange(1, EPOCHS + 1)
+figure, axes = plt.subplots(2, len(data), sharex="col", squeeze=False, layout="constrained")
+figure.set_size_inches(5 * len(data), 7)
 for (where, name), curves in found.items():
-    column = list(data).index(where)
-    for row, label in enumerate(("test loss", "test accuracy, %")):
-        axis = axes[row, column]
-        mean, sd = curves[:, :, row].mean(axis=0), curves[:, :, row].std(axis=0, ddof=1)
-        (line,) = axis.plot(epochs, mean, label=name, ls="--" if name == "mirror" else "-")
-        axis.fill_between(epochs, mean - sd, mean + sd, alpha=0.2, color=line.get_color())
-        axis.set(title=where if row == 0 else "", xlabel="epoch" if row else "", ylabel=label)
-for axis in axes[0]:
-    axis.set(yscale="log")
-axes[0, 0].legend()
+    top, bottom = axes[:, list(data).index(where)]
+    color, epochs = f"C{list(METHODS).index(name)}", np.arange(1, EPOCHS[where] + 1)
+    for axis, k, style in ((top, 0, "-"), (top, 1, ":"), (bottom, 2, "-")):
+        seeds = curves[:, :, k]
+        axis.plot(epochs, seeds.mean(axis=0), style, color=color, label="" if k == 1 else name)
+        axis.fill_between(epochs, seeds.min(axis=0), seeds.max(axis=0), alpha=0.2, color=color)
+    top.set(title=where, yscale="log", ylabel="test loss (dotted: of w itself)")
+    bottom.set(xlabel="epoch", ylabel="test accuracy, %")
+axes[1, 0].legend()
 plt.show()
-reproduction.picture(figure)
+run.picture(figure)
 
-
-# %%
-def ends(where, name):
-    """Loss and accuracy after the last epoch, and their standard errors over the seeds."""
-    last = found[where, name][:, -1]
-    return last.mean(axis=0), last.std(axis=0, ddof=1) / np.sqrt(len(last))
-
-
-for where in data:
-    (loss, accuracy), (loss_se, accuracy_se) = ends(where, "mirror")
-    for what, k, sign, mirrored in (
-        ("a smaller test loss", 0, -1, f"{loss:.3f} ± {loss_se:.3f}"),
-        ("a higher test accuracy", 1, 1, f"{accuracy:.1f} ± {accuracy_se:.1f} %"),
-    ):
-        parts, better = [], []
-        for name in CORV:
-            value, error = (x[k] for x in ends(where, name))
-            against, its_error = (x[k] for x in ends(where, "mirror"))
-            better.append(sign * (value - against) > 2 * np.hypot(error, its_error))
-            of_map = name.split("(")[1].rstrip(")")
-            parts.append(
-                f"{of_map} {value:.3f} ± {error:.3f}" if k == 0
-                else f"{of_map} {value:.1f} ± {error:.1f} %"
-            )  # fmt: skip
-        reproduction.verdict(
-            f"CoRV has {what} than mirroring on {where}",
-            f"{', '.join(parts)}, mirroring {mirrored}",
-            all(better),
-        )
 
 # %% [markdown]
-# To measure how slow a learning curve is, we count the epochs until a method reaches a
-# test accuracy that all methods reach in the end.
+# Softsign and arctan predict better with signs on MNIST, and sooner; the sigmoid does not. With w
+# itself all are alike: what differs is the side of 0 on which a weight is. At the large step every
+# map learns more than mirroring, whose two forms lie together. Trials judged by the loss of the
+# signs give mirroring a step of 6e-5 (1.65 after 3 epochs, 3.71 at 1e-5), not run longer here.
+# Fashion-MNIST had 6 of 300 epochs and no search of its own, so its verdicts stay open. An update
+# of the softsign takes 2.1 ms of a core, of mirroring 1.7 ms (0.9 and 0.8 in single precision).
+
 
 # %%
-for where in data:
-    means = {name: found[where, name][:, :, 1].mean(axis=0) for name in METHODS}
-    level = 0.98 * min(mean[-1] for mean in means.values())
-    needed = {name: int(np.argmax(mean >= level)) + 1 for name, mean in means.items()}
-    reproduction.verdict(
-        f"mirroring learns more slowly than CoRV on {where}",
-        f"epochs until an accuracy of {level:.1f} %: "
-        + ", ".join(f"{name} {count}" for name, count in needed.items()),
-        all(needed[name] < needed["mirror"] for name in CORV),
-    )
+def compared(says, of_map, of_mirror, sign=1, form=".1f", unit="", fair=True):
+    """Whether a map is better than mirroring by two standard errors, where the test is fair."""
+    (a, da), (b, db) = over_seeds(of_map), over_seeds(of_mirror)
+    seen = f"{a:{form}} ± {da:{form}}, mirroring {b:{form}} ± {db:{form}}{unit}"
+    holds = beyond(sign * (a - b), np.hypot(da, db)) if fair else None
+    run.verdict(says, seen, holds, seeds=len(SEEDS))
 
-# %% [markdown]
-# Step sizes of different coordinates compare in units of w. In the middle of the interval a step h
-# of φ moves w like one of h w′(φ)²: h/4 for the sigmoid, 4h/π² for the arctangent, h for the
-# softsign. One of b moves it like 4h.
 
-# %%
-SQUARED_SLOPES = {
-    "CoRV (sigmoid)": 1 / 4, "CoRV (arctan)": 4 / np.pi**2, "CoRV (softsign)": 1.0, "mirror": 4.0,
-}  # fmt: skip
-for where in data:
-    in_w = {name: chosen[where, name] * SQUARED_SLOPES[name] for name in METHODS}
-    reproduction.verdict(
-        f"the transforms make large step sizes stable ({where})",
-        "best step sizes in units of w: "
-        + ", ".join(f"{name} {h:.1e}" for name, h in in_w.items()),
-        all(in_w[name] > in_w["mirror"] for name in CORV),
-    )
+MEASURES = {"loss of signs": (0, -1, ".3f"), "loss of w": (1, -1, ".3f"), "accuracy": (2, 1, ".1f")}
+for where, name in ((where, name) for where in data for name in MAPS):
+    curves, mirror, fair = found[where, name], found[where, "mirror"], where == "MNIST"
+    for what, (k, sign, form) in MEASURES.items():
+        says = f"CoRV achieves better prediction than mirroring ({name}, {where}, test {what})"
+        compared(says, curves[:, -1, k], mirror[:, -1, k], sign, form, " %" * (k == 2), fair)
+    says = f"mirroring showed a slower learning curve ({name}, {where})"
+    means = [x[:, :, 2].mean(axis=1) for x in (curves, mirror)]
+    compared(says, *means, unit=f" % right, mean of {EPOCHS[where]} epochs", fair=fair)
+for name in MAPS:
+    says = f"transformation enables stable computation with a large step size ({name}, MNIST)"
+    step = 10 * best["mirror"]
+    unit = f" % right after {SHORT} epochs with a step of {step:.0e} in w"
+    compared(says, large[name][:, -1, 2], large["mirror"][:, -1, 2], unit=unit)
 
 # %% [markdown]
 # ## In single precision
 #
-# With double precision mirroring keeps up with CoRV here, and stands larger steps than the paper
-# suggests. The paper does not give its precision; that of graphics processors is often single. The
-# largest single number below 1 is 6e-8 away from it. So of 40,000 weights in 2,400 updates about
-# three are rounded to the bound of 1, and there the gradient of the prior is infinite: every later
-# update is rejected. The maps of CoRV never reach a bound. Here are the same search and the same
-# runs on MNIST in single precision. The small version leaves them out.
+# A weight that is rounded to the bound (6e-8 from the next number) has an infinite gradient of the
+# prior. Every later update is rejected, and the chain ends: at its best step no chain of mirroring
+# does in 12 epochs, at ten times that step each does. The maps of CoRV never reach a bound.
 
 # %%
-if not SMALL:
-    parts = [(images.astype("float32"), of.astype("int16")) for images, of in data["MNIST"]]
-    with pytensor.config.change_flags(floatX="float32"):
-        for name in ("CoRV (softsign)", "mirror"):
-            sampler = Sampler(name, parts)
-            h, loss, survived = searched(sampler)
-            curves = [sampler.run(h, EPOCHS, seed, part=2) for seed in SEEDS]
-            lasts = ", ".join(
-                "ended early" if c is None else f"{c[-1, 0]:.2f} ({c[-1, 1]:.1f} %)" for c in curves
-            )
-            print(
-                f"    {name}: step size {h:.2g}, {TRIALS - survived} of {TRIALS} trials ended "
-                f"early; test loss and accuracy of each seed: {lasts}"
-            )
+with pytensor.config.change_flags(floatX="float32"):
+    ms.clear()
+    sample, h = sampler("mirror", data["MNIST"]), best["mirror"]
+    last = [sample(step, EPOCHS["MNIST"])[:, -1, 0] for step in (h, 10 * h)]
+    own, at_large = (int(np.sum(loss == ENDED[0])) for loss in last)
+    says = "mirroring learns, slowly (in single precision; the paper does not give its own)"
+    seen = f"of {len(SEEDS)} chains of {EPOCHS['MNIST']} epochs end early: {own} with its best step"
+    seen += f" of {h:.0e}, {at_large} with {10 * h:.0e}"
+    run.verdict(says, seen, {0: True, len(SEEDS): False}.get(own), seeds=len(SEEDS))
+    single = sampler("softsign", data["MNIST"])(best["softsign"], EPOCHS["MNIST"])
+    says = "CoRV works in single precision (softsign, MNIST, accuracy; mirroring in double)"
+    compared(says, single[:, -1, 2], found["MNIST", "mirror"][:, -1, 2], unit=" %")
+    print(f"in single precision: {ms['mirror']:.2f} and {ms['softsign']:.2f} ms/update")
 
 # %% [markdown]
-# ## Untuned
+# ## With nothing set
 #
-# These runs have the package's defaults: batches of 500, nothing set. The small version leaves
-# this out.
+# What a user gets who has not read the paper: the same model and data, no argument but a seed.
 
 # %%
-if not SMALL:
-    parts = data["MNIST"]
-    with model(parts[0], batch_size=500):
-        try:
-            dt = pm.sample(
-                step=sg.CoRVSGLD(backend="jax"), draws=20, tune=5, chains=1, random_seed=1, **QUIET
-            )
-            loss, accuracy = learning_curves(dt.posterior, parts[2])[-1]
-            print(f"sg.CoRVSGLD(): loss {loss:.2f}, accuracy {accuracy:.1f} % after 20 draws")
-        except (pm.exceptions.SamplingError, ValueError) as error:
-            print(f"sg.CoRVSGLD() ends with: {str(error).split('. ')[0]}.")
+for method in () if SMALL else (sg.CoRVSGLD, sg.MSGNHT, sg.SMLD):
+    began = time.perf_counter()
+    with model(*data["MNIST"][0]):
+        dt = pm.sample(step=method(), draws=100, random_seed=1, **ONE)
+    loss, of_w, accuracy = learning_curves(dt.posterior, *data["MNIST"][2])[-1]
+    seen = f"{accuracy:.1f} % right, loss {loss:.2f} of signs and {of_w:.2f} of w"
+    run.untuned(f"sg.{method.__name__}()", seen, None, time.perf_counter() - began)
 
-# %%
-reproduction.end()
+run.end()
