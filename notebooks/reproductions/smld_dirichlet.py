@@ -46,16 +46,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 
-from pymc.exceptions import SamplingError
 from reproduction import QUIET, SMALL, Reproduction, StepSize, beyond, every
 from scipy import stats
 
 import pymc_sgmcmc as sg
 
 logging.getLogger("pymc").setLevel(logging.ERROR)
-reproduction = Reproduction(
-    "smld_dirichlet", "Hsieh et al. (2018)", "Figure 1(a), appendix H.1: Dirichlet posterior"
-)
+what = "Figure 1(a), appendix H.1: Dirichlet posterior"
+reproduction = Reproduction("smld_dirichlet", "Hsieh et al. (2018)", what)
 counts = np.array([10_000, 10, 10, 0, 0, 0, 0, 0, 0, 0, 0])
 prior = np.full(11, 0.1)
 posterior = prior + counts
@@ -220,35 +218,28 @@ ratios = np.mean(np.sum(noise[:, :10] ** 2, axis=-1)) / np.mean(np.sum(primal**2
 
 # %%
 for method in (sg.SMLD, sg.CoRVSGLD, sg.MSGNHT)[: 1 if SMALL else 3]:
-    began, call = time.perf_counter(), f"sg.{method.__name__}()"
-    try:
-        with model():
-            few = {"draws": 50, "chains": 1} if SMALL else {"chains": 4}
-            dt = pm.sample(step=method(), random_seed=1, **few, **QUIET)
-    except SamplingError as error:
-        reproduction.untuned(call, f"an error, {error}", False, time.perf_counter() - began)
-        continue
+    began = time.perf_counter()
+    with model():
+        few = {"draws": 50, "chains": 1} if SMALL else {"chains": 4}
+        dt = pm.sample(step=method(), random_seed=1, **few, **QUIET)
     seconds = time.perf_counter() - began
     reproduction.count(dt.sample_stats["thin"].sum())
     x, effective = dt.posterior["x"].values, float(pm.ess(dt)["x"].min())
     errors, expected = total_variation(shares(x)), of_exact(effective)
-    reproduction.untuned(
-        call,
-        f"a total variation of {errors.min():.3f} to {errors.max():.3f} ({effective:,.0f} exact "
-        f"draws: {expected:.3f}), {(x[..., 3:] < 1e-8).mean():.2f} of the empty categories below "
-        "1e-8 (exact: 0.42)",
-        errors.max() < 2 * expected,
-        seconds,
-    )
+    tiny = (x[..., 3:] < 1e-8).mean()
+    said = f"a total variation of {errors.min():.3f} to {errors.max():.3f} ({effective:,.0f} exact "
+    said += f"draws: {expected:.3f}), {tiny:.2f} of the empty categories below 1e-8 (exact: 0.42)"
+    right = errors.max() < 2 * expected
+    reproduction.untuned(f"sg.{method.__name__}()", said, right, seconds)
 
 # %% [markdown]
 # With nothing set the methods sample the masses of the categories, one coordinate for each, in
 # place of the entropic map's ratios. In these coordinates the empty categories are nearly normal.
-
-# %% [markdown]
+#
 # ## Verdicts
 #
-# The slope of a fall is that of the errors between 0.5 and twice the last one.
+# The exponent of a fall is that of the errors between 0.5 and twice the last one. We take −0.35 to
+# −0.65 for the paper's −1/2.
 
 # %%
 mld, sgrld, falling = ((name, steps[0]) for name, steps in best.items())
@@ -285,7 +276,7 @@ reproduction.verdict(
     "that all MLD curves decay at the rate T^-1/2",
     f"along the first dimension {', '.join(said)} from the mean, and T^"
     f"{slope(50 * ends, uniform):.2f} (h = {mld[1]:g}) from the uniform distribution",
-    bool(np.all(np.abs(np.array(slopes) + 0.5) < 0.15)),
+    every(None if np.isnan(s) else abs(s + 0.5) < 0.15 for s in slopes),
     seeds=BLOCKS,
 )
 levels = [(final["MLD", h][0][0], final["MLD", h][1][0]) for h in in_order]
