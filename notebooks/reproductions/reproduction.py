@@ -109,18 +109,18 @@ def search(
     return dict(sorted(tried.items(), key=lambda pair: pair[1]))
 
 
+def every(found: Iterable[bool | None]) -> bool | None:
+    """Return whether all hold: False if one does not, else None if one cannot be told."""
+    found = list(found)
+    return False if False in found else None if None in found else True
+
+
 def beyond(value: float, error: float, threshold: float = 0.0) -> bool | None:
     """Return whether a value is above a threshold by two of its standard errors.
 
     None if it is less than two from it: then the run cannot tell.
     """
     return None if abs(value - threshold) < 2 * error else value > threshold
-
-
-def every(found: Iterable[bool | None]) -> bool | None:
-    """Return whether all hold: False if one does not, else None if one cannot be told."""
-    found = list(found)
-    return False if False in found else None if None in found else True
 
 
 def over_seeds(values: Iterable[float]) -> tuple[float, float]:
