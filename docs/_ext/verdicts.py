@@ -187,9 +187,10 @@ class Claims(_Found):
         what = nodes.paragraph(
             "", "", nodes.strong("", row["item"]), nodes.Text(f": {row['about']}")
         )
-        where, fate, seeds = [], nodes.paragraph("", row.get("why", "tested")), ""
+        said = row.get("why", "tested" if "tests" in row else "not run yet")
+        where, fate, seeds = [], nodes.paragraph("", said), ""
         if name := row.get("notebook"):
-            verdicts, fate = [], nodes.paragraph("", "not run yet")
+            verdicts = []
             if Path(self.env.srcdir, FOLDER, "verdicts", f"{name}.json").exists():
                 where.append(nodes.paragraph("", "", self.link(name, name)))
                 verdicts = belonging(row, self.read(name))
