@@ -40,6 +40,7 @@
 import logging
 import time
 
+from functools import cache, partial
 from itertools import pairwise
 
 import matplotlib.pyplot as plt
@@ -76,25 +77,28 @@ def model(like=()):
     return built
 
 
-def sampler(name, rows, thin):
-    """Function of step size, seed, iterations, start: draws of the shape (draw, chain, 11)."""
-    falls = name == "SGRLD, falling"
-    size = StepSize(factor=(lambda t: (1 + t / 1000) ** -0.6) if falls else np.ones_like)
+@cache
+def compiled(method, rows, thin):
+    """Step method and its step size."""
+    size = StepSize()
     paper = {"step_size": size, "thin": thin, "gradient": "plain", "batches": 1}
     with model((rows, 1)) as built:
         mld = {"integrator": "euler", "scale": None}
-        step = sg.SMLD(**paper, **mld) if name == "MLD" else sg.SGRLD(**paper)
+        step = sg.SMLD(**paper, **mld) if method == "MLD" else sg.SGRLD(**paper)
+    return built, step, size
 
-    def run(h, seed, iterations, start=mean):
-        size.h = h
-        dt = pm.sample(
-            draws=iterations // thin, tune=0, chains=1, step=step, random_seed=seed, model=built,
-            initvals={"x": np.tile(start, (rows, 1))}, quiet=True, **QUIET,
-        )  # fmt: skip
-        reproduction.count(iterations * rows)
-        return dt.posterior["x"].values[0]
 
-    return run
+def sample(name, rows, thin, h, seed, iterations, start=mean):
+    """Draws of the shape (draw, chain, 11)."""
+    built, step, size = compiled(name.partition(",")[0], rows, thin)
+    falls = name == "SGRLD, falling"
+    size.h, size.factor = h, (lambda t: (1 + t / 1000) ** -0.6) if falls else np.ones_like
+    dt = pm.sample(
+        draws=iterations // thin, tune=0, chains=1, step=step, random_seed=seed, model=built,
+        initvals={"x": np.tile(start, (rows, 1))}, quiet=True, **QUIET,
+    )  # fmt: skip
+    reproduction.count(iterations * rows)
+    return dt.posterior["x"].values[0]
 
 
 GRIDS = {
@@ -105,7 +109,7 @@ GRIDS = {
 GRIDS = {name: grid[2:3] if SMALL else grid for name, grid in GRIDS.items()}
 SHOWN = {"MLD": 3, "SGRLD": 3, "SGRLD, falling": 1}
 # Iterations; chains of the search; seeds and chains of each; first iterations, blocks and chains
-ITERATIONS, SEARCHED, SEEDS, CHAINS = (1000, 40, 2, 60) if SMALL else (20_000, 100, 4, 400)
+ITERATIONS, SEARCHED, SEEDS, CHAINS = (1000, 60, 2, 60) if SMALL else (20_000, 100, 4, 400)
 EARLY, BLOCKS, BLOCK = (20, 2, 200) if SMALL else (64, 10, 10_000)
 
 # %% [markdown]
@@ -149,15 +153,15 @@ print(
     f"Total variation of exact draws: {of_exact(1600):.3f} of 1,600, {of_exact(1e5):.3f} of 100,000"
 )
 for i, (name, grid) in enumerate(GRIDS.items()):
-    run = sampler(name, SEARCHED, 50)
-    drawn = {h: run(h, [0, i], ITERATIONS)[-ITERATIONS // 250 :] for h in grid}
-    found = {h: total_variation(shares(x)).mean() for h, x in drawn.items()}
+    run = partial(sample, name, CHAINS, 50)
+    drawn = {h: sample(name, SEARCHED, 50, h, [0, i], ITERATIONS) for h in grid}
+    found = {h: total_variation(shares(x[-len(x) // 5 :])).mean() for h, x in drawn.items()}
     print(f"{name}, search:", ", ".join(f"{e:.3f} (h = {h:g})" for h, e in found.items()))
     best[name] = sorted(found, key=found.get)[: SHOWN[name]]
-    first, run = sampler(name, BLOCK, 1), sampler(name, CHAINS, 50)
     for h in best[name]:
-        blocks = [[shares(x) for x in first(h, [1, i, b], EARLY)] for b in range(BLOCKS)]
-        early[name, h] = total_variation(np.mean(blocks, axis=0))
+        blocks = (sample(name, BLOCK, 1, h, [1, i, b], EARLY) for b in range(BLOCKS))
+        found = [[shares(x) for x in draws] for draws in blocks]
+        early[name, h] = total_variation(np.mean(found, axis=0))
         curves, at_end, tiny = [], [], []
         for seed in range(SEEDS):
             x = run(h, [2, i, seed], ITERATIONS)

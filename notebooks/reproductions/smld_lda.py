@@ -100,9 +100,9 @@ METHODS = {
     "SMLD-approximate": lambda size: sg.SMLD(step_size=size, exp="linear", **mirrored),
     "SMLD": lambda size: sg.SMLD(step_size=size, **mirrored),
     "SGRLD, constant": lambda size: sg.SGRLD(step_size=size, **paper),
-    "SGRLD": lambda size: sg.SGRLD(step_size=size, **paper),
+    "SGRLD": None,  # the same with other steps
 }
-FACTORS = {"SGRLD": lambda t: (1 + t / 1000) ** -0.6}
+FALLING = {"SGRLD": lambda t: (1 + t / 1000) ** -0.6}
 
 
 def curve(step, words, updates, seed):
@@ -129,15 +129,17 @@ searched, best, tested, gibbs, low, rivals = {}, {}, {}, {}, {}, {}
 for name, corpus in texts.items():
     built, steps = model(corpus), {}
     for method, make in METHODS.items():
-        size = StepSize(factor=FACTORS.get(method, np.ones_like))
-        with built:
-            steps[method] = make(size), size
+        if make:
+            size = StepSize()
+            with built:
+                step = make(size)
+        steps[method], size.factor = (step, size), FALLING.get(method, np.ones_like)
         for h in GRID:
             size.h = h
-            searched[name, method, h] = curve(steps[method][0], corpus.validation, SEARCH, seed=0)
+            searched[name, method, h] = curve(step, corpus.validation, SEARCH, seed=0)
         at_end = {h: searched[name, method, h][-1] for h in GRID}
         finite = {h: p for h, p in at_end.items() if np.isfinite(p)}
-        best[name, method] = size.h = min(finite, key=finite.get)
+        best[name, method] = min(finite, key=finite.get)
         low[name, method] = min(finite.values())
         said = ", ".join(f"{p:.4g} (h = {h:g})" for h, p in at_end.items())
         print(f"{name}, {method}, validation: {said}")
@@ -145,6 +147,7 @@ for name, corpus in texts.items():
     rivals[name] = min(("SGRLD", "SGRLD, constant"), key=lambda m: low[name, m])
     for method in ("SMLD-approximate", "SMLD", rivals[name]):
         step, size = steps[method]
+        size.h, size.factor = best[name, method], FALLING.get(method, np.ones_like)
         curves = [curve(step, corpus.test, TEST, seed=1 + s) for s in range(SEEDS)]
         tested[name, method] = np.array(curves)
         mean, error = over_seeds(tested[name, method][:, -1])
@@ -198,7 +201,7 @@ for method in (sg.SMLD, sg.CoRVSGLD):
         with model(texts["Pride and Prejudice"]):
             pm.sample(step=method(), draws=1, tune=0, chains=1, **QUIET)
     except ValueError as error:
-        reproduction.untuned(f"sg.{method.__name__}()", f"an error, {error}", None, 0.0)
+        reproduction.untuned(f"sg.{method.__name__}()", f'the error "{error}"', None, 0.0)
 
 # %% [markdown]
 # ## Verdicts
