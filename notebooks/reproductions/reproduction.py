@@ -3,9 +3,13 @@
 A notebook of this folder makes a :class:`Reproduction`, calls ``verdict`` once for each claim,
 ``untuned`` for what today's package gives with nothing set, and ``end`` at its end. With the
 environment variable SMALL=1 it runs a small version, whose verdicts are printed and not kept; else
-they are written to ``verdicts/``, where the documentation finds them. ``python reproduction.py``
-prints the table of all, and which experiments' samplers or maps have changed since their full run;
-with ``--changed`` only these.
+they are written to ``verdicts/`` with the picture and what was printed, where the documentation
+finds them. A notebook run with ``--device cuda`` (or ``cpu``) has JAX compute there.
+``python reproduction.py`` prints the table of all, and which experiments' samplers or maps have
+changed since their full run; with ``--changed`` only these.
+
+``claims.toml`` lists what the papers have, figure by figure and theorem by theorem, and where each
+is here.
 """
 
 from __future__ import annotations
@@ -20,10 +24,11 @@ import re
 import subprocess
 import sys
 import time
+import tomllib
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -41,6 +46,11 @@ HEADER = (
 )  # fmt: skip
 # Arguments of pm.sample for many short runs in this process
 QUIET: dict[str, Any] = {"cores": 1, "progressbar": False, "compute_convergence_checks": False}
+
+
+if "--device" in sys.argv:
+    # Before JAX starts
+    os.environ["JAX_PLATFORMS"] = sys.argv[sys.argv.index("--device") + 1]
 
 
 class StepSize:
@@ -98,6 +108,12 @@ def search(
         study.optimize(lambda t: objective(t.suggest_float("h", low, high, log=True)), trials)
         tried = {t.params["h"]: t.value for t in study.trials if t.value is not None}
     return dict(sorted(tried.items(), key=lambda pair: pair[1]))
+
+
+def every(found: Iterable[bool | None]) -> bool | None:
+    """Return whether all hold: False if one does not, else None if one cannot be told."""
+    found = list(found)
+    return False if False in found else None if None in found else True
 
 
 def beyond(value: float, error: float, threshold: float = 0.0) -> bool | None:
@@ -198,6 +214,32 @@ def changed(name: str) -> list[str]:
     return [file for file, digest in sources(name).items() if before.get(file) != digest]
 
 
+def machine() -> str:
+    """Return in words what a run computed on: a GPU where JAX was used and has one."""
+    said = f"{platform.machine()}, {os.cpu_count()} cores"
+    if "jax" in sys.modules:
+        import jax
+
+        if jax.default_backend() != "cpu":
+            said += f", {jax.devices()[0].device_kind} by JAX"
+    return said
+
+
+class _Kept:
+    """Standard output, of which a copy is kept."""
+
+    def __init__(self, shown: TextIO) -> None:
+        self.shown = shown
+        self.text = ""
+
+    def write(self, text: str) -> int:
+        self.text += text
+        return self.shown.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.shown, name)
+
+
 class Reproduction:
     """An experiment of a paper.
 
@@ -219,6 +261,9 @@ class Reproduction:
         self.nothing_set: list[dict[str, object]] = []
         self.updates = 0
         self._began = time.perf_counter()
+        # What verdicts say is kept apart
+        self._shown = sys.stdout
+        self._printed = sys.stdout = _Kept(sys.stdout)
 
     def verdict(self, says: str, seen: str, holds: bool | None, *, seeds: int = 1) -> None:
         """Print and keep what the paper says, what we see, and whether they agree.
@@ -227,7 +272,8 @@ class Reproduction:
         None where the run cannot tell, as :func:`beyond` returns it.
         """
         holds = None if holds is None else bool(holds)
-        print(f"The paper says {says}; we see {seen} (seeds: {seeds}): {WORDS[holds]}.")
+        said = f"The paper says {says}; we see {seen} (seeds: {seeds}): {WORDS[holds]}."
+        print(said, file=self._shown)
         self.verdicts.append({"says": says, "seen": seen, "holds": holds, "seeds": seeds})
 
     def untuned(self, call: str, seen: str, right: bool | None, seconds: float) -> None:
@@ -238,7 +284,8 @@ class Reproduction:
         """
         right = None if right is None else bool(right)
         outcome = {True: "right", False: "not right", None: "no reference"}[right]
-        print(f"With nothing set {call} gives {seen} in {seconds:.0f} s: {outcome}.")
+        said = f"With nothing set {call} gives {seen} in {seconds:.0f} s: {outcome}."
+        print(said, file=self._shown)
         self.nothing_set.append(
             {"call": call, "seen": seen, "right": right, "seconds": round(seconds, 1)}
         )
@@ -256,9 +303,9 @@ class Reproduction:
     def end(self) -> None:
         """Print the cost and keep the verdicts of a whole run."""
         seconds = round(time.perf_counter() - self._began, 1)
-        machine = f"{platform.machine()}, {os.cpu_count()} cores"
+        sys.stdout = self._shown
         size = "small version" if SMALL else "whole version"
-        print(f"Cost ({size}): {seconds} s, {self.updates:,} updates, {machine}.")
+        print(f"Cost ({size}): {seconds} s, {self.updates:,} updates, {machine()}.")
         if SMALL:
             return
         git = subprocess.run(
@@ -269,11 +316,23 @@ class Reproduction:
         kept = {
             "paper": self.paper, "experiment": self.experiment, "verdicts": self.verdicts,
             "nothing_set": self.nothing_set,
-            "seconds": seconds, "updates": self.updates, "machine": machine,
+            "seconds": seconds, "updates": self.updates, "machine": machine(),
             "date": datetime.date.today().isoformat(), "commit": git.stdout.strip(),
             "sources": sources(self.name),
         }  # fmt: skip
         (VERDICTS / f"{self.name}.json").write_text(json.dumps(kept, indent=1) + "\n")
+        (VERDICTS / f"{self.name}.txt").write_text(self._printed.text.strip() + "\n")
+
+
+def claims() -> list[dict[str, Any]]:
+    """Return the rows of ``claims.toml``.
+
+    A row has its ``paper``, ``item`` (a figure, a theorem) and ``about`` (in words), and where it
+    is: a ``notebook`` with the ``settings`` that differ, ``tests``, or ``why`` it is not here.
+    ``verdicts`` is a regular expression that finds which of the notebook's verdicts are the row's,
+    by what the paper says.
+    """
+    return tomllib.loads((HERE / "claims.toml").read_text(encoding="utf-8"))["claims"]
 
 
 def table() -> list[tuple[str, ...]]:
