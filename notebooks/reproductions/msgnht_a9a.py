@@ -48,6 +48,7 @@ STEPS = (1e-3,) if SMALL else (5e-4, 1e-3, 2e-3, 4e-3)
 file = np.load("../../tests/data/a9a.npz")
 X, X_test = (np.unpackbits(file[part], axis=1)[:, :123] for part in ("X_train", "X_test"))
 y, y_test = (file[part].astype("int32") for part in ("y_train", "y_test"))
+X, y = (X[:2000], y[:2000]) if SMALL else (X, y)
 
 # %% [markdown]
 # ## Model and call
