@@ -83,7 +83,7 @@ increments = {alpha: np.diff(path, axis=1) / 1e-3 ** (1 / alpha) for alpha, path
 worst = 0.0
 for alpha, found in increments.items():
     for omega in (0.3, 1.0, 2.0):
-        mean, error = over_seeds(np.cos(omega * found).mean(axis=1))
+        mean, error = over_seeds(np.cos(omega * found).ravel())
         worst = max(worst, abs(mean - np.exp(-(omega**alpha))) / error)
 run.verdict(
     "that increments of the motion over a time h are stable with the characteristic function "
@@ -181,7 +181,7 @@ run.verdict(
     f"{len(ALPHAS)} α, and of at most {ratios[-1].max():.2f} times at K = 640 (no random numbers)",
     ratios[-1].max() < ratios.max(),
 )
-TRIED, FEW = np.geomspace(0.03, 1, 80), np.array([40, 80, 160])
+TRIED, FEW = np.geomspace(0.02, 0.5, 60), np.array([80, 160, 320])
 best = {a: [TRIED[np.argmin([error(a, d, k) for d in TRIED])] for k in FEW] for a in ALPHAS}
 powers = [np.polyfit(np.log(FEW), np.log(d), 1)[0] for d in best.values()]
 print(
@@ -325,6 +325,11 @@ run.verdict(
 # K* is an average of errors of the drift at points. The weights of the wells need terms that reach
 # from one well into the other, which no single term does: the errors of the drift are alike,
 # those of the mean are not.
+#
+# Up to K = 10 and from K = 70 on the law does not depend on the grid. In between it does: the drift
+# grows like $e^U$ where the terms end inside the other well, and the solution is negative in places.
+# So the K that the bias needs is known to lie between 10 and 70, and no better; the points in
+# between are shown as they come.
 #
 # ## The picture
 #
