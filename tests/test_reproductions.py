@@ -60,3 +60,9 @@ def test_a_run_tells_only_what_is_two_errors_from_the_threshold(shared):
     mean, error = shared.over_seeds([1.0, 2.0, 3.0])
     assert mean == 2.0
     np.testing.assert_allclose(error, 3**-0.5)
+
+
+def test_a_power_is_fitted_to_the_errors_that_can_be_seen(shared):
+    seen = {h: (-3 * h**2, 0.01 * h**2) for h in (0.1, 0.2, 0.4)}
+    np.testing.assert_allclose(shared.power(seen | {0.01: (5.0, 4.0)})[0], 2.0)
+    assert np.isnan(shared.power({0.1: (1.0, 0.1), 0.2: (1.0, 0.9)})[0])
