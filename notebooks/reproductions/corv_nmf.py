@@ -101,8 +101,8 @@ METHODS = {
     "SGRLD": sg.SGRLD,
 }
 OTHERS = ("SGLD, mirrored", "SGRLD")
-if SMALL:  # it is slow to compile
-    del METHODS["CoRV, ICLL"]
+if SMALL:  # each takes seconds to compile
+    del METHODS["CoRV, ICLL"], METHODS["CoRV, exp"]
 OPTIONS = {"scale": None, "gradient": "plain", "batches": 1, "batch": "random", "backend": "jax"}
 
 
