@@ -129,3 +129,9 @@ class TestClaims:
             file = FOLDER / "verdicts" / f"{row.get('notebook')}.json"
             if file.exists() and "date" in (found := json.loads(file.read_text())):
                 assert verdicts.belonging(row, found), row["item"]
+
+
+def test_a_power_is_fitted_to_the_errors_that_can_be_seen(shared):
+    seen = {h: (-3 * h**2, 0.01 * h**2) for h in (0.1, 0.2, 0.4)}
+    np.testing.assert_allclose(shared.power(seen | {0.01: (5.0, 4.0)})[0], 2.0)
+    assert np.isnan(shared.power({0.1: (1.0, 0.1), 0.2: (1.0, 0.9)})[0])

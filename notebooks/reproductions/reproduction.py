@@ -183,6 +183,22 @@ def sample_to_end(step: Any, draws: int, **options: Any) -> tuple[Any, int]:
     return dt, int(sum(taken))
 
 
+def power(points: dict[float, tuple[float, float]]) -> tuple[float, float]:
+    """Return the power of the step size to which errors fall, and its standard error.
+
+    A least-squares fit to pairs of an error and its standard error, by step size, of those that
+    are more than two standard errors from 0; NaN where less than two are.
+    """
+    clear = [(h, abs(e), se) for h, (e, se) in points.items() if abs(e) > 2 * se]
+    if len(clear) < 2:
+        return np.nan, np.nan
+    h, e, se = np.array(clear).T
+    weight = (e / se) ** 2
+    x = np.log(h) - np.average(np.log(h), weights=weight)
+    spread = float(np.sum(weight * x**2))
+    return float(np.sum(weight * x * np.log(e)) / spread), spread**-0.5
+
+
 def digest(code: str) -> str:
     """Return a digest of a module's code, without its comments and docstrings."""
     tree = ast.parse(code)
