@@ -306,8 +306,13 @@ with pm.Model() as whole:
 draws, ours = 20 if SMALL else 100, table["mSGNHT-S"]
 for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
     began = time.perf_counter()
-    with whole:
-        dt = pm.sample(step=method(), draws=draws, tune=draws, chains=1, random_seed=1, **QUIET)
+    try:
+        with whole:
+            dt = pm.sample(step=method(), draws=draws, tune=draws, chains=1, random_seed=1, **QUIET)
+    except pm.exceptions.SamplingError as error:
+        said = str(error).partition(". ")[0]
+        run.untuned(call, f"an error: {said}", False, time.perf_counter() - began)
+        continue
     seconds = time.perf_counter() - began
     pi = softmax(dt.posterior["phi"].values[0, ::5], axis=-1)
     [seen] = topics.perplexity(pi, corpus.test, ALPHA)
