@@ -122,7 +122,8 @@ class Verdicts(_Found):
         said = nodes.paragraph()
         said += nodes.inline("", OUTCOMES[right], classes=["verdict", f"verdict-{kind}"])
         said += [nodes.Text(" "), nodes.literal("", call)]
-        return nodes.list_item("", said + nodes.Text(f" gives {seen} in {seconds:,.0f} seconds."))
+        said += nodes.Text(f" gives {seen} in {seconds:,.0f} seconds.")
+        return nodes.list_item("", said)
 
     def figure(self, name: str, found: dict[str, Any]) -> list[nodes.Node]:
         """Return the run's picture with the number of the paper's."""
