@@ -100,6 +100,8 @@ class Verdicts(_Found):
         cost = f"{found['seconds']:,.0f} seconds, {found['updates']:,} updates, {found['machine']}"
         if "date" in found:
             cost += f"; {found['date']}, commit {found['commit']}"
+        else:
+            cost += "; of an earlier version of this page"
         box = nodes.container(classes=["verdicts"])
         box += nodes.paragraph("", "", nodes.strong("", "The full run"), nodes.Text(f": {cost}"))
         claims = nodes.bullet_list()

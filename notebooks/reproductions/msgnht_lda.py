@@ -291,9 +291,7 @@ run.verdict(
 # ## With nothing set
 #
 # Where only a gradient is known, a step method asks for a step size. But the paper's model can be
-# written out, with the topics of each document as variables and those of its words summed over. In
-# a run with 5 topics of the chapters of a novel, `sg.MSGNHT()` had a perplexity of 596, where Gibbs
-# sampling had 593.
+# written out, with the topics of each document as variables and those of its words summed over.
 
 # %%
 documents = corpus.train[:50] if SMALL else corpus.train
