@@ -194,10 +194,8 @@ run.picture(figure)
 # %% [markdown]
 # Softsign and arctan predict better with signs on MNIST, and sooner; the sigmoid does not. With w
 # itself all are alike: what differs is the side of 0 on which a weight is. At the large step every
-# map learns more than mirroring, whose two forms lie together. Trials judged by the loss of the
-# signs give mirroring a step of 6e-5 (1.65 after 3 epochs, 3.71 at 1e-5), not run longer here.
-# Fashion-MNIST had 6 of 300 epochs and no search of its own, so its verdicts stay open. An update
-# of the softsign takes 2.1 ms of a core, of mirroring 1.7 ms (0.9 and 0.8 in single precision).
+# map learns more than mirroring, whose two forms lie together. Fashion-MNIST had 6 of 300 epochs and
+# no search of its own, so its verdicts stay open.
 
 
 # %%
