@@ -194,8 +194,8 @@ run.picture(figure)
 # %% [markdown]
 # Softsign and arctan predict better with signs on MNIST, and sooner; the sigmoid does not. With w
 # itself all are alike: what differs is the side of 0 on which a weight is. At the large step every
-# map learns more than mirroring, whose two forms lie together. Fashion-MNIST had 6 of 300 epochs and
-# no search of its own, so its verdicts stay open.
+# map learns more than mirroring, whose two forms lie together. Fashion-MNIST had 6 of 300 epochs
+# and no search of its own, so its verdicts stay open.
 
 
 # %%
