@@ -135,3 +135,19 @@ def test_a_power_is_fitted_to_the_errors_that_can_be_seen(shared):
     seen = {h: (-3 * h**2, 0.01 * h**2) for h in (0.1, 0.2, 0.4)}
     np.testing.assert_allclose(shared.power(seen | {0.01: (5.0, 4.0)})[0], 2.0)
     assert np.isnan(shared.power({0.1: (1.0, 0.1), 0.2: (1.0, 0.9)})[0])
+
+
+def test_an_error_is_what_an_untuned_call_gives(shared, monkeypatch, tmp_path):
+    monkeypatch.setattr(shared, "VERDICTS", tmp_path)
+    run = shared.Reproduction("msgnht_a9a", "Li et al. (2016)", "Table 2")
+    with run.untuned("sg.MSGNHT()") as gives:
+        gives("84.9 %", np.True_)
+    with run.untuned("sg.SMLD()"):
+        raise ValueError("no density. Pass a step_size.")
+    with pytest.raises(KeyError), run.untuned("sg.FLA()"):
+        raise KeyError("a mistake of the notebook")
+    kept = [(x["call"], x["seen"], x["right"]) for x in run.nothing_set]
+    assert kept == [
+        ("sg.MSGNHT()", "84.9 %", True),
+        ("sg.SMLD()", "an error, «no density»,", False),
+    ]

@@ -251,11 +251,10 @@ with pytensor.config.change_flags(floatX="float32"):
 
 # %%
 for method in () if SMALL else (sg.CoRVSGLD, sg.MSGNHT, sg.SMLD):
-    began = time.perf_counter()
-    with model(*data["MNIST"][0]):
-        dt = pm.sample(step=method(), draws=100, random_seed=1, **ONE)
-    loss, of_w, accuracy = learning_curves(dt.posterior, *data["MNIST"][2])[-1]
-    seen = f"{accuracy:.1f} % right, loss {loss:.2f} of signs and {of_w:.2f} of w"
-    run.untuned(f"sg.{method.__name__}()", seen, None, time.perf_counter() - began)
+    with run.untuned(f"sg.{method.__name__}()") as gives:
+        with model(*data["MNIST"][0]):
+            dt = pm.sample(step=method(), draws=100, random_seed=1, **ONE)
+        loss, of_w, accuracy = learning_curves(dt.posterior, *data["MNIST"][2])[-1]
+        gives(f"{accuracy:.1f} % right, loss {loss:.2f} of signs and {of_w:.2f} of w", None)
 
 run.end()

@@ -40,7 +40,6 @@
 # %%
 import itertools
 import logging
-import time
 
 import arviz as az
 import matplotlib.pyplot as plt
@@ -385,23 +384,24 @@ run.verdict(
 z = np.random.default_rng(0).normal(size=(1_000, len(targets)))
 z = (z - z.mean(axis=0)) / z.std(axis=0) * np.sqrt(10) / 1_000
 for method in (sg.CoRVSGLD, sg.MSGNHT)[: 1 if SMALL else 2]:
-    began = time.perf_counter()
-    with pm.Model():
-        parts = pm.Minibatch(*z.T, batch_size=10)
-        for part, (name, (build, given, _, _)) in zip(parts, targets.items(), strict=True):
-            x, rows = build(name, **given), {"observed": part, "total_size": 1_000}
-            pm.CustomDist(f"rows of {name}", x, logp=lambda row, x: row * x, **rows)
-        draws = {"draws": 50, "tune": 50, "chains": 2} if SMALL else {}
-        dt = pm.sample(step=method(), random_seed=0, **draws, **QUIET)
-    seconds, worst = time.perf_counter() - began, 0.0
-    for name, (_, _, law, _) in targets.items():
-        x = dt.posterior[name] - law.mean()
-        for e in (x, x**2 - law.var()):
-            worst = max(worst, float(abs(e.mean()) / az.mcse(e.to_dataset(name="e"))["e"]))
-    wrong = max(misplaced(x, dt.posterior[x].values.reshape(-1, 1))[0] for x in targets)
-    seen = (
-        f"means and variances within {worst:.1f} Monte-Carlo standard errors, a misplaced mass of "
-    )
-    seen += f"at most {wrong:.1%} by {dt.posterior['draw'].size} draws of 4 chains, on nine targets"
-    run.untuned(f"sg.{method.__name__}()", seen, worst < 3.5, seconds)
+    with run.untuned(f"sg.{method.__name__}()") as gives:
+        with pm.Model():
+            parts = pm.Minibatch(*z.T, batch_size=10)
+            for part, (name, (build, given, _, _)) in zip(parts, targets.items(), strict=True):
+                x, rows = build(name, **given), {"observed": part, "total_size": 1_000}
+                pm.CustomDist(f"rows of {name}", x, logp=lambda row, x: row * x, **rows)
+            draws = {"draws": 50, "tune": 50, "chains": 2} if SMALL else {}
+            dt = pm.sample(step=method(), random_seed=0, **draws, **QUIET)
+        worst = 0.0
+        for name, (_, _, law, _) in targets.items():
+            x = dt.posterior[name] - law.mean()
+            for e in (x, x**2 - law.var()):
+                worst = max(worst, float(abs(e.mean()) / az.mcse(e.to_dataset(name="e"))["e"]))
+        wrong = max(misplaced(x, dt.posterior[x].values.reshape(-1, 1))[0] for x in targets)
+        gives(
+            f"means and variances within {worst:.1f} Monte-Carlo standard errors, a misplaced mass "
+            f"of at most {wrong:.1%} by {dt.posterior['draw'].size} draws of 4 chains, on nine "
+            "targets",
+            worst < 3.5,
+        )
 run.end()

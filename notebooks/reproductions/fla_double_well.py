@@ -35,7 +35,6 @@
 
 # %%
 import logging
-import time
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -301,25 +300,19 @@ NOTHING = {
     "sg.SMLD()": sg.SMLD,
 }  # fmt: skip
 for name, method in list(NOTHING.items())[: 1 if SMALL else None]:
-    began = time.perf_counter()
-    with pm.Model():
-        x = pm.Flat("x", initval=0.0)
-        pm.Potential("U", -potential(x))
-        try:
+    with run.untuned(name) as gives:
+        with pm.Model():
+            x = pm.Flat("x", initval=0.0)
+            pm.Potential("U", -potential(x))
             dt = pm.sample(
                 step=method(), draws=50 if SMALL else 1000, tune=50 if SMALL else 1000, chains=4,
                 random_seed=1, **QUIET,
             )  # fmt: skip
-        except (pm.exceptions.SamplingError, ValueError) as error:
-            run.untuned(name, f"«{str(error)[:80]}…»", False, time.perf_counter() - began)
-            continue
-    found = dt.posterior["x"].values, np.ones(dt.posterior["x"].shape)
-    mean, error = over_seeds(errors(found))
-    run.untuned(
-        name,
-        f"both wells in {in_both(found):.0%} of four chains, an error of the mean of "
-        f"{mean:+.2f} ± {error:.2f}",
-        in_both(found) == 1 and abs(mean) < 2 * error and error < 0.5,
-        time.perf_counter() - began,
-    )
+        found = dt.posterior["x"].values, np.ones(dt.posterior["x"].shape)
+        mean, error = over_seeds(errors(found))
+        gives(
+            f"both wells in {in_both(found):.0%} of four chains, an error of the mean of "
+            f"{mean:+.2f} ± {error:.2f}",
+            in_both(found) == 1 and abs(mean) < 2 * error and error < 0.5,
+        )
 run.end()

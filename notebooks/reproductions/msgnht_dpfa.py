@@ -237,12 +237,8 @@ run.picture(figure)
 
 # %%
 for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
-    with model(True):
-        try:
-            method()
-        except ValueError as error:
-            print(f"ValueError: {error}")
-            run.untuned(call, "an error that asks for step_size", False, 0)
+    with run.untuned(call), model(True):
+        method()
 
 # %% [markdown]
 # ## Verdicts

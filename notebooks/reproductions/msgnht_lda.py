@@ -41,7 +41,6 @@
 
 # %%
 import logging
-import time
 
 from functools import cache
 from itertools import pairwise
@@ -303,17 +302,13 @@ with pm.Model() as whole:
     pm.Multinomial("words", counts.sum(axis=1), p, observed=counts)
 draws, ours = 20 if SMALL else 100, table["mSGNHT-S"]
 for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
-    began = time.perf_counter()
-    try:
+    with run.untuned(call) as gives:
         with whole:
             dt = pm.sample(step=method(), draws=draws, tune=draws, chains=1, random_seed=1, **QUIET)
-    except pm.exceptions.SamplingError as error:
-        said = str(error).partition(". ")[0]
-        run.untuned(call, f"an error: {said}", False, time.perf_counter() - began)
-        continue
-    seconds = time.perf_counter() - began
-    pi = softmax(dt.posterior["phi"].values[0, ::5], axis=-1)
-    [seen] = topics.perplexity(pi, corpus.test, ALPHA)
-    run.untuned(call, f"a perplexity of {seen:.0f}, where the best mSGNHT-S has {ours.mean():.0f}",
-                seen < ours.max(), seconds)  # fmt: skip
+        pi = softmax(dt.posterior["phi"].values[0, ::5], axis=-1)
+        [seen] = topics.perplexity(pi, corpus.test, ALPHA)
+        gives(
+            f"a perplexity of {seen:.0f}, where the best mSGNHT-S has {ours.mean():.0f}",
+            seen < ours.max(),
+        )
 run.end()

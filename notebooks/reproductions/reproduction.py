@@ -26,7 +26,8 @@ import sys
 import time
 import tomllib
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -39,6 +40,7 @@ SMALL = os.environ.get("SMALL") == "1"
 HERE = Path(__file__).parent
 VERDICTS = HERE / "verdicts"
 PACKAGE = HERE.parents[1] / "pymc_sgmcmc"
+OUTCOMES = {True: "right", False: "not right", None: "no reference"}
 WORDS = {True: "holds", False: "does not hold", None: "cannot be told here"}
 HEADER = (
     "paper", "experiment", "the paper says", "we see", "holds", "seeds", "seconds", "updates",
@@ -292,19 +294,32 @@ class Reproduction:
         print(said, file=self._shown)
         self.verdicts.append({"says": says, "seen": seen, "holds": holds, "seeds": seeds})
 
-    def untuned(self, call: str, seen: str, right: bool | None, seconds: float) -> None:
+    @contextmanager
+    def untuned(self, call: str) -> Iterator[Callable[[str, bool | None], None]]:
         """Print and keep what a call with nothing set gives on the paper's model.
 
-        ``call`` is that of the step method, as ``sg.MSGNHT()``; ``right`` is whether its draws are
-        right, None where nothing is known of them.
+        ``call`` is that of the step method, as ``sg.MSGNHT()``. The block samples, and says by the
+        function that it gets what was seen and whether the draws are right, None where nothing is
+        known of them. An error of the package that ends the block is what is seen. Seconds are
+        those until then.
         """
-        right = None if right is None else bool(right)
-        outcome = {True: "right", False: "not right", None: "no reference"}[right]
-        said = f"With nothing set {call} gives {seen} in {seconds:.0f} s: {outcome}."
-        print(said, file=self._shown)
-        self.nothing_set.append(
-            {"call": call, "seen": seen, "right": right, "seconds": round(seconds, 1)}
-        )
+        import pymc as pm
+
+        began = time.perf_counter()
+
+        def gives(seen: str, right: bool | None) -> None:
+            seconds = time.perf_counter() - began
+            right = None if right is None else bool(right)
+            said = f"With nothing set {call} gives {seen} in {seconds:.0f} s: {OUTCOMES[right]}."
+            print(said, file=self._shown)
+            self.nothing_set.append(
+                {"call": call, "seen": seen, "right": right, "seconds": round(seconds, 1)}
+            )
+
+        try:
+            yield gives
+        except (pm.exceptions.SamplingError, ValueError) as error:
+            gives(f"an error, «{str(error).partition('. ')[0].rstrip('.')}»,", False)
 
     def picture(self, figure: Figure) -> None:
         """Keep a small picture of a whole run."""
