@@ -6,14 +6,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from scipy.special import expit
+
 from .registry import EXAMPLES
 
 CAUSAL = "causal_inference/"
 LECTURES = "statistical_rethinking_lectures/"
-
-
-def _logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
 
 
 def _simpson() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,7 +144,7 @@ def propensities() -> pm.Model:
     """Treatment of 1,500 persons by eight traits, logistic."""
     rng = np.random.default_rng(7)
     x = rng.normal(size=(1500, 8))
-    y = rng.random(1500) < _logistic(-1 + x @ rng.normal(0, 0.4, 8))
+    y = rng.random(1500) < expit(-1 + x @ rng.normal(0, 0.4, 8))
     with pm.Model(coords={"coeffs": np.arange(8)}) as model:
         b = pm.Normal("b", 0, 1, dims="coeffs")
         c = pm.Normal("intercept", 0, 1)
@@ -239,7 +237,7 @@ def admissions() -> pm.Model:
     rng = np.random.default_rng(12)
     gender, dept = np.tile([0, 1], 6), np.repeat(np.arange(6), 2)
     n = rng.integers(25, 800, 12)
-    y = rng.binomial(n, _logistic(np.array([0.6, 0.5, -0.6, -0.7, -1.1, -2.7])[dept]))
+    y = rng.binomial(n, expit(np.array([0.6, 0.5, -0.6, -0.7, -1.1, -2.7])[dept]))
     with pm.Model(coords={"gender": ["F", "M"], "dept": list("ABCDEF")}) as model:
         alpha = pm.Normal("alpha", 0, 1, dims=("gender", "dept"))
         pm.Binomial("A", n=n, logit_p=alpha[gender, dept], observed=y)
@@ -299,7 +297,7 @@ def reed_frogs() -> pm.Model:
     """Survivors of 48 tanks."""
     rng = np.random.default_rng(16)
     n = np.repeat([10, 25, 35], 16)
-    y = rng.binomial(n, _logistic(rng.normal(1.3, 1.6, 48)))
+    y = rng.binomial(n, expit(rng.normal(1.3, 1.6, 48)))
     with pm.Model() as model:
         mean = pm.Normal("alpha_bar", 0, 1.5)
         sd = pm.Exponential("sigma", 1)
@@ -313,7 +311,7 @@ def chimpanzees() -> pm.Model:
     """504 pulls of seven actors in six blocks with four treatments, non-centred."""
     rng = np.random.default_rng(17)
     actor, block, treatment = (rng.integers(0, k, 504) for k in (7, 6, 4))
-    y = rng.random(504) < _logistic(rng.normal(0, 1.5, 7)[actor] + 0.3 * (treatment % 2))
+    y = rng.random(504) < expit(rng.normal(0, 1.5, 7)[actor] + 0.3 * (treatment % 2))
     with pm.Model() as model:
         a_bar = pm.Normal("a_bar", 0, 1.5)
         sd = pm.Exponential("sd", 1, shape=2)
@@ -331,7 +329,7 @@ def contraception() -> pm.Model:
     rng = np.random.default_rng(18)
     district = rng.integers(0, 61, 1934)
     urban = (rng.random(1934) < 0.3).astype(float)
-    y = rng.random(1934) < _logistic(-0.7 + rng.normal(0, 0.5, 61)[district] + 0.7 * urban)
+    y = rng.random(1934) < expit(-0.7 + rng.normal(0, 0.5, 61)[district] + 0.7 * urban)
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, 1, shape=2)
         chol, _, _ = pm.LKJCholeskyCov("chol", n=2, eta=4, sd_dist=pm.Exponential.dist(1, size=2))

@@ -6,14 +6,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from scipy.special import expit
+
 from .registry import EXAMPLES
 
 CASES = "case_studies/"
 GLM = "generalized_linear_models/"
-
-
-def _logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
 
 
 @EXAMPLES.of(CASES + "BEST")
@@ -158,7 +156,7 @@ def item_response() -> pm.Model:
     rng = np.random.default_rng(5)
     i, j = rng.integers(0, 60, (2, 2000))
     eta = rng.normal(0, 0.8, 60)[i] - rng.normal(0, 0.5, 60)[j]
-    y = rng.random(2000) < _logistic(eta)
+    y = rng.random(2000) < expit(eta)
     with pm.Model(coords={"i": np.arange(60), "j": np.arange(60)}) as model:
         mu = pm.Normal("mu_theta", 0, 100)
         sd = pm.HalfCauchy("sigma", 2.5, shape=2)
@@ -214,7 +212,7 @@ def value_of_visitors() -> pm.Model:
 
 
 @EXAMPLES.of(CASES + "putting_workflow")
-def putting_logistic() -> pm.Model:
+def puttingexpit() -> pm.Model:
     """Putts of 19 distances, a logistic line."""
     distance = np.arange(2, 21)
     n = np.linspace(1443, 152, 19).astype(int)
@@ -261,20 +259,23 @@ def putting_by_angle_and_distance() -> pm.Model:
     return model
 
 
-@EXAMPLES.of(CASES + "factor_analysis")
-def factors() -> pm.Model:
-    """Ten variables of 250 rows on two factors, the loadings lower triangular, scores sampled."""
+def _of_two_factors() -> tuple[np.ndarray, pt.TensorVariable, pt.TensorVariable]:
+    """Return ten variables of 250 rows, and in a model's context loadings and the noise's sd."""
     rng = np.random.default_rng(9)
     y = rng.normal(size=(250, 2)) @ rng.normal(size=(2, 10)) + 0.5 * rng.normal(size=(250, 10))
     rows, columns = np.tril_indices(10, -1, 2)
+    diagonal = pm.HalfNormal("W_diag", 1, shape=2)
+    below = pm.Normal("W_below", 0, 1, shape=len(rows))
+    w = pt.set_subtensor(pt.zeros((10, 2))[np.arange(2), np.arange(2)], diagonal)
+    return y, pt.set_subtensor(w[rows, columns], below), pm.HalfNormal("psi", 1)
+
+
+@EXAMPLES.of(CASES + "factor_analysis")
+def factors() -> pm.Model:
+    """Ten variables of 250 rows on two factors, the loadings lower triangular, scores sampled."""
     with pm.Model() as model:
-        diagonal = pm.HalfNormal("W_diag", 1, shape=2)
-        below = pm.Normal("W_below", 0, 1, shape=len(rows))
-        w = pt.zeros((10, 2))
-        w = pt.set_subtensor(w[np.arange(2), np.arange(2)], diagonal)
-        w = pt.set_subtensor(w[rows, columns], below)
+        y, w, psi = _of_two_factors()
         scores = pm.Normal("F", 0, 1, shape=(250, 2))
-        psi = pm.HalfNormal("psi", 1)
         pm.Normal("y", scores @ w.T, psi, observed=y)
     return model
 
@@ -282,16 +283,8 @@ def factors() -> pm.Model:
 @EXAMPLES.of(CASES + "factor_analysis")
 def factors_integrated() -> pm.Model:
     """The same with the scores integrated out."""
-    rng = np.random.default_rng(9)
-    y = rng.normal(size=(250, 2)) @ rng.normal(size=(2, 10)) + 0.5 * rng.normal(size=(250, 10))
-    rows, columns = np.tril_indices(10, -1, 2)
     with pm.Model() as model:
-        diagonal = pm.HalfNormal("W_diag", 1, shape=2)
-        below = pm.Normal("W_below", 0, 1, shape=len(rows))
-        w = pt.zeros((10, 2))
-        w = pt.set_subtensor(w[np.arange(2), np.arange(2)], diagonal)
-        w = pt.set_subtensor(w[rows, columns], below)
-        psi = pm.HalfNormal("psi", 1)
+        y, w, psi = _of_two_factors()
         pm.MvNormal("y", np.zeros(10), cov=w @ w.T + psi**2 * pt.eye(10), observed=y)
     return model
 
@@ -437,7 +430,7 @@ def learning_by_reward() -> pm.Model:
     action, q = np.zeros(150, int), np.array([0.5, 0.5])
     reward = np.zeros(150)
     for t in range(150):
-        action[t] = rng.random() < _logistic(5 * (q[1] - q[0]))
+        action[t] = rng.random() < expit(5 * (q[1] - q[0]))
         reward[t] = rng.random() < (0.3, 0.7)[action[t]]
         q[action[t]] += 0.3 * (reward[t] - q[action[t]])
     with pm.Model() as model:
@@ -507,7 +500,7 @@ def occupancy() -> pm.Model:
     """200 sites visited three times: occupied or not, detected or not, states summed out."""
     rng = np.random.default_rng(21)
     x = rng.normal(size=200)
-    z = rng.random(200) < _logistic(0.2 + x)
+    z = rng.random(200) < expit(0.2 + x)
     y = rng.binomial(3, 0.4 * z)
     with pm.Model() as model:
         a = pm.Normal("alpha", 0, 2, shape=2)

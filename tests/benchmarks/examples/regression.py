@@ -6,13 +6,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from scipy.special import expit
+
 from .registry import EXAMPLES
 
 GLM = "generalized_linear_models/"
-
-
-def _logistic(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
 
 
 @EXAMPLES.of(GLM + "GLM-linear")
@@ -39,7 +37,7 @@ def income_by_age() -> pm.Model:
         rng.normal(40, 12, 2000),
     )
     logit = -12 + 0.3 * age - 0.003 * age**2 + 0.3 * educ + 0.03 * hours
-    y = rng.random(2000) < _logistic(logit)
+    y = rng.random(2000) < expit(logit)
     age, hours, educ = ((v - v.mean()) / v.std() for v in (age, hours, educ))
     with pm.Model() as model:
         beta = pm.Normal("beta", 0, 10, shape=5)
@@ -53,7 +51,7 @@ def binomial_regression() -> pm.Model:
     """Successes of 20 trials at each of 100 places."""
     rng = np.random.default_rng(3)
     x = rng.uniform(-10, 20, 100)
-    y = rng.binomial(20, _logistic(-2.5 + 0.5 * x))
+    y = rng.binomial(20, expit(-2.5 + 0.5 * x))
     with pm.Model(coords={"observation": np.arange(100)}) as model:
         x = pm.Data("x", x, dims="observation")
         beta0 = pm.Normal("beta0", 0, 1)
@@ -221,7 +219,7 @@ def interaction_of_two() -> pm.Model:
     rng = np.random.default_rng(11)
     x = rng.normal(0, 2, (250, 2))
     columns = np.column_stack([np.ones(250), x, x[:, 0] * x[:, 1]])
-    y = rng.random(250) < _logistic(columns @ [-0.5, 1, -1, 2])
+    y = rng.random(250) < expit(columns @ [-0.5, 1, -1, 2])
     with pm.Model(coords={"coeffs": ["Intercept", "x1", "x2", "x1:x2"]}) as model:
         data = pm.Data("X", columns)
         b = pm.Normal("b", 0, 1, dims="coeffs")
@@ -237,7 +235,7 @@ def _ratings() -> tuple[np.ndarray, np.ndarray]:
 
 
 @EXAMPLES.of(GLM + "GLM-ordinal-regression")
-def ordered_logistic() -> pm.Model:
+def orderedexpit() -> pm.Model:
     """Ratings with ordered normal cut points."""
     x, y = _ratings()
     with pm.Model() as model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -65,33 +67,29 @@ def gumbel_lifetimes() -> pm.Model:
     return model
 
 
-@EXAMPLES.of(SURVIVAL + "bayes_param_survival")
-def accelerated_weibull() -> pm.Model:
-    """A regression of logarithms of censored lifetimes with Gumbel noise."""
+def _accelerated(noise: type[pm.Distribution], log_tail: Callable) -> pm.Model:
+    """A regression of logarithms of censored lifetimes, with the log of P(noise > z)."""
     x, y, seen = _lifetimes(3)
     log = (np.log(y) - np.log(y).mean()) / np.log(y).std()
     with pm.Model() as model:
         beta = pm.Normal("beta", 0, 5, shape=2)
         s = pm.HalfNormal("s", 5)
         eta = beta[0] + beta[1] * x
-        pm.Gumbel("y", eta[seen], s, observed=log[seen])
-        tail = pt.log1mexp(-pt.exp(-(log[~seen] - eta[~seen]) / s))
-        pm.Potential("censored", tail.sum())
+        noise("y", eta[seen], s, observed=log[seen])
+        pm.Potential("censored", log_tail((log[~seen] - eta[~seen]) / s).sum())
     return model
+
+
+@EXAMPLES.of(SURVIVAL + "bayes_param_survival")
+def accelerated_weibull() -> pm.Model:
+    """Logarithms of censored lifetimes with Gumbel noise."""
+    return _accelerated(pm.Gumbel, lambda z: pt.log1mexp(-pt.exp(-z)))
 
 
 @EXAMPLES.of(SURVIVAL + "bayes_param_survival")
 def accelerated_log_logistic() -> pm.Model:
     """The same with logistic noise."""
-    x, y, seen = _lifetimes(3)
-    log = (np.log(y) - np.log(y).mean()) / np.log(y).std()
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 5, shape=2)
-        s = pm.HalfNormal("s", 5)
-        eta = beta[0] + beta[1] * x
-        pm.Logistic("y", eta[seen], s, observed=log[seen])
-        pm.Potential("censored", -pt.softplus((log[~seen] - eta[~seen]) / s).sum())
-    return model
+    return _accelerated(pm.Logistic, lambda z: -pt.softplus(z))
 
 
 @EXAMPLES.of(SURVIVAL + "frailty_models")
