@@ -51,11 +51,11 @@ def test_it_is_the_model_that_was_never_minibatched(build):
 
 def draws_of(model):
     rng = np.random.default_rng(2)
-    point = {rv.name: rv.eval(mode=INTERPRETER) for rv in model.free_RVs}
+    values = pm.draw(model.free_RVs, mode=INTERPRETER, random_seed=2)
     return az.from_dict({
         "posterior": {
-            name: value + 0.01 * rng.random(size=(2, 20, *np.shape(value)))
-            for name, value in point.items()
+            rv.name: value + 0.01 * rng.random(size=(2, 20, *np.shape(value)))
+            for rv, value in zip(model.free_RVs, values, strict=True)
         }
     })  # fmt: skip
 
