@@ -117,8 +117,8 @@ def of_all(n):
 # With a large step Euler's scheme explodes now and then: an unusually fast particle makes its
 # thermostat so strong that one update reverses the momentum and enlarges it. `pm.sample` then stops
 # with an error. The draws before count, and the chains start again from θ = 0, at most ten times.
-# (The package moves the start of a chain by up to 1 in each coordinate, given starts too;
-# `reproduction.unmoved` keeps them.)
+# (The package moves the start of a model by up to 1 in each coordinate; `reproduction.unmoved`
+# keeps it.)
 
 
 # %%

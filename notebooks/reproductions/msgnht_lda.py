@@ -120,8 +120,8 @@ def step_of(method, chains, thin):
 # %% [markdown]
 # ## Chains
 #
-# The package moves the start of a chain by up to 1 in each coordinate, given starts too;
-# `reproduction.unmoved` keeps them. A chain whose numbers are no longer finite has ended. It ends
+# The package moves the start of a model by up to 1 in each coordinate; `reproduction.unmoved`
+# keeps it. A chain whose numbers are no longer finite has ended. It ends
 # all that run with it; then each of them is run alone.
 
 

@@ -148,9 +148,9 @@ def over_seeds(values: Iterable[float]) -> tuple[float, float]:
 
 
 def unmoved(step: Any) -> Any:
-    """Let a step method's chains, in this process, begin exactly at their starts.
+    """Let a step method's chains, in this process, begin at the model's own start.
 
-    The package moves every start by up to 1 in each coordinate, one given as ``initvals``, too.
+    The package moves that start by up to 1 in each coordinate, but not one given as ``initvals``.
     """
     setup = step.setup_chain
 

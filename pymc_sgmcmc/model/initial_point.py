@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from pymc.model import Model
+from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.workarounds import interpreted
 
-__all__ = ["initial_point", "points_near_start"]
+__all__ = ["initial_point", "is_given", "points_near_start"]
 
 # Distances from the initial point, in unconstrained coordinates. At the initial point itself
 # slopes are often zero, which hides what depends on what
@@ -23,6 +24,15 @@ def initial_point(model: Model) -> dict[str, np.ndarray]:
     with interpreted():
         point: Any = model.initial_point()
     return dict(point)
+
+
+def is_given(
+    model: Model, point: Mapping[str, np.ndarray], values: Sequence[TensorVariable]
+) -> bool:
+    """Return whether ``initvals`` moved any of these values from the model's own start."""
+    usual = initial_point(model)
+    names = [str(value.name) for value in values]
+    return not all(np.array_equal(point[name], usual[name]) for name in names)
 
 
 def points_near_start(model: Model, rng: np.random.Generator) -> Iterator[list[np.ndarray]]:

@@ -37,6 +37,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import OwnWhitening
 from pymc_sgmcmc.kernel.tables import RowMemory
 from pymc_sgmcmc.model.data_checks import check_coords
+from pymc_sgmcmc.model.initial_point import is_given
 from pymc_sgmcmc.model.properties import refuse_uninformed
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
@@ -348,6 +349,8 @@ class SGMCMCStep(Algorithm, BlockedStep):
             refuse_uninformed(self._read_model)
             place = Place(others, *engine.express(point))
             if self.options.is_complete():
+                if is_given(self._read_model, point, self._values):
+                    state.jitter = 0.0
                 self._runner = start_by_hand(engine, self.options, state, place, point)
             else:
                 later = others and times_of_tuning(state.tuning_draws)

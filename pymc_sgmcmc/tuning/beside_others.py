@@ -34,7 +34,7 @@ from pymc_sgmcmc.chain.runner import Draw, Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.model.initial_point import initial_point
+from pymc_sgmcmc.model.initial_point import is_given
 from pymc_sgmcmc.schedules import Schedule
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.density import Density
@@ -171,10 +171,5 @@ def skips_draw(
         return False
     if state.draw:
         return True
-    usual = initial_point(model)
-
-    def given(value: TensorVariable) -> bool:
-        initval = model.rvs_to_initial_values[model.values_to_rvs[value]]
-        return initval is not None or not np.array_equal(point[value.name], usual[str(value.name)])
-
-    return not any(map(given, discrete))
+    initvals = [model.rvs_to_initial_values[model.values_to_rvs[value]] for value in discrete]
+    return all(initval is None for initval in initvals) and not is_given(model, point, discrete)
