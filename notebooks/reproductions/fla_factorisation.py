@@ -150,7 +150,9 @@ def curve(posterior, rows):
     ends = np.arange(1, len(each) + 1)
     begins = ends // 2
     mean = (total[ends] - total[begins]) / (ends - begins)[:, None]
-    return np.sqrt(np.mean((mean - rows.rating) ** 2, axis=1))
+    error = np.sqrt(np.mean((mean - rows.rating) ** 2, axis=1))
+    # Ratings lie between 1 and 5: a chain that is this far off has left them
+    return np.where(error < 100, error, np.inf)
 
 
 # %% [markdown]
