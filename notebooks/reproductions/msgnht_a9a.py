@@ -134,6 +134,8 @@ for i, name in enumerate([*METHODS, "DSVI", "HFSGVI"]):
 left.set_xticks(range(7), [*METHODS, "DSVI", "HFSGVI"], rotation=45)
 left.set(ylabel="test accuracy, %", ylim=(83.6, 85.2), title="Table 2: at the best step size")
 right.set(xscale="log", xlabel="step size h", title="at each step size")
+right.set_xticks(STEPS, [f"{h:g}" for h in STEPS])
+right.minorticks_off()
 left.legend()
 right.legend()
 plt.show()
