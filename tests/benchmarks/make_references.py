@@ -3,8 +3,9 @@
 ``python tests/benchmarks/make_references.py [names]`` samples these models, or all, on one core.
 NUTS is nutpie's: the same posterior as that of ``pm.sample``, in a fraction of the time. A model
 is sampled again, longer, until the Monte Carlo error of every mean is below the goal. Models of
-posteriordb have their references from there; here they are compared with them. Of models for
-several step methods either a formula is stored, or NUTS samples the model without indicators.
+posteriordb have their references from there; here they are compared with them. Those of ``SUITE``
+have theirs from here, and of posteriordb the means are compared. Of models for several step methods
+either a formula is stored, or NUTS samples the model without indicators.
 """
 
 from __future__ import annotations
@@ -95,16 +96,40 @@ def agreement(name: str, variables: dict[str, dict[str, Any]]) -> dict[str, floa
     return {"mean_error_over_sd": rounded(max(errors)), "sd_relative_error": rounded(max(ratios))}
 
 
+def agreement_of_means(name: str, variables: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Compare with posteriordb's means, and standard deviations where it has squares."""
+    from gallery.posteriordb import means
+
+    errors, scaled, ratios = [], [], []
+    for (variable, index), expected in means(name).items():
+        found = {key: np.asarray(value)[index] for key, value in variables[variable].items()}
+        error = abs(found["mean"] - expected["mean"])
+        errors.append(error / found["sd"])
+        scaled.append(error / np.hypot(found["mcse_mean"], expected["mcse_mean"]))
+        if "mean_squared" in expected:
+            variance = expected["mean_squared"] - expected["mean"] ** 2
+            ratios.append(abs(found["sd"] / np.sqrt(variance) - 1))
+    return {
+        "mean_error_over_sd": rounded(max(errors)),
+        "mean_error_over_mcse": rounded(max(scaled)),
+        **({"sd_relative_error": rounded(max(ratios))} if ratios else {}),
+    }
+
+
 def sample(name: str, builder: Any, names: Sequence[str] = ()) -> dict[str, Any]:
     """Sample a model until its moments are good enough, and return what is stored."""
     import arviz as az
     import gallery
     import nutpie
 
+    from gallery.posteriordb import means
+
     model = builder(None) if "batch_size" in signature(builder).parameters else builder()
     names = list(names) or [rv.name for rv in model.free_RVs]
     if name in gallery.POSTERIORDB:
         names = list(gallery.reference(name))
+    if name in gallery.SUITE:
+        names = list(dict.fromkeys(variable for variable, _ in means(name)))
     settings = DEFAULT | SETTINGS.get(name, {})
     start = time.perf_counter()
     jitter = set() if name in FIXED_START else None
@@ -128,6 +153,9 @@ def sample(name: str, builder: Any, names: Sequence[str] = ()) -> dict[str, Any]
         # As the error falls with the root of the draws, and some more
         longer = 1.2 * settings["draws"] * max(error / goal, 1.2) ** 2
         settings |= {"draws": int(np.ceil(longer / 500)) * 500}
+    compare = agreement if name in gallery.POSTERIORDB else None
+    if name in gallery.SUITE:
+        compare = agreement_of_means
     stats = dt["sample_stats"]
     warmup = dt["warmup_sample_stats"]
     return {
@@ -147,7 +175,7 @@ def sample(name: str, builder: Any, names: Sequence[str] = ()) -> dict[str, Any]
         "ess_min": round(extreme(az.ess, draws, np.min)),
         "ess_tail_min": round(extreme(az.ess, draws, np.min, method="tail")),
         "mcse_over_sd_max": rounded(error),
-        **({"agreement": agreement(name, variables)} if name in gallery.POSTERIORDB else {}),
+        **({"agreement": compare(name, variables)} if compare else {}),
         "variables": variables,
     }
 
@@ -182,7 +210,12 @@ def main(names: list[str]) -> None:
     from threadpoolctl import threadpool_limits
 
     builders = (
-        gallery.SMALL | gallery.POSTERIORDB | gallery.LARGE | gallery.HIERARCHIES | gallery.MIXED
+        gallery.SMALL
+        | gallery.POSTERIORDB
+        | gallery.SUITE
+        | gallery.LARGE
+        | gallery.HIERARCHIES
+        | gallery.MIXED
     )
     known = {*builders, *gallery.PAIRS}
     if unknown := [name for name in names if name not in known]:

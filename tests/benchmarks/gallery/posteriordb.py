@@ -1,5 +1,8 @@
 """Nine posteriors of posteriordb, written as a user of PyMC would write them.
 
+``SUITE`` has the others, written in files of their own. Of the nine the reference is posteriordb's;
+of the others posteriordb's means are a check of the reference, which is made here.
+
 Parameters and priors are those of the Stan programs, so that the reference draws are of these
 very posteriors; a prior is flat where Stan's program has none.
 """
@@ -27,6 +30,8 @@ POSTERIORDB = Registry()
 # Of each model, its name in posteriordb, and which variables of PyMC have Stan's as their rows
 ORIGIN: dict[str, str] = {}
 ROWS: dict[str, dict[str, tuple[str, ...]]] = {}
+SUITE = Registry()
+SUITE_ORIGIN: dict[str, str] = {}
 
 
 def posterior(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder]:
@@ -40,15 +45,49 @@ def posterior(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder
     return register
 
 
+def of_suite(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder]:
+    """Register a model of ``SUITE``, of the posterior of this name."""
+
+    def register(function: Builder) -> Builder:
+        SUITE_ORIGIN[function.__name__] = name
+        ROWS[function.__name__] = rows
+        return SUITE.add(function)
+
+    return register
+
+
 @cache
 def load(name: str, file: str) -> dict[str, Any]:
-    """Read ``data``, ``info`` or ``summary`` of a posterior."""
+    """Read ``data``, ``info``, ``summary`` or ``means`` of a posterior."""
     return json.loads((FOLDER / name / f"{file}.json").read_text())
 
 
 def data(name: str) -> dict[str, np.ndarray]:
     """Return a posterior's data."""
     return {key: np.array(value) for key, value in load(name, "data").items()}
+
+
+def element(name: str, stan: str) -> tuple[str, tuple[int, ...]]:
+    """Return which variable of a model, and where in it, is this element of Stan's program."""
+    variable, _, inside = stan.rstrip("]").partition("[")
+    index = tuple(int(i) - 1 for i in inside.split(",") if i)
+    for name_of_rows, parts in ROWS[name].items():
+        if variable in parts:
+            return name_of_rows, (parts.index(variable), *index)
+    return variable, index
+
+
+def means(name: str) -> dict[tuple[str, tuple[int, ...]], dict[str, float]]:
+    """Return posteriordb's ``mean``, ``mcse_mean`` and what else it has, of every element.
+
+    An element is a variable's name and an index; the model is one of ``SUITE``.
+    """
+    table = load(SUITE_ORIGIN[name], "means")
+    columns = [key for key in table if key != "names"]
+    return {
+        element(name, stan): {key: table[key][i] for key in columns}
+        for i, stan in enumerate(table["names"])
+    }
 
 
 def standardised(x: np.ndarray) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Posteriors of posteriordb for ``SUITE``: time series, hidden states and equations."""

@@ -1,0 +1,1 @@
+"""Posteriors of posteriordb for ``SUITE``: regressions."""
