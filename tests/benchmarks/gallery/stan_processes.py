@@ -138,14 +138,14 @@ def dogs_hierarchical() -> pm.Model:
 
 
 def runge_kutta(rate: Callable[..., Any], start: Any, times: np.ndarray, parts: int) -> Any:
-    """Solve an equation from time 0 at equidistant times, in so many steps between them.
+    """Solve an equation from time 0 at equidistant times, in so many steps from one to the next.
 
-    ``rate`` takes time, state and ``pt.constant(step)``'s unit; the method is of order four.
+    ``rate`` takes time and state and returns the derivative; the method is of order four.
     """
     h = float(times[0]) / parts
     grid = np.arange(len(times) * parts) * h
 
-    def step(t: Any, z: Any, *_: Any) -> Any:
+    def step(t: Any, z: Any) -> Any:
         k1 = rate(t, z)
         k2 = rate(t + h / 2, z + h / 2 * k1)
         k3 = rate(t + h / 2, z + h / 2 * k2)
@@ -176,7 +176,7 @@ def lotka_volterra() -> pm.Model:
                 ]
             )
 
-        z = runge_kutta(rate, z_init, d["ts"], 10)
+        z = runge_kutta(rate, z_init, d["ts"], 5)
         pm.LogNormal("y_init", pt.log(z_init), sigma, observed=d["y_init"])
         pm.LogNormal("y", pt.log(z), sigma, observed=d["y"])
     return model
@@ -196,7 +196,7 @@ def one_comp_mm_elim_abs() -> pm.Model:
         def rate(t: Any, c: Any) -> Any:
             return pt.exp(-k_a * t) * dose * k_a / volume - V_m / volume * c / (K_m + c)
 
-        c = runge_kutta(rate, pt.constant(0.0), d["times"], 20)
+        c = runge_kutta(rate, pt.constant(0.0), d["times"], 10)
         pm.LogNormal("C_hat", pt.log(c), sigma, observed=d["C_hat"])
     return model
 
@@ -265,3 +265,55 @@ def rate_4() -> pm.Model:
 def rate_5() -> pm.Model:
     """One rate of two counts that contradict it."""
     return common_rate("Rate_5_data-Rate_5_model")
+
+
+@of_suite("twocpt_pk_simulated-twocpt_pk_ode")
+def twocpt_pk() -> pm.Model:
+    """Concentration of a drug between two compartments after equal doses: a sum of exponentials."""
+    d = data("twocpt_pk_simulated-twocpt_pk_ode")
+    dose, doses = d["amt"][0], d["time"][0] + d["ii"][0] * np.arange(d["addl"][0] + 1)
+    since = d["time"][d["iObs"] - 1][:, None] - doses
+    with pm.Model() as model:
+        CL = pm.LogNormal("CL", np.log(10), 0.25)
+        Q = pm.LogNormal("Q", np.log(15), 0.5)
+        VC = pm.LogNormal("VC", np.log(35), 0.25)
+        VP = pm.LogNormal("VP", np.log(105), 0.5)
+        ka = pm.LogNormal("ka", np.log(2.5), 1)
+        sigma = pm.HalfNormal("sigma", 1)
+        # Rates of the two exponentials of the compartments without absorption
+        total, product = CL / VC + Q / VC + Q / VP, CL / VC * Q / VP
+        fast = (total + pt.sqrt(total**2 - 4 * product)) / 2
+        slow = product / fast
+        of_fast = (Q / VP - fast) / ((ka - fast) * (slow - fast))
+        of_slow = (Q / VP - slow) / ((ka - slow) * (fast - slow))
+        elapsed = np.maximum(since, 0)
+        parts = of_fast * pt.exp(-fast * elapsed) + of_slow * pt.exp(-slow * elapsed)
+        parts = (parts - (of_fast + of_slow) * pt.exp(-ka * elapsed)) * (since > 0)
+        concentration = dose * ka / VC * parts.sum(axis=1)
+        pm.LogNormal("cObs", pt.log(concentration), sigma, observed=d["cObs"])
+    return model
+
+
+@of_suite("mcycle_gp-accel_gp")
+def accel_gp() -> pm.Model:
+    """Acceleration in a crash: processes in a basis of the mean and of the log-deviation."""
+    d = data("mcycle_gp-accel_gp")
+    # Times are scaled to a range of one and centred, on an interval of 3/2 to both sides
+    x, edge = d["times"] / np.ptp(d["times"]), 1.5
+    x = x - x.mean()
+
+    def curve(end: str, size: int) -> Any:
+        height = pm.HalfStudentT(f"sdgp{end}", nu=3, sigma=36)
+        length = pm.InverseGamma(f"lscale{end}", 1.124909, 0.0177)
+        z = pm.Normal(f"zgp{end}", 0, 1, shape=size)
+        frequency = np.pi * np.arange(1, size + 1) / (2 * edge)
+        basis = np.sin(frequency * (x[:, None] + edge)) / edge**0.5
+        fall = pt.exp(-((length * frequency) ** 2) / 4)
+        return basis @ (height * (2 * np.pi) ** 0.25 * pt.sqrt(length) * fall * z)
+
+    with pm.Model() as model:
+        mu = pm.StudentT("Intercept", 3, -13, 36) + curve("_1", int(d["NBgp_1"]))
+        level = pm.StudentT("Intercept_sigma", 3, 0, 10)
+        log_sigma = level + curve("_sigma_1", int(d["NBgp_sigma_1"]))
+        pm.Normal("Y", mu, pt.exp(log_sigma), observed=d["Y"])
+    return model
