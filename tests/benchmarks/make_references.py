@@ -54,7 +54,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "horseshoe": {"target_accept": 0.99},
     "finnish_horseshoe": {"target_accept": 0.99},
     "groups_of_mixed_size": {"draws": 4000, "target_accept": 0.95},
-    "gp_pois_regr": {"draws": 2500},
+    "gp_pois_regr": {"draws": 5000, "target_accept": 0.99},
     "gp_regr": {"draws": 2500},
     "lotka_volterra": {"draws": 2000},
     "one_comp_mm_elim_abs": {"draws": 5000, "target_accept": 0.95},

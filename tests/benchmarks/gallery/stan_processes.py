@@ -137,23 +137,29 @@ def dogs_hierarchical() -> pm.Model:
     return model
 
 
-def runge_kutta(rate: Callable[..., Any], start: Any, times: np.ndarray, parts: int) -> Any:
+def runge_kutta(
+    rate: Callable[..., Any], constants: list[Any], start: Any, times: np.ndarray, parts: int
+) -> Any:
     """Solve an equation from time 0 at equidistant times, in so many steps from one to the next.
 
-    ``rate`` takes time and state and returns the derivative; the method is of order four.
+    ``rate`` takes time, state and the constants and returns the derivative; the method is of order
+    four.
     """
     h = float(times[0]) / parts
-    grid = np.arange(len(times) * parts) * h
 
-    def step(t: Any, z: Any) -> Any:
-        k1 = rate(t, z)
-        k2 = rate(t + h / 2, z + h / 2 * k1)
-        k3 = rate(t + h / 2, z + h / 2 * k2)
-        k4 = rate(t + h, z + h * k3)
+    def step(t: Any, z: Any, *constants: Any) -> Any:
+        k1 = rate(t, z, *constants)
+        k2 = rate(t + h / 2, z + h / 2 * k1, *constants)
+        k3 = rate(t + h / 2, z + h / 2 * k2, *constants)
+        k4 = rate(t + h, z + h * k3, *constants)
         return z + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
 
     path = pytensor.scan(
-        step, sequences=pt.constant(grid), outputs_info=start, return_updates=False
+        step,
+        sequences=pt.constant(h * np.arange(len(times) * parts)),
+        outputs_info=start,
+        non_sequences=constants,
+        return_updates=False,
     )
     return path[parts - 1 :: parts]
 
@@ -162,21 +168,17 @@ def runge_kutta(rate: Callable[..., Any], start: Any, times: np.ndarray, parts: 
 def lotka_volterra() -> pm.Model:
     """Hares and lynxes by the equations of Lotka and Volterra, with log-normal errors."""
     d = data("hudson_lynx_hare-lotka_volterra")
+
+    def rate(_: Any, z: Any, theta: Any) -> Any:
+        prey, predator = z[0], z[1]
+        born, eaten = theta[0] - theta[1] * predator, theta[3] * prey - theta[2]
+        return pt.stack([born * prey, eaten * predator])
+
     with pm.Model() as model:
         theta = pm.TruncatedNormal("theta", [1, 0.05, 1, 0.05], [0.5, 0.05, 0.5, 0.05], lower=0)
         z_init = pm.LogNormal("z_init", np.log(10), 1, shape=2)
         sigma = pm.LogNormal("sigma", -1, 1, shape=2)
-
-        def rate(_: Any, z: Any) -> Any:
-            prey, predator = z[0], z[1]
-            return pt.stack(
-                [
-                    (theta[0] - theta[1] * predator) * prey,
-                    (theta[3] * prey - theta[2]) * predator,
-                ]
-            )
-
-        z = runge_kutta(rate, z_init, d["ts"], 5)
+        z = runge_kutta(rate, [theta], z_init, d["ts"], 5)
         pm.LogNormal("y_init", pt.log(z_init), sigma, observed=d["y_init"])
         pm.LogNormal("y", pt.log(z), sigma, observed=d["y"])
     return model
@@ -187,16 +189,16 @@ def one_comp_mm_elim_abs() -> pm.Model:
     """Concentration of a drug that is absorbed, and eliminated at a rate that saturates."""
     d = data("one_comp_mm_elim_abs-one_comp_mm_elim_abs")
     dose, volume = float(d["D"]), float(d["V"])
+
+    def rate(t: Any, c: Any, k_a: Any, K_m: Any, V_m: Any) -> Any:
+        return pt.exp(-k_a * t) * dose * k_a / volume - V_m / volume * c / (K_m + c)
+
     with pm.Model() as model:
         k_a = pm.HalfCauchy("k_a", 1)
         K_m = pm.HalfCauchy("K_m", 1)
         V_m = pm.HalfCauchy("V_m", 1)
         sigma = pm.HalfCauchy("sigma", 1)
-
-        def rate(t: Any, c: Any) -> Any:
-            return pt.exp(-k_a * t) * dose * k_a / volume - V_m / volume * c / (K_m + c)
-
-        c = runge_kutta(rate, pt.constant(0.0), d["times"], 10)
+        c = runge_kutta(rate, [k_a, K_m, V_m], pt.constant(0.0), d["times"], 10)
         pm.LogNormal("C_hat", pt.log(c), sigma, observed=d["C_hat"])
     return model
 
