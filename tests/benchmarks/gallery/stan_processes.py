@@ -178,7 +178,7 @@ def lotka_volterra() -> pm.Model:
         theta = pm.TruncatedNormal("theta", [1, 0.05, 1, 0.05], [0.5, 0.05, 0.5, 0.05], lower=0)
         z_init = pm.LogNormal("z_init", np.log(10), 1, shape=2)
         sigma = pm.LogNormal("sigma", -1, 1, shape=2)
-        z = runge_kutta(rate, [theta], z_init, d["ts"], 5)
+        z = runge_kutta(rate, [theta], z_init, d["ts"], 3)
         pm.LogNormal("y_init", pt.log(z_init), sigma, observed=d["y_init"])
         pm.LogNormal("y", pt.log(z), sigma, observed=d["y"])
     return model
@@ -198,7 +198,7 @@ def one_comp_mm_elim_abs() -> pm.Model:
         K_m = pm.HalfCauchy("K_m", 1)
         V_m = pm.HalfCauchy("V_m", 1)
         sigma = pm.HalfCauchy("sigma", 1)
-        c = runge_kutta(rate, [k_a, K_m, V_m], pt.constant(0.0), d["times"], 10)
+        c = runge_kutta(rate, [k_a, K_m, V_m], pt.constant(0.0), d["times"], 5)
         pm.LogNormal("C_hat", pt.log(c), sigma, observed=d["C_hat"])
     return model
 
