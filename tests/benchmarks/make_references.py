@@ -212,6 +212,7 @@ def main(names: list[str]) -> None:
     import gallery
 
     from gallery.hierarchies import EXACT
+    from gallery.stan_processes import moments_of_rates
     from threadpoolctl import threadpool_limits
 
     builders = (
@@ -230,6 +231,9 @@ def main(names: list[str]) -> None:
         mixed = gallery.MIXED.get(name)
         if name in EXACT:
             content = computed(name, EXACT[name])
+        elif name in (rates := moments_of_rates()):
+            content = computed(name, rates[name])
+            content = {"agreement": agreement_of_means(name, content["variables"]), **content}
         elif mixed is not None and mixed.exact is not None:
             content = computed(name, mixed.exact())
         elif name in gallery.PAIRS:

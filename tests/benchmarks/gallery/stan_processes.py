@@ -269,31 +269,22 @@ def rate_5() -> pm.Model:
     return common_rate("Rate_5_data-Rate_5_model")
 
 
-@of_suite("twocpt_pk_simulated-twocpt_pk_ode")
-def twocpt_pk() -> pm.Model:
-    """Concentration of a drug between two compartments after equal doses: a sum of exponentials."""
-    d = data("twocpt_pk_simulated-twocpt_pk_ode")
-    dose, doses = d["amt"][0], d["time"][0] + d["ii"][0] * np.arange(d["addl"][0] + 1)
-    since = d["time"][d["iObs"] - 1][:, None] - doses
-    with pm.Model() as model:
-        CL = pm.LogNormal("CL", np.log(10), 0.25)
-        Q = pm.LogNormal("Q", np.log(15), 0.5)
-        VC = pm.LogNormal("VC", np.log(35), 0.25)
-        VP = pm.LogNormal("VP", np.log(105), 0.5)
-        ka = pm.LogNormal("ka", np.log(2.5), 1)
-        sigma = pm.HalfNormal("sigma", 1)
-        # Rates of the two exponentials of the compartments without absorption
-        total, product = CL / VC + Q / VC + Q / VP, CL / VC * Q / VP
-        fast = (total + pt.sqrt(total**2 - 4 * product)) / 2
-        slow = product / fast
-        of_fast = (Q / VP - fast) / ((ka - fast) * (slow - fast))
-        of_slow = (Q / VP - slow) / ((ka - slow) * (fast - slow))
-        elapsed = np.maximum(since, 0)
-        parts = of_fast * pt.exp(-fast * elapsed) + of_slow * pt.exp(-slow * elapsed)
-        parts = (parts - (of_fast + of_slow) * pt.exp(-ka * elapsed)) * (since > 0)
-        concentration = dose * ka / VC * parts.sum(axis=1)
-        pm.LogNormal("cObs", pt.log(concentration), sigma, observed=d["cObs"])
-    return model
+def of_beta(hits: int, all_of_them: int) -> tuple[float, float]:
+    """Return mean and sd of a rate that was uniform before."""
+    mean = (hits + 1) / (all_of_them + 2)
+    return mean, (mean * (1 - mean) / (all_of_them + 3)) ** 0.5
+
+
+def moments_of_rates() -> dict[str, dict[str, tuple[float, float]]]:
+    """Return what is known of the binomial rates."""
+    one, two, three, four, five = (data(f"Rate_{i}_data-Rate_{i}_model") for i in range(1, 6))
+    return {
+        "rate_1": {"theta": of_beta(one["k"], one["n"])},
+        "rate_2": {f"theta{i}": of_beta(two[f"k{i}"], two[f"n{i}"]) for i in (1, 2)},
+        "rate_3": {"theta": of_beta(three["k1"] + three["k2"], three["n1"] + three["n2"])},
+        "rate_4": {"theta": of_beta(four["k"], four["n"]), "thetaprior": of_beta(0, 0)},
+        "rate_5": {"theta": of_beta(five["k1"] + five["k2"], five["n1"] + five["n2"])},
+    }
 
 
 @of_suite("mcycle_gp-accel_gp")
