@@ -104,6 +104,11 @@ def main() -> None:
     table = Table(COLUMNS, models, arguments.write)
     print(" ".join(f"{c:>9}" for c in COLUMNS))
     for name in names:
+        try:
+            gallery.reference(name)
+        except FileNotFoundError as error:
+            print(error, flush=True)
+            continue
         nutpie = fresh_nutpie(name)
         for method in arguments.methods:
             rows = []

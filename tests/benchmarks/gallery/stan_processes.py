@@ -186,7 +186,10 @@ def lotka_volterra() -> pm.Model:
 
 @of_suite("one_comp_mm_elim_abs-one_comp_mm_elim_abs")
 def one_comp_mm_elim_abs() -> pm.Model:
-    """Concentration of a drug that is absorbed, and eliminated at a rate that saturates."""
+    """Concentration of a drug that is absorbed, and eliminated at a rate that saturates.
+
+    ``K_m`` and ``V_m`` have no finite variance, so that an sd of theirs is a matter of chance.
+    """
     d = data("one_comp_mm_elim_abs-one_comp_mm_elim_abs")
     dose, volume = float(d["D"]), float(d["V"])
 
