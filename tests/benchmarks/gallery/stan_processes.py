@@ -178,7 +178,7 @@ def lotka_volterra() -> pm.Model:
         theta = pm.TruncatedNormal("theta", [1, 0.05, 1, 0.05], [0.5, 0.05, 0.5, 0.05], lower=0)
         z_init = pm.LogNormal("z_init", np.log(10), 1, shape=2)
         sigma = pm.LogNormal("sigma", -1, 1, shape=2)
-        z = runge_kutta(rate, [theta], z_init, d["ts"], 3)
+        z = runge_kutta(rate, [theta], z_init, d["ts"], 5)
         pm.LogNormal("y_init", pt.log(z_init), sigma, observed=d["y_init"])
         pm.LogNormal("y", pt.log(z), sigma, observed=d["y"])
     return model
