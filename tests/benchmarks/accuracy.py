@@ -27,7 +27,7 @@ import subprocess
 import sys
 import time
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ MODELS = {
     **gallery.MANY,
     **gallery.MIXED,
 }
+# Those of inference_gym.py's table are run by name alone
+KNOWN = {**MODELS, **gallery.GYM}
 COLUMNS = (
     "model", "method", "seeds", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
     "seconds", "tuning", "warned",
@@ -80,7 +82,7 @@ def measure(
     if mixed is not None and method == "NUTS":
         model = mixed.all_rows()
     else:
-        model = MODELS[name]() if batch is None else MODELS[name](batch or None)
+        model = KNOWN[name]() if batch is None else KNOWN[name](batch or None)
     with model:
         start, worked = time.perf_counter(), time.process_time()
         step = cls(**options) if mixed is None else mixed.steps(model, cls, **options)
@@ -160,6 +162,19 @@ def of_deciles(distances: list[float], sizes: Mapping[str, int]) -> str:
     return f", TV {mean:.3f} on average and {most:.3f} at most ({expected:.3f} independent)"
 
 
+def fresh(
+    name: str, method: str, seed: int, arguments: Sequence[str] = ()
+) -> dict[str, Any] | None:
+    """Measure in a process of its own; where that fails, say so and return None."""
+    command = [sys.executable, __file__, "--one", name, method, str(seed), *arguments]
+    run = subprocess.run(command, check=False, capture_output=True, text=True)
+    if run.returncode:
+        print(name, method, seed, "failed:", run.stderr.splitlines()[-1], flush=True)
+        return None
+    row: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    return row
+
+
 def shown(model: str, method: str, rows: list[dict[str, Any]]) -> list[str]:
     """Cells of the table: the worst of the seeds."""
     found = [WORST.get(c, max)(row[c] for row in rows) for c in COLUMNS[2:]]
@@ -186,7 +201,7 @@ def main() -> None:
     same = ["--options", json.dumps(arguments.options)]
     same += [] if arguments.batch is None else ["--batch", str(arguments.batch)]
     same += [] if arguments.cores is None else ["--cores", str(arguments.cores)]
-    table = Table(COLUMNS, MODELS, arguments.write)
+    table = Table(COLUMNS, KNOWN, arguments.write)
     print(" ".join(f"{c:>9}" for c in COLUMNS))
     for name in arguments.models:
         for method in arguments.methods:
@@ -196,15 +211,12 @@ def main() -> None:
             call = method + "".join(f", {k}={v}" for k, v in arguments.options.items())
             rows = []
             for seed in arguments.seeds:
-                command = [sys.executable, __file__, "--one", name, method, str(seed), *same]
-                run = subprocess.run(command, check=False, capture_output=True, text=True)
-                if run.returncode:
-                    print(name, method, seed, "failed:", run.stderr.splitlines()[-1], flush=True)
+                if (row := fresh(name, method, seed, same)) is None:
                     continue
-                rows.append(json.loads(run.stdout.splitlines()[-1]))
-                said = [m for m in rows[-1]["said"] if "While tuning" in m] * rows[-1]["warned"]
-                cells = " ".join(f"{c:>9}" for c in shown(model, call, rows[-1:]))
-                print(cells, rows[-1]["farthest"], *said, flush=True)
+                rows.append(row)
+                said = [m for m in row["said"] if "While tuning" in m] * row["warned"]
+                cells = " ".join(f"{c:>9}" for c in shown(model, call, [row]))
+                print(cells, row["farthest"], *said, flush=True)
             if rows:
                 table.add(shown(model, call, rows))
 
