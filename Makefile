@@ -137,6 +137,7 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/batch_sizes.py --write docs/batch_sizes_table.md
 	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md
 	$(BIN)/python tests/benchmarks/posteriordb.py --write docs/posteriordb_table.md
+	$(BIN)/python tests/benchmarks/inference_gym.py --write docs/inference_gym_table.md
 	$(BIN)/python tests/benchmarks/nets.py --write docs/nets_table.md
 	$(BIN)/python tests/benchmarks/large.py --write docs/large_table.md
 	$(BIN)/python tests/benchmarks/topics.py --write docs/topics_table.md

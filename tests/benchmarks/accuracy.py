@@ -46,8 +46,8 @@ MODELS = {
     **gallery.MANY,
     **gallery.MIXED,
 }
-# Those of posteriordb.py's table are run by name alone
-KNOWN = {**MODELS, **gallery.SUITE}
+# Those of the tables of posteriordb.py and inference_gym.py are run by name alone
+KNOWN = {**MODELS, **gallery.SUITE, **gallery.GYM}
 COLUMNS = (
     "model", "method", "seeds", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
     "seconds", "tuning", "warned",

@@ -1,5 +1,5 @@
 """Models with known posteriors: ``POSTERIORDB``, ``SUITE``, ``LARGE``, ``SMALL``,
-``SPARSE``, ``HIERARCHIES``, ``WRITINGS``, ``MANY``, ``MIXED``.
+``SPARSE``, ``HIERARCHIES``, ``WRITINGS``, ``MANY``, ``MIXED``, ``GYM``.
 
 Each is a dict from a model's name to a function that returns the ``pm.Model``; what is known is
 ``reference(name)``, and of sparse ones also ``DECILES[name]()``. Those of ``MIXED`` also make their
@@ -8,6 +8,7 @@ list of steps.
 
 from . import stan_processes, stan_regressions  # noqa: F401  They fill SUITE
 from .hierarchies import HIERARCHIES
+from .inference_gym import GYM
 from .large import LARGE
 from .many import MANY
 from .mixed import MIXED
@@ -19,6 +20,7 @@ from .writings import PAIRS, WRITINGS
 
 __all__ = [
     "DECILES",
+    "GYM",
     "HIERARCHIES",
     "LARGE",
     "MANY",

@@ -13,6 +13,7 @@ import numpy as np
 from . import posteriordb
 from .areas import AREAS
 from .conjugate import CONJUGATE
+from .inference_gym import GYM, gym_reference
 from .many import MANY, moments_of_many
 from .pairs import PAIRS_OF_EFFECTS
 from .processes import PROCESSES
@@ -41,6 +42,11 @@ def reference(name: str) -> dict[str, Reference]:
     """Return the moments of a model's variables."""
     if name in posteriordb.ORIGIN:
         return _of_posteriordb(name)
+    if name in GYM:
+        return {
+            variable: Reference(*map(np.array, moments), meta={})
+            for variable, moments in gym_reference(name).items()
+        }
     exact = CONJUGATE | PROCESSES | AREAS | SPARSE_MOMENTS | PAIRS_OF_EFFECTS
     if name in MANY or name in exact:
         moments = exact[name]() if name in exact else moments_of_many(name)
