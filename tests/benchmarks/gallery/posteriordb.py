@@ -34,26 +34,21 @@ SUITE = Registry()
 SUITE_ORIGIN: dict[str, str] = {}
 
 
-def posterior(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder]:
-    """Register the model of the posterior of this name."""
+def _into(registry: Registry, origin: dict[str, str]) -> Callable[..., Callable[[Builder], Builder]]:
+    """Return what registers a model there, of the posterior of a name and with its rows."""
 
-    def register(function: Builder) -> Builder:
-        ORIGIN[function.__name__] = name
-        ROWS[function.__name__] = rows
-        return POSTERIORDB.add(function)
+    def posterior_of(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder]:
+        def register(function: Builder) -> Builder:
+            origin[function.__name__] = name
+            ROWS[function.__name__] = rows
+            return registry.add(function)
 
-    return register
+        return register
+
+    return posterior_of
 
 
-def of_suite(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder]:
-    """Register a model of ``SUITE``, of the posterior of this name."""
-
-    def register(function: Builder) -> Builder:
-        SUITE_ORIGIN[function.__name__] = name
-        ROWS[function.__name__] = rows
-        return SUITE.add(function)
-
-    return register
+posterior, of_suite = _into(POSTERIORDB, ORIGIN), _into(SUITE, SUITE_ORIGIN)
 
 
 @cache
