@@ -34,10 +34,13 @@ SUITE = Registry()
 SUITE_ORIGIN: dict[str, str] = {}
 
 
-def _into(registry: Registry, origin: dict[str, str]) -> Callable[..., Callable[[Builder], Builder]]:
+type Decorator = Callable[[Builder], Builder]
+
+
+def _into(registry: Registry, origin: dict[str, str]) -> Callable[..., Decorator]:
     """Return what registers a model there, of the posterior of a name and with its rows."""
 
-    def posterior_of(name: str, **rows: tuple[str, ...]) -> Callable[[Builder], Builder]:
+    def posterior_of(name: str, **rows: tuple[str, ...]) -> Decorator:
         def register(function: Builder) -> Builder:
             origin[function.__name__] = name
             ROWS[function.__name__] = rows
