@@ -293,14 +293,14 @@ run.verdict(
 # written out, with the topics of each document as variables and those of its words summed over.
 
 # %%
-documents = corpus.train[:50] if SMALL else corpus.train
+documents = corpus.train[:12] if SMALL else corpus.train
 counts = np.stack([np.bincount(d[d >= 0], minlength=corpus.size) for d in documents])
 with pm.Model() as whole:
     phi = pm.Normal("phi", 0.1, 1, shape=(K, corpus.size))
     of_documents = pm.Dirichlet("of_documents", np.full((len(counts), K), ALPHA))
     p = of_documents @ pt.special.softmax(phi, axis=1)
     pm.Multinomial("words", counts.sum(axis=1), p, observed=counts)
-draws, ours = 20 if SMALL else 100, table["mSGNHT-S"]
+draws, ours = 5 if SMALL else 100, table["mSGNHT-S"]
 for call, method in (("sg.MSGNHT()", sg.MSGNHT), ("sg.CoRVSGLD()", sg.CoRVSGLD)):
     with run.untuned(call) as gives:
         with whole:
