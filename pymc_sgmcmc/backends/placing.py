@@ -43,7 +43,7 @@ def on_processor(backend: str) -> bool:
 
 def every(array: Any, stride: int) -> Any:
     """Return each ``stride``-th element, chosen where the array is."""
-    if isinstance(array, np.ndarray):
+    if isinstance(array, np.ndarray | np.generic):
         return array.reshape(-1)[::stride]
     return _strided()(array, stride)
 

@@ -12,6 +12,7 @@ import pytensor
 
 from pymc_sgmcmc.chain.by_variable import ByVariable
 from pymc_sgmcmc.chain.feed import Feed
+from pymc_sgmcmc.chain.monitor import watched
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.groups import Groups
@@ -79,6 +80,8 @@ class Runner:
         # Inputs of all calls, and how often the settings in them had been changed
         self._same: dict[str, list[Any]] = {}
         self._pushed: int | None = None
+        # The origin, and what is watched of it
+        self._origin: tuple[list[np.ndarray], np.ndarray] | None = None
         if not state.origin:
             state.origin = settings.origin(state.psi)
 
@@ -140,6 +143,14 @@ class Runner:
         self.settle()
         self.state.origin = [np.array(x) for x in origin]
         self._same["origin"] = self._transition.place(self.state.origin)
+
+    def away(self) -> np.ndarray:
+        """Return what is watched of ψ, from the centre of the configurational temperature."""
+        state, on_line = self.state, self.engine.posterior.on_line
+        assert state.psi is not None
+        if self._origin is None or self._origin[0] is not state.origin:
+            self._origin = state.origin, watched(on_line(state.origin))
+        return watched(on_line(state.psi)) - self._origin[1]
 
     @cached_property
     def by_variable(self) -> ByVariable:

@@ -23,7 +23,7 @@ __all__ = ["FILL", "Noise"]
 
 # For this many normals of a draw a generator five times as fast as NumPy's is worth the second that
 # it takes to compile; those of a model in double precision alone seldom are
-_MANY = {"float32": 2**15, "float64": 2**17}
+_MANY = {np.dtype("float32"): 2**15, np.dtype("float64"): 2**17}
 
 # Beyond it float32 rounds cos(V) to a value <= 0
 _LARGEST_ANGLE = np.pi / 2 - 1e-6
@@ -129,7 +129,7 @@ class Noise:
 
 
 def _fill_normal(rng: np.random.Generator, out: np.ndarray) -> np.ndarray:
-    if out.size >= _MANY[out.dtype.name]:
+    if out.size >= _MANY[out.dtype]:
         # Imported here: numba takes half a second, and few of JAX's users need it
         from pymc_sgmcmc.backends.normals import fill_normal
 

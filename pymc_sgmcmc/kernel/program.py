@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -158,7 +157,8 @@ class Program:
         batches = []
         for k, (rows, size) in enumerate(sizes):
             of_updates = BatchDraw(rng, rows, size, updates, averaged)
-            measured, left[k] = scheme.aside(replace(of_updates, updates=fresh), left[k])
+            aside = BatchDraw(rng, rows, size, fresh, averaged)
+            measured, left[k] = scheme.aside(aside, left[k])
             followed, left[k] = scheme.follow(of_updates, left[k])
             if sets > 1:
                 others = [scheme.draw(of_updates) for _ in range(sets - 1)]

@@ -119,9 +119,8 @@ class Recorder:
         else:
             state.rejected += draw.rejected
             state.tamed += draw.tamed
-            on_line = runner.engine.posterior.on_line
-            away = watched(on_line(state.psi)) - watched(on_line(state.origin))
-            gradient = watched(on_line(draw.gradient))
+            away = runner.away()
+            gradient = watched(runner.engine.posterior.on_line(draw.gradient))
             state.monitor.add(away, gradient, draw.statistics["noise_ratio"])
             temperatures = runner.by_variable.temperatures(away, gradient)
         state.stuck = state.stuck + 1 if draw.rejected == runner.settings.thin else 0
