@@ -164,6 +164,7 @@ SLOW = {
     horseshoe: sg.MSGNHT,
     correlated_walk: sg.CoRVSGLD,
     no_noise: sg.CoRVSGLD,
+    tiny_noise: sg.MSGNHT,
     flat_prior_without_data: sg.MSGNHT,
     flat_scale_without_data: sg.CoRVSGLD,
     wide_prior_of_rates: sg.MSGNHT,
@@ -171,9 +172,10 @@ SLOW = {
     sparse_dirichlet: sg.CoRVSGLD,
     sparse_dirichlet_with_data: sg.MSGNHT,
     discrete_neighbour: sg.CoRVSGLD,
+    mild_neighbour: sg.CoRVSGLD,
 }
 # Of quick ones, in which the second method's tuning ends in another way
-SLOW_WITH_MSGNHT = (one_row_and_a_scale, tiny_noise, separable_logistic, cauchy)
+SLOW_WITH_MSGNHT = (one_row_and_a_scale, separable_logistic, cauchy)
 
 
 def with_methods(cases):

@@ -76,7 +76,11 @@ def circle_and_line(minibatched):
     return model
 
 
-@pytest.mark.parametrize("minibatched", [False, True], ids=["full data", "minibatches"])
+@pytest.mark.parametrize(
+    "minibatched",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["full data", "minibatches"],
+)
 def test_a_circle_beside_correlated_variables(minibatched, caplog):
     rng = np.random.default_rng(2)
     x, y = rng.normal(size=(2, 2000))

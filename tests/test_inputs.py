@@ -150,7 +150,10 @@ def gradient(model, batch):
     return function(*start, *scales, *rows, *posterior.data.values())
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(
+    "place",
+    [pytest.param(p, marks=[pytest.mark.slow] if p == "batches" else []) for p in PLACES],
+)
 def test_gradients_are_those_of_plain_arrays(place):
     batch = {"batch_size": B, "batch_dim": "obs"} if place in PLACES[1:3] else {}
     for of_kinds in gradient(model_of(place), batch):

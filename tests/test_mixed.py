@@ -42,6 +42,7 @@ def assert_mean(draws, exact, bias=0.0):
 # ----------------------------------------------------------------------------- truth
 
 
+@pytest.mark.slow
 def test_with_binary_metropolis():
     # y_i ~ N(beta + 2 z_i, 1): given z, beta is normal with a precision that no z changes
     y = np.array([0.3, 1.1, 2.4, 3.0])
@@ -101,6 +102,7 @@ def test_with_slice():
         assert_mean((posterior[name] - mean) ** 2, sd**2)
 
 
+@pytest.mark.slow
 def test_with_a_bound_that_another_step_moves():
     # x is uniform on (0, 1 + 2 z): a new z moves the x that belongs to an unchanged coordinate
     with pm.Model() as model:
@@ -129,6 +131,7 @@ def test_with_a_bound_that_another_step_moves():
     assert np.all(posterior["x"] < 1 + 2 * posterior["z"])
 
 
+@pytest.mark.slow
 def test_two_of_ours_share_a_model():
     # One step for each variable of a correlated pair: a Gibbs sampler
     covariance = np.array([[1.0, 0.6], [0.6, 1.0]])

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytest
 
 import pymc_sgmcmc as sg
 
@@ -61,6 +62,7 @@ def test_names_of_everything_with_the_full_gradient():
             assert np.ptp(draws[name].values) > 0
 
 
+@pytest.mark.slow
 def test_a_run_its_store_and_its_diagnostics(tmp_path):
     """A stored run is read again under the same names; nothing of a name reaches a path."""
     rng = np.random.default_rng(0)

@@ -153,15 +153,19 @@ def sample() -> None:
         # Two kernels at once, as two chains run
         both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         bare = max(float(process.communicate()[0].splitlines()[-1]) for process in both)
-        command = [sys.executable, __file__, "draws-of-sample", backend]
-        out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-        whole, of_parent = map(float, out.stdout.splitlines()[-1].split())
-        print(
-            f"{backend:>6} two processes, from the first draw to the last: "
-            f"{whole:.0f} µs a draw / {bare:.0f} µs = {whole / bare:.2f}, while PyMC's own process "
-            f"takes {of_parent:.0f} µs of a processor for each draw",
-            flush=True,
-        )
+        for name, part, argument in (
+            (f"{backend:>6}", "draws-of-sample", backend),
+            ("  busy for as long,", "draws-of-nothing", str(bare)),
+        ):
+            command = [sys.executable, __file__, part, argument]
+            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+            whole, of_parent = map(float, out.stdout.splitlines()[-1].split())
+            print(
+                f"{name} two processes, from the first draw to the last: "
+                f"{whole:.0f} µs a draw / {bare:.0f} µs = {whole / bare:.2f}, while PyMC's own "
+                f"process takes {of_parent:.0f} µs of a processor for each draw",
+                flush=True,
+            )
 
 
 def draws_of_kernel(backend: str) -> None:
@@ -184,16 +188,42 @@ def draws_of_kernel(backend: str) -> None:
 
 
 def draws_of_sample(backend: str) -> None:
+    """Print what two chains of the step method take in two processes."""
+    import pymc_sgmcmc as sg
+
+    from pymc_sgmcmc.testing import UNTUNED
+
+    with logistic_model(500, "float64"):
+        two_chains(sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED), "forkserver")
+
+
+def draws_of_nothing(microseconds: str) -> None:
+    """Print the same of a step method that keeps a processor busy for so long, and no more."""
+    from pymc.step_methods.arraystep import BlockedStep
+
+    class Busy(BlockedStep):
+        name, stats_dtypes_shapes = "busy", {}
+
+        def __init__(self, vars: Any) -> None:
+            self.vars = vars
+
+        def step(self, point: Any) -> tuple[Any, list[dict[str, Any]]]:
+            end = time.thread_time() + float(microseconds) * 1e-6
+            while time.thread_time() < end:
+                pass
+            return point, [{}]
+
+    with logistic_model(500, "float64") as model:
+        two_chains(Busy(model.value_vars), "fork")
+
+
+def two_chains(step: Any, context: str) -> None:
     """Print microseconds of a draw of two chains in two processes, from the first to the last.
 
     The second number is the processor time that the process which collects the draws takes for
     each of them: on two cores the chains wait for it.
     """
     import pymc as pm
-
-    import pymc_sgmcmc as sg
-
-    from pymc_sgmcmc.testing import UNTUNED
 
     times: dict[int, list[float]] = {0: [], 1: []}
     processor = []
@@ -202,12 +232,10 @@ def draws_of_sample(backend: str) -> None:
         times[draw.chain].append(time.perf_counter())
         processor.append(time.process_time())
 
-    with logistic_model(500, "float64"):
-        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
-        pm.sample(
-            draws=2 * SAMPLED, tune=0, step=step, cores=2, chains=2, progressbar=False, quiet=True,
-            callback=callback, compute_convergence_checks=False, mp_ctx="forkserver",
-        )  # fmt: skip
+    pm.sample(
+        draws=2 * SAMPLED, tune=0, step=step, cores=2, chains=2, progressbar=False, quiet=True,
+        callback=callback, compute_convergence_checks=False, mp_ctx=context,
+    )  # fmt: skip
     # While both chains sample
     begin = max(t[0] for t in times.values())
     end = min(t[-1] for t in times.values())
@@ -386,6 +414,7 @@ def main(parts: list[str]) -> None:
         "sample-one": sample_one,
         "draws-of-kernel": draws_of_kernel,
         "draws-of-sample": draws_of_sample,
+        "draws-of-nothing": draws_of_nothing,
     }
     if parts[:1] and parts[0] in of_one_process:
         of_one_process[parts[0]](parts[1])

@@ -47,7 +47,7 @@ def with_and_without_batches(method, h, draws, burn):
 WIDENED = [
     pytest.param(method, h, variance, id=f"{method.__name__}-{h}", marks=marks)
     for method, variance in ((sg.SGLD, lambda h: 2 / (2 - h)), (sg.CoRVSGLD, lambda h: 1.0))
-    for h, marks in ((0.005, pytest.mark.slow), (0.05, ()), (0.5, ()))
+    for h, marks in ((0.005, pytest.mark.slow), (0.05, pytest.mark.slow), (0.5, ()))
 ]
 
 

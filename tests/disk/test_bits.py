@@ -63,7 +63,11 @@ def from_files(files):
 @BOTH
 @pytest.mark.parametrize(
     "options",
-    [BY_HAND, {**ANCHORED, "batches": 1}, {**ANCHORED, "batches": 4}],
+    [
+        BY_HAND,
+        pytest.param({**ANCHORED, "batches": 1}, marks=pytest.mark.slow),
+        {**ANCHORED, "batches": 4},
+    ],
     ids=["plain", "known blocks", "joined blocks"],
 )
 def test_the_bits_of_the_same_rows_in_memory(data, tmp_path, monkeypatch, backend, options):

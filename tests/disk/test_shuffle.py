@@ -197,6 +197,7 @@ def test_ordered_rows_are_warned_of_until_they_are_shuffled(tmp_path, name):
     step_of(*map(sg.on_disk, files.values()))
 
 
+@pytest.mark.slow
 def test_ordered_rows_give_the_right_posterior_once_they_are_shuffled(tmp_path):
     rng = np.random.default_rng(1)
     x, y = ORDERS["a trend"](rng.normal(size=(20_000, 2)), np.linspace(0, 1, 20_000))

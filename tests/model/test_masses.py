@@ -79,6 +79,7 @@ def mode_of(log_density, transform, phi, start):
     return at, np.diag(h) ** -0.5
 
 
+@pytest.mark.slow
 def test_the_total_that_makes_masses_independent_is_found():
     """Of a posterior with rare entries and empty ones, at its mode with quite another total."""
     a, A = np.array([0.1, 6.1, 30.1, 800.1, 0.1]), np.array([5.0])

@@ -207,6 +207,7 @@ def test_a_variable_that_is_added_later_is_seen():
     assert "added" not in before.named_vars
 
 
+@pytest.mark.slow
 def test_two_of_ours_beside_another_step():
     model, _ = conjugate()
     options = {"batch_size": 50, "batch_dim": "row", "backend": "jax"}
@@ -232,6 +233,7 @@ def test_a_pickled_step_goes_on_with_the_same_bits():
         np.testing.assert_array_equal(found[name], value)
 
 
+@pytest.mark.slow
 def test_a_kept_run_goes_on(tmp_path):
     def sampled(draws):
         step, _ = start_of(conjugate()[0])
@@ -241,6 +243,7 @@ def test_a_kept_run_goes_on(tmp_path):
     assert longer.posterior.sel(draw=slice(0, 2)).equals(first.posterior)
 
 
+@pytest.mark.slow
 def test_diagnostics_take_the_model():
     model, _ = conjugate()
     rows = {"batch_size": 50, "batch_dim": "row", "backend": "jax"}

@@ -30,7 +30,7 @@ def test_an_untuned_run_is_right():
     assert_right(found.posterior, exact)
 
 
-@pytest.mark.parametrize("one_at_a_time", [False, True])
+@pytest.mark.parametrize("one_at_a_time", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_time, monkeypatch):
     if one_at_a_time:
         # As of many parameters: a call makes one draw while the last one is read
@@ -52,7 +52,14 @@ def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_
     np.testing.assert_array_equal(draws[:30], draws[30:])
 
 
-@pytest.mark.parametrize("method", [sg.SGLD, sg.CoRVSGLD, sg.MSGNHT, sg.SGHMC, sg.FLA])
+@pytest.mark.parametrize(
+    "method",
+    [
+        sg.CoRVSGLD,
+        sg.MSGNHT,
+        *(pytest.param(m, marks=pytest.mark.slow) for m in (sg.SGLD, sg.SGHMC, sg.FLA)),
+    ],
+)
 def test_blocks_joined_in_one_vector_give_the_same_draws(method, monkeypatch):
     for module in (compiling, jax_loop, noise, once):
         monkeypatch.setattr(module, "on_processor", lambda backend: True)

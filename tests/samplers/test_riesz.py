@@ -96,6 +96,7 @@ def test_numba_samples_too():
     assert 0 <= mass <= 1
 
 
+@pytest.mark.slow
 def test_several_variables_tuned():
     with pm.Model():
         pm.Normal("x", [0.0, 3.0], 2.0)

@@ -27,6 +27,7 @@ def test_dirichlet(backend):
         assert np.all(np.abs(mean - exact) < STANDARD_ERRORS * se + 0.01 * exact)
 
 
+@pytest.mark.slow
 def test_minibatched_counts():
     rng = np.random.default_rng(0)
     rows = 400

@@ -230,6 +230,7 @@ def mixture():
     return model
 
 
+@pytest.mark.slow
 def test_a_run_mixed_with_pymcs_steps_goes_on(tmp_path):
     def mixed(model):
         return [
@@ -546,6 +547,7 @@ def rows(count):
     return model
 
 
+@pytest.mark.slow
 def test_a_run_of_more_rows_begins_where_another_ended(tmp_path):
     def tuned(model):
         return sg.CoRVSGLD(model=model, backend="jax")

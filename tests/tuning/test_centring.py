@@ -192,6 +192,7 @@ def mixed_over_scales(group, y, count):
 SIZES = np.array([1] * 10 + [2000] * 5)
 
 
+@pytest.mark.slow
 def test_minibatched_groups_of_mixed_size():
     """The location of normal groups with known scales has an exact posterior."""
     group, y = two_way(SIZES)

@@ -133,6 +133,7 @@ def test_modes_are_drawn_in_proportion_to_their_masses(first):
     assert abs(share - 0.8) < 3 * np.sqrt(0.8 * 0.2 / draws)
 
 
+@pytest.mark.slow
 def test_the_numbers_that_choose_the_starts_do_not_choose_the_mode():
     class Deep(DoubleWell):
         def potential(self, points):

@@ -68,7 +68,7 @@ def exact():
     ("method", "written"),
     [
         pytest.param(sg.CoRVSGLD, "centred", marks=pytest.mark.slow),
-        (sg.MSGNHT, "non-centred"),
+        pytest.param(sg.MSGNHT, "non-centred", marks=pytest.mark.slow),
     ],
 )
 def test_a_trend_is_right(method, written):

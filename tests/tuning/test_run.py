@@ -129,6 +129,7 @@ def test_a_centred_hierarchy_that_the_data_determine():
     assert abs(found.std() / sd - 1) < 0.1
 
 
+@pytest.mark.slow
 def test_tuning_beside_another_step():
     # The scale of mu is tuned at tau's start
     model, exact = location_and_precision(np.random.default_rng(4).normal(1.0, 2.0, size=40))
@@ -179,6 +180,7 @@ def test_a_large_thin_leaves_a_good_centre_where_it_is(monkeypatch):
     assert np.sqrt(400 * np.mean((anchor - means.mean(axis=0)) ** 2)) < 0.3
 
 
+@pytest.mark.slow
 def test_noise_that_is_met_in_the_last_round_is_planned_for(monkeypatch):
     """Three centres that are none, and a fourth about which batches are noisier than planned."""
     rounds, planned = [], []
