@@ -215,19 +215,21 @@ def best_mode(
 ) -> tuple[Flat, Flat, bool]:
     r"""Descend from starts; return a mode drawn by mass, its start, and whether the mass fell.
 
-    Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion.
-    Starts after the third serve if there are several modes; only the first must succeed.
+    Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion. Only
+    the first start must succeed, and serves where none ends at a mode. Starts after the third serve
+    if there are several modes, or none so far.
     """
-    modes = [_mode(surface, begin(starts[0]), rows)]
+    first = _mode(surface, begin(starts[0]), rows)
+    modes = [first] if np.isfinite(first.mass) else []
     for k, start in enumerate(starts[1:], start=1):
-        if not np.isfinite(modes[0].mass) or (k >= LEAST_STARTS and len(modes) == 1):
+        if k >= LEAST_STARTS and len(modes) == 1:
             break
         with suppress(TuningError, np.linalg.LinAlgError):
             mode = _mode(surface, begin(start), rows)
             known = any(other.is_at(mode.centre) for other in modes)
             if np.isfinite(mode.mass) and not (known or mode.collapses):
                 modes.append(mode)
-    drawn = modes[0]
+    drawn = modes[0] if modes else first
     if len(modes) > 1:
         masses = np.array([mode.mass for mode in modes])
         chances = np.exp(masses - masses.max())
@@ -262,7 +264,10 @@ def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
 
 
 def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) -> float:
-    """Return Laplace's log mass at the end of the Newton step that was not taken."""
+    """Return Laplace's log mass at the end of the Newton step that was not taken.
+
+    It is NaN where that step is no small one: on a plateau the curvature is no width.
+    """
     u, g = _at(surface, centre, rows)
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), TINY))
     scaled = hessian * np.outer(scale, scale)
@@ -270,5 +275,7 @@ def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) 
         return np.nan
     w, v = np.linalg.eigh(scaled)
     w = np.maximum(np.abs(w), LEAST_EIGENVALUE * np.abs(w).max())
-    gain = np.sum((v.T @ (scale * g)) ** 2 / w) / 2
-    return log_volume(hessian, scale, np.ones(len(centre), bool)) - u + float(gain)
+    decrement = float(np.sum((v.T @ (scale * g)) ** 2 / w))
+    if not decrement < _APART**2 * len(centre):
+        return np.nan
+    return log_volume(hessian, scale, np.ones(len(centre), bool)) - u + decrement / 2

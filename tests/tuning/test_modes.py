@@ -133,6 +133,25 @@ def test_modes_are_drawn_in_proportion_to_their_masses(first):
     assert abs(share - 0.8) < 3 * np.sqrt(0.8 * 0.2 / draws)
 
 
+class Plateau(Exact):
+    """Logistic variables: U is linear far from its mode at 0, where the curvature is no width."""
+
+    def potential(self, points):
+        u = np.sum(np.abs(points) + 2 * np.log1p(np.exp(-np.abs(points))), axis=1)
+        return u, np.tanh(points / 2)
+
+
+def test_a_plateau_is_no_mode():
+    far, near = np.full(2, -52.0), np.array([0.5, -0.3])
+    # No step from there is short enough
+    np.testing.assert_array_equal(newton(Plateau(2), far, None)[0], far)
+    centre, start = found(Plateau(2), [far, near, far])
+    np.testing.assert_allclose(centre, 0, atol=0.3)
+    np.testing.assert_array_equal(start, near)
+    # It serves where no start ends at a mode
+    np.testing.assert_array_equal(found(Plateau(2), [far, far])[0], far)
+
+
 @pytest.mark.slow
 def test_the_numbers_that_choose_the_starts_do_not_choose_the_mode():
     class Deep(DoubleWell):
