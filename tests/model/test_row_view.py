@@ -31,7 +31,12 @@ def step_of(model, **options):
     )
 
 
-CASES = [(build, 7, "jax") for build in MODELS]
+# Long to compile
+LONG = {"kinds_of_likelihoods", "rows_of_several_lengths"}
+CASES = [
+    pytest.param(build, 7, "jax", marks=[pytest.mark.slow] * (build.__name__ in LONG))
+    for build in MODELS
+]
 CASES += [(regression, 60, "jax")]
 
 
@@ -60,7 +65,7 @@ def test_batches_make_up_the_density_of_the_model(build, batch_size, backend):
 
 
 QUICK, *REST = FIVE
-SAME_BITS = [(QUICK, "jax"), (QUICK, "numba")]
+SAME_BITS = [(QUICK, "jax"), pytest.param(QUICK, "numba", marks=pytest.mark.slow)]
 SAME_BITS += [pytest.param(build, "jax", marks=pytest.mark.slow) for build in REST]
 
 

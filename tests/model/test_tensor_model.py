@@ -136,6 +136,7 @@ def conjugate():
     return model, regression()[1]
 
 
+@pytest.mark.slow
 def test_batches_of_a_dim_give_the_exact_posterior():
     model, exact = conjugate()
     step = sg.CoRVSGLD(model=model, backend="jax", batch_size=50, batch_dim="row")
