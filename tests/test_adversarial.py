@@ -152,7 +152,7 @@ EITHER = [
     discrete_neighbour,
 ]
 # Of more than 20 s, or not needed in each run: by one method each, in turn. A funnel is in
-# test_centring.py too, and another case has a neighbour
+# test_centring.py too, and other steps beside ours are in test_mixed.py
 SLOW = {
     unidentified: sg.MSGNHT,
     rare_cell: sg.CoRVSGLD,
@@ -164,7 +164,6 @@ SLOW = {
     horseshoe: sg.MSGNHT,
     correlated_walk: sg.CoRVSGLD,
     no_noise: sg.CoRVSGLD,
-    tiny_noise: sg.MSGNHT,
     flat_prior_without_data: sg.MSGNHT,
     flat_scale_without_data: sg.CoRVSGLD,
     wide_prior_of_rates: sg.MSGNHT,
@@ -175,7 +174,7 @@ SLOW = {
     mild_neighbour: sg.CoRVSGLD,
 }
 # Of quick ones, in which the second method's tuning ends in another way
-SLOW_WITH_MSGNHT = (one_row_and_a_scale, separable_logistic, cauchy)
+SLOW_WITH_MSGNHT = (one_row_and_a_scale, tiny_noise, separable_logistic, cauchy)
 
 
 def with_methods(cases):

@@ -80,7 +80,7 @@ class Runner:
         # Inputs of all calls, and how often the settings in them had been changed
         self._same: dict[str, list[Any]] = {}
         self._pushed: int | None = None
-        # The origin, and what is watched of it
+        # The centre of the temperatures, and its watched elements
         self._origin: tuple[list[np.ndarray], np.ndarray] | None = None
         if not state.origin:
             state.origin = settings.origin(state.psi)
@@ -145,7 +145,7 @@ class Runner:
         self._same["origin"] = self._transition.place(self.state.origin)
 
     def away(self) -> np.ndarray:
-        """Return what is watched of ψ, from the centre of the configurational temperature."""
+        """Return ψ minus the centre of its temperatures, in the watched elements alone."""
         state, on_line = self.state, self.engine.posterior.on_line
         assert state.psi is not None
         if self._origin is None or self._origin[0] is not state.origin:

@@ -215,9 +215,9 @@ def best_mode(
 ) -> tuple[Flat, Flat, bool]:
     r"""Descend from starts; return a mode drawn by mass, its start, and whether the mass fell.
 
-    Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion. Only
-    the first start must succeed, and serves where none ends at a mode. Starts after the third serve
-    if there are several modes, or none so far.
+    Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion. A
+    start that fails is left out, but the first raises. If no start ends at a mode, the end of the
+    first is returned. Starts after the third are tried unless exactly one mode was found before.
     """
     first = _mode(surface, begin(starts[0]), rows)
     modes = [first] if np.isfinite(first.mass) else []
@@ -266,7 +266,8 @@ def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
 def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) -> float:
     """Return Laplace's log mass at the end of the Newton step that was not taken.
 
-    It is NaN where that step is no small one: on a plateau the curvature is no width.
+    The mass is NaN if that step is far longer than the Gaussian is wide: the place is no mode then,
+    but for instance a plateau, whose curvature says nothing about widths.
     """
     u, g = _at(surface, centre, rows)
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), TINY))

@@ -8,12 +8,13 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.backends import BOTH
 from helpers.laws import error_of_cdf
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.testing import run_chain
 
 
-@pytest.mark.parametrize("backend", ["numba", pytest.param("jax", marks=pytest.mark.slow)])
+@BOTH
 def test_dirichlet(backend):
     alpha = np.array([2.0, 3.0, 5.0])
     with pm.Model() as model:

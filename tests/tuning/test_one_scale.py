@@ -64,12 +64,9 @@ def exact():
     return {"slope": (mean[0], sd[0]), "bends": (mean[1:], sd[1:]), "scale": of_scale}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "written"),
-    [
-        pytest.param(sg.CoRVSGLD, "centred", marks=pytest.mark.slow),
-        pytest.param(sg.MSGNHT, "non-centred", marks=pytest.mark.slow),
-    ],
+    ("method", "written"), [(sg.CoRVSGLD, "centred"), (sg.MSGNHT, "non-centred")]
 )
 def test_a_trend_is_right(method, written):
     pytest.importorskip("jax")
