@@ -44,7 +44,6 @@ class ByVariable:
         self._names = [statistic_of(TEMPERATURE, name) for name in names]
 
     def temperatures(self, away: np.ndarray, gradient: np.ndarray) -> dict[str, float]:
-        """Return those of a draw, from what is watched of its ψ and of the gradient there."""
-        with np.errstate(over="ignore", invalid="ignore"):  # of a chain that runs away
-            temperatures = (self._shares @ (away * gradient)).tolist()
+        """Return those of a finite draw, from what is watched of its ψ and the gradient there."""
+        temperatures = (self._shares @ (away * gradient)).tolist()
         return dict(zip(self._names, temperatures, strict=True))

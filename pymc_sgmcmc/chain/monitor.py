@@ -58,8 +58,8 @@ class Monitor(Comparable):
         """How many parts have all their draws."""
         return self.seen // self.length
 
-    def add(self, x: np.ndarray, g: np.ndarray, noise_ratio: float) -> None:
-        """Count a draw, by what is watched of ψ and ĝ."""
+    def add(self, x: np.ndarray, g: np.ndarray, noise_ratio: float) -> bool:
+        """Count a draw, by what is watched of ψ and ĝ, and return whether it is finite."""
         if self.sums is None:
             self.sums = np.zeros((0, 3, len(x)))
         if self.parts == self.most_parts:
@@ -72,13 +72,14 @@ class Monitor(Comparable):
             self.counts = np.append(self.counts, 0)
         self.seen += 1
         if not (np.isfinite(g).all() and math.isfinite(noise_ratio)):
-            return  # next to a rejected update
+            return False  # next to a rejected update
         self.counts[k] += 1
         part = self.sums[k]
         part[0] += x * g
         part[1] += x
         part[2] += g
         self.noise += noise_ratio
+        return True
 
     def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each coordinate's temperature and its standard error."""
@@ -161,5 +162,6 @@ def final_warning(
 def watched(parts: Sequence[Any]) -> np.ndarray:
     """Return up to 1024 elements, evenly spread over the blocks."""
     stride = max(1, -(-sum(part.size for part in parts) // MOST_WATCHED))
-    flats = [np.asarray(every(part, stride), dtype=float) for part in parts]
-    return flats[0] if len(flats) == 1 else np.concatenate(flats)
+    if stride > 1:
+        parts = [every(part, stride) for part in parts]
+    return np.concatenate(parts, axis=None, dtype=float)

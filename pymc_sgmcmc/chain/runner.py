@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -43,11 +43,13 @@ class _Ahead:
     step_size: float | Schedule
     updates: int  # of each
     count: int
+    extra: Groups  # the sampler's further state in the draws
     weights: list[float]  # sum of the step sizes of each
     last_steps: list[float]  # last step size of each
     # States of the generators of noise and batches, and batches left, before the first
     before: tuple[Any, Any, list[np.ndarray]]
     taken: int = 0
+    measured: list[list[float]] = field(default_factory=list)  # statistics of each, once read
 
 
 class Runner:
@@ -220,9 +222,10 @@ class Runner:
             # A GPU makes the next draw while this one is read
             self._coming = self._make_ahead(step_size, updates, others)
         self.state.psi = [x[k] for x in draws["psi"]]
-        extra = self._transition.state.extra.like([x[k] for x in draws["extra"]])
-        self.state.extra = dict(extra)
-        measured = np.asarray(draws["statistics"][0][k]).tolist()
+        self.state.extra = {name: [x[k] for x in xs] for name, xs in ahead.extra.items()}
+        if not ahead.measured:
+            ahead.measured = [np.asarray(x).tolist() for x in draws["statistics"][0]]
+        measured = ahead.measured[k]
         statistics = dict(zip(self._transition.statistic_names, measured, strict=True))
         statistics["step_size"] = ahead.last_steps[k]
         return Draw(
@@ -264,7 +267,8 @@ class Runner:
                 "tables": tables,
             }
         )
-        return _Ahead(draws, step_size, updates, count, weights, last_steps, before)
+        extra = transition.state.extra.like(draws["extra"])
+        return _Ahead(draws, step_size, updates, count, extra, weights, last_steps, before)
 
     def _step_sizes(
         self, step_size: float | Schedule, draws: int, updates: int

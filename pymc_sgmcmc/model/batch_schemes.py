@@ -18,7 +18,7 @@ _BYTES = 2**20
 _LEAST_RUNS = 50
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class BatchDraw:
     """The batches to draw: ``batches`` for each update, each of ``size`` of all ``rows``."""
 

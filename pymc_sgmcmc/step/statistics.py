@@ -121,8 +121,8 @@ class Recorder:
             state.tamed += draw.tamed
             away = runner.away()
             gradient = watched(runner.engine.posterior.on_line(draw.gradient))
-            state.monitor.add(away, gradient, draw.statistics["noise_ratio"])
-            temperatures = runner.by_variable.temperatures(away, gradient)
+            if state.monitor.add(away, gradient, draw.statistics["noise_ratio"]):
+                temperatures = runner.by_variable.temperatures(away, gradient)
         state.stuck = state.stuck + 1 if draw.rejected == runner.settings.thin else 0
         if state.stuck == _LARGEST_STUCK:
             sizes = [float(np.max(np.abs(x), initial=0.0)) for x in runner.phi()]
