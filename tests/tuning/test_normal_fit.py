@@ -11,14 +11,9 @@ from pymc_sgmcmc.tuning.passes import Passes
 from pymc_sgmcmc.tuning.surface import TuningError
 
 
-@pytest.mark.parametrize(
-    "condition",
-    [
-        1.0,
-        1e6,
-    ],
-)
-def test_diagonal_gaussian_of_independent_coordinates(condition):
+@pytest.mark.parametrize("at_mode", [False, True])
+@pytest.mark.parametrize("condition", [1.0, 1e6])
+def test_diagonal_gaussian_of_independent_coordinates(condition, at_mode):
     d = 600
     precisions = np.random.default_rng(0).permutation(np.geomspace(1, condition, d))
     mean = np.linspace(-5, 5, d)
@@ -28,7 +23,8 @@ def test_diagonal_gaussian_of_independent_coordinates(condition):
             g = (points - mean) * precisions
             return np.sum((points - mean) * g, axis=1) / 2, g
 
-    found, sd = diagonal_gaussian(Independent(d), np.zeros(d), np.random.default_rng(1))
+    start = mean if at_mode else np.zeros(d)
+    found, sd = diagonal_gaussian(Independent(d), start, np.random.default_rng(1))
     assert np.mean((found - mean) ** 2 * precisions) < 0.02
     # A precision is a moving mean of eight squared normals, weight 0.3: relative sd 0.21
     ratio = np.log(sd * precisions**0.5)
