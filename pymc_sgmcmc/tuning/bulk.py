@@ -88,7 +88,7 @@ class _Search:
         if not by_newton:
             self._whiten(bulk)
         if isinstance(scale, str) and scale == "diagonal":
-            bulk.root = np.sqrt(np.sum(bulk.root**2, axis=1))
+            bulk.root = _sds(bulk.root)
         return bulk.centre, bulk.root, bulk.collapses
 
     def diagonal(self, start: Flat) -> tuple[Flat, Flat]:
@@ -97,7 +97,7 @@ class _Search:
         fit = partial(self.fit, patient=self.parametrisation is not None)
         bulk = self._rough_normals(start, fit)
         while self._rewrite(bulk):
-            bulk = self._rough_normals(bulk.centre, partial(self.fit, known=bulk.root))
+            bulk = self._rough_normals(bulk.centre, partial(self.fit, known=_sds(bulk.root)))
         return bulk.centre, bulk.root
 
     def _rewrite(self, bulk: _Bulk, *, at_mode: bool = False) -> bool:
@@ -197,3 +197,8 @@ class _Search:
             return start
         along = Conditional(self.surface, start, free)
         return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
+
+
+def _sds(root: Root) -> Flat:
+    """Return the sds of N(0, LL'), shape (d,), for L of shape (d, d) or its diagonal."""
+    return root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))

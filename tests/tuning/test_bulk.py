@@ -1,9 +1,14 @@
 """The bulk of posteriors whose mode is elsewhere."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
+import pymc_sgmcmc as sg
+
+from helpers.sampling import run
 from helpers.surfaces import Exact, ItemResponse, OneScale, groups
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.tuning import bulk
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.modes import newton
@@ -75,3 +80,21 @@ def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(mo
     rng, start = np.random.default_rng(0), np.full(2, 3.0)
     find_bulk(Beginning(surface, surface, start), "auto", rng, print)
     np.testing.assert_allclose(begun, [start])
+
+
+def test_a_small_hierarchy_has_widths_where_no_matrix_was_found(monkeypatch):
+    def fails(*args):
+        raise TuningError("no bulk")
+
+    monkeypatch.setattr("pymc_sgmcmc.tuning.bulk._Search.dense", fails)
+    y = np.random.default_rng(1).normal(3, 1, size=(40, 10))
+    with pm.Model():
+        tau = pm.HalfNormal("tau", 5)
+        mu = pm.Normal("mu", 0, tau, shape=10)
+        pm.Normal("y", mu, 1, observed=y)
+        posterior = run(sg.CoRVSGLD(backend="jax"), draws=500, tune=50, chains=1).posterior
+    for draws, expected in zip(posterior["mu"].values[0].T, y.mean(axis=0), strict=True):
+        mean, error = mean_and_error_of_chain(draws)
+        # tau is near 3: it shrinks a mean of 3 by 1 / (40 * 9)
+        assert abs(mean - expected) < 0.01 + STANDARD_ERRORS * error
+        assert error < 0.02

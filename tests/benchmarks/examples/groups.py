@@ -7,6 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from scipy.special import expit
+from scipy.stats import norm
 
 from .registry import EXAMPLES
 
@@ -245,8 +246,8 @@ def putting_by_angle_and_distance() -> pm.Model:
     distance = np.linspace(0.3, 75, 31)
     n = np.linspace(40_000, 3000, 31).astype(int)
     angle = np.arcsin(np.clip((4.25 - 1.68) / 2 / 12 / np.maximum(distance, 0.3), 0, 1))
-    p = np.clip(np.exp(-0.06 * distance), 0.001, 0.99)
-    y = rng.binomial(n, p)
+    length = norm.cdf(2 / (0.08 * (distance + 1))) - norm.cdf(-1 / (0.08 * (distance + 1)))
+    y = rng.binomial(n, (2 * norm.cdf(angle / 0.026) - 1) * length)
     with pm.Model() as model:
         s_angle = pm.HalfNormal("variance_of_shot", 1)
         s_length = pm.HalfNormal("variance_of_distance", 1)
