@@ -71,7 +71,7 @@ IDENTITY = Link("identity", lambda x, _: x, lambda x, _: x, lambda slope, *_: sl
 LOG = Link("log", lambda x, _: pt.exp(x), lambda y, _: pt.log(y), lambda slope, x, _: slope + x)
 LOGIT = Link(
     "logit",
-    lambda x, _: pt.sigmoid(x),
+    lambda x, _: _inside(pt.sigmoid(x), pt.sigmoid(-x)),
     lambda theta, _: pt.log(theta) - pt.log1p(-theta),
     lambda slope, x, _: slope - pt.softplus(x) - pt.softplus(-x),
 )
@@ -99,6 +99,19 @@ def zero_sum(own: Any) -> Link:
         bounded=False,
         ndim=ndim,
     )
+
+
+def _inside(theta: Any, beyond: Any) -> Any:
+    """Return θ with 1 − θ = ``beyond``, off 0 and 1 also where it would round to them.
+
+    Constants are added, so that the gradient stays that of θ.
+    """
+    info = np.finfo(theta.dtype)
+    to_0, to_1 = (
+        x + pt.switch(x < least, np.array(least, dtype=theta.dtype), 0).astype(theta.dtype)
+        for x, least in ((theta, info.tiny), (beyond, info.eps))
+    )
+    return pt.switch(theta < beyond, to_0, 1 - to_1)
 
 
 def _softplus_inverse(y: Any) -> Any:

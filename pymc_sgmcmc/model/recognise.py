@@ -51,8 +51,8 @@ __all__ = ["LARGEST_DENSE", "PASSES", "recognised"]
 # With more areas an update's product with a matrix dominates its cost
 _MOST_AREAS = 2048
 
-# Parameters up to which a matrix whitens them. It disentangles the steps of a walk, and
-# probabilities from the parameters of their law, as well as coordinates would
+# Parameters up to which a matrix whitens them. It disentangles the steps of a walk as well as
+# coordinates would
 LARGEST_DENSE = 512
 
 # Positive families whose last input is the scale
@@ -197,7 +197,7 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     elif type(own) is LogTransform and isinstance(op, (LogNormalRV, *_SCALES)):
         bounded = not isinstance(op, HalfNormalRV) or constant_of(inputs[-2]) == 0
         map_ = Elements(logarithm_of(op), LOG) if bounded else None
-    elif type(own) is LogOddsTransform and isinstance(op, BetaRV) and is_long:
+    elif type(own) is LogOddsTransform and isinstance(op, BetaRV):
         map_ = Elements(log_odds_of_beta, LOGIT)
     elif type(own) is ZeroSumTransform and isinstance(op, ZeroSumNormalRV):
         map_ = Elements(scale_of_zero_sum, zero_sum(own))

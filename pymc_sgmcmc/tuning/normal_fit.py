@@ -81,7 +81,9 @@ def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Fl
             continue
         weight = max(_FIRST_WEIGHT * falling, _LEAST_WEIGHT) if k else 1.0
         precision = (1 - weight) * precision + weight * np.maximum(curvature, 0)
-        precise, sd = _widened(precision, sd, surface.widest)
+        # Along a coordinate without curvature U falls over the inverse of its slope
+        flat = precision < LEAST_CURVATURE * precision.max()
+        precise, sd = _widened(np.where(flat, mean**2, precision), sd, surface.widest)
         # While sd is still far below the posterior's, steps are short, not wrong
         velocity.farthest = _MOST_MOVES if k < _FIRST else np.inf
         x = x + velocity.after(mean, sd, _RATE * falling)

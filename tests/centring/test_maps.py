@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 import pytest
 
 from pytensor.graph.replace import graph_replace
+from scipy.special import expit
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
@@ -295,3 +296,20 @@ def test_nearest_normal(name):
     first, second = function(location + width * nodes)
     mean = [weights @ x / weights.sum() for x in (first * width, second * width**2)]
     np.testing.assert_allclose(mean, [0, 1], rtol=0, atol=0.06 if is_beta else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_probabilities_do_not_round_to_their_bounds(dtype):
+    """Sticks of a Beta(1, α) with a small α have log odds of hundreds."""
+    x = pt.vector("x", dtype=dtype)
+    theta = LOGIT.to(x, None)
+    values = np.array([-800, -50, -3, 0, 3, 50, 800], dtype=dtype)
+    found, gradient = pytensor.function(
+        [x], [theta, pt.grad(pt.sum(theta), x)], mode=INTERPRETER
+    )(values)
+    assert found.dtype == dtype
+    assert np.all((found > 0) & (found < 1))
+    np.testing.assert_allclose(found[2:5], expit(values[2:5]), rtol=1e-6)
+    exact = expit(values[2:5]) * expit(-values[2:5])
+    np.testing.assert_allclose(gradient[2:5], exact, rtol=1e-6)
+    assert np.all(np.isfinite(gradient))

@@ -105,9 +105,8 @@ def test_walks_too_long_to_be_whitened_are_standardised(length, kind):
     assert type(coordinates_of(model)["x"].transform) is kind
 
 
-@pytest.mark.parametrize("size, weighted", [(500, False), (600, True)])
-def test_thousands_of_probabilities_are_standardised_in_their_log_odds(size, weighted):
-    """With fewer parameters a matrix whitens them, as they are written."""
+@pytest.mark.parametrize("size", [3, 600])
+def test_probabilities_are_standardised_in_their_log_odds(size):
     with pm.Model() as model:
         pm.Beta("x", pm.HalfNormal("a"), pm.HalfNormal("b"), shape=size)
-    assert coordinates_of(model)["x"].weighted is weighted
+    assert coordinates_of(model)["x"].weighted

@@ -32,6 +32,26 @@ def test_diagonal_gaussian_of_independent_coordinates(condition, at_mode):
     assert abs(np.mean(ratio)) < 0.03
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_plateau_beside_a_wall_does_not_end_the_fit(seed):
+    """U falls towards 0 without curvature, and beyond it rises like the exponential of one."""
+
+    class Wall(Exact):
+        def potential(self, points):
+            x = points[:, 0]
+            with np.errstate(over="ignore"):
+                power = np.exp(x)
+                wall = np.exp(power)
+                u = np.log1p(x**2) + wall + np.sum(points[:, 1:] ** 2, axis=1) / 2
+            slope = 2 * x / (1 + x**2) + wall * power
+            return u, np.concatenate([slope[:, None], points[:, 1:]], axis=1)
+
+    surface, start = Wall(6), np.r_[-12.0, np.zeros(5)]
+    found, sd = diagonal_gaussian(surface, start, np.random.default_rng(seed))
+    assert surface.full(found[None])[0][0] < surface.full(start[None])[0][0]
+    assert np.all(sd > 0)
+
+
 def test_diagonal_gaussian_of_minibatches():
     data = np.random.default_rng(2).normal(3.0, 1.0, size=(4000, 200))
     surface = Means(data, 100)
