@@ -304,9 +304,9 @@ def test_probabilities_do_not_round_to_their_bounds(dtype):
     x = pt.vector("x", dtype=dtype)
     theta = LOGIT.to(x, None)
     values = np.array([-800, -50, -3, 0, 3, 50, 800], dtype=dtype)
-    found, gradient = pytensor.function(
-        [x], [theta, pt.grad(pt.sum(theta), x)], mode=INTERPRETER
-    )(values)
+    found, gradient = pytensor.function([x], [theta, pt.grad(pt.sum(theta), x)], mode=INTERPRETER)(
+        values
+    )
     assert found.dtype == dtype
     assert np.all((found > 0) & (found < 1))
     np.testing.assert_allclose(found[2:5], expit(values[2:5]), rtol=1e-6)
