@@ -324,7 +324,7 @@ def test_the_log_says_what_is_left_as_written(caplog):
     with pm.Model() as model:
         mu, sd = pm.Normal("mu", 0, 2), pm.HalfNormal("sd", 1)
         theta = pm.Normal("theta", mu, sd, shape=3)
-        share = pm.Beta("share", 2, sd)
+        share = pm.Kumaraswamy("share", 2, sd)
         pm.Normal("y", theta + share, 0.1, observed=[1.0, 0.5, 2.0])
         step = sg.CoRVSGLD()
     point = initial_point(model)
