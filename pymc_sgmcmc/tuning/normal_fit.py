@@ -89,9 +89,9 @@ def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Fl
         x = x + velocity.after(mean, sd, _RATE * falling)
         if k >= steps // 2:
             total, count = total + x, count + 1
-        # In units of the posterior's sds, not of sd: at first any step would look short
         # A fit that starts at a mode has no slope before its sds have grown
         grown = bool(np.all(sd >= np.minimum(1 / np.sqrt(precise), surface.widest)))
+        # In units of the posterior's sds, not of sd: at first any step would look short
         settled = settled + 1 if grown and np.mean(mean**2 / precise) < _SLOPE else 0
         if settled >= _STEPS_SETTLED:
             return x, sd

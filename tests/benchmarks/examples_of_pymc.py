@@ -4,8 +4,8 @@
 ``--models straight_line lasso``. Each model is sampled in a process of its own: by NUTS (nutpie's
 where all variables are continuous, else PyMC's with its other steps), and by
 ``pm.sample(step=Method(), random_seed=seed)`` for each method and seed. ``--check`` only builds the
-models and evaluates their log densities at the starting point.
-The last lines count the outcomes of the table; ``--models`` without names prints nothing else.
+models and evaluates their log densities at the starting point. The last lines count the outcomes
+of the table; ``--models`` without names prints nothing else.
 
 A run is *right* if every mean of a free variable is within 0.1 of NUTS's sd, and every sd within
 10 %, both plus four Monte-Carlo errors of the two runs; *told* if it is not, and a warning says
