@@ -36,10 +36,11 @@ class Loop(Op, HasInnerGraph):
     """Steps that carry a state on, as ``jax.lax.scan``; PyTensor's Scan is rewritten many times.
 
     Inputs of it and of the step ``fgraph`` are sequences, states, then what is fixed; outputs are
-    the states, then what a step computes beside them, along a new first dimension.
+    the states, then what a step computes beside them, along a new first dimension. ``settled`` is a
+    graph of states before and after ``in_a_row`` steps: the states that the next steps begin with.
     """
 
-    __props__ = ("fgraph", "sequences", "states", "length", "types", "in_a_row")
+    __props__ = ("fgraph", "sequences", "states", "length", "types", "in_a_row", "settled")
 
     def __init__(
         self,
@@ -49,11 +50,13 @@ class Loop(Op, HasInnerGraph):
         length: int,
         types: tuple[Any, ...],
         in_a_row: int = 1,
+        settled: AbstractFunctionGraph | None = None,
     ) -> None:
         self.fgraph = fgraph.freeze() if isinstance(fgraph, FunctionGraph) else fgraph
         self.sequences, self.states = sequences, states
         self.length, self.types = length, types
-        self.in_a_row = in_a_row  # steps that are compiled as one
+        self.in_a_row = in_a_row
+        self.settled = settled.freeze() if isinstance(settled, FunctionGraph) else settled
 
     def __str__(self) -> str:
         return f"{type(self).__name__}{{{self.length}}}"
@@ -64,9 +67,8 @@ class Loop(Op, HasInnerGraph):
 
     def clone_with_inner_graph(self, fgraph: AbstractFunctionGraph) -> Loop:
         """Return a loop of other steps."""
-        return type(self)(
-            fgraph, self.sequences, self.states, self.length, self.types, self.in_a_row
-        )
+        further = self.length, self.types, self.in_a_row, self.settled
+        return type(self)(fgraph, self.sequences, self.states, *further)
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
         """Refuse: only JAX runs it."""
@@ -80,11 +82,13 @@ def loop(
     fixed: Mapping[Any, Any],
     length: int,
     in_a_row: int = 1,
+    settled: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None,
 ) -> list[Any]:
     """Return the states after the last step, then the other outputs of each step.
 
     ``graphs`` are the next states and other outputs, of placeholders, which are mapped to values
-    for all ``steps``, before the first one, and ``fixed``.
+    for all ``steps``, before the first one, and ``fixed``. ``settled`` makes of symbols of the
+    states before and after ``in_a_row`` steps those that the next steps begin with.
     """
     n = len(states)
     types = [
@@ -92,7 +96,11 @@ def loop(
         *(tensor(dtype=x.dtype, shape=(length, *x.type.shape)).type for x in graphs[n:]),
     ]
     step = FunctionGraph([*steps, *states, *fixed], list(graphs), clone=True)
-    op = Loop(step, len(steps), n, length, tuple(types), in_a_row)
+    after = None
+    if settled is not None:
+        before, end = ([x.type() for x in states] for _ in range(2))
+        after = FunctionGraph([*before, *end], settled(before, end), clone=True)
+    op = Loop(step, len(steps), n, length, tuple(types), in_a_row, after)
     outputs: Any = op(*steps.values(), *states.values(), *fixed.values(), return_list=True)
     return list(outputs)
 
@@ -112,6 +120,24 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
         outputs = one(*elements, *carry, *fixed)
         return [jax.numpy.asarray(x, t) for x, t in zip(outputs, dtypes, strict=True)]
 
+    def in_groups(step: Any, carry: Any, sequences: Any) -> Any:
+        """Make steps in a row, settle, and so on; the last ones may be fewer."""
+        settled = jax_funcify(op.settled, **kwargs)
+
+        def group(count: int, first: Any, begin: Any) -> Any:
+            carry = begin
+            for i in range(count):
+                elements = [jax.lax.dynamic_index_in_dim(x, first + i, 0, False) for x in sequences]
+                carry, _ = step(carry, elements)
+            return list(settled(*begin, *carry))
+
+        groups, left = divmod(op.length, op.in_a_row)
+        if groups:
+            carry = jax.lax.fori_loop(
+                0, groups, lambda i, carry: group(op.in_a_row, i * op.in_a_row, carry), carry
+            )
+        return group(left, op.length - left, carry) if left else carry
+
     def loop(*inputs: Any) -> Any:
         sequences, carry, fixed = list(inputs[:first]), list(inputs[first:second]), inputs[second:]
         if not op.states and not on_processor("jax"):
@@ -127,8 +153,10 @@ def funcified(op: Loop, **kwargs: Any) -> Callable[..., Any]:
                 outputs = computed(elements, carry, fixed)
                 return outputs[: op.states], outputs[op.states :]
 
-            unroll = min(op.in_a_row, op.length)
-            carry, each = jax.lax.scan(step, carry, sequences, length=op.length, unroll=unroll)
+            if op.settled is None:
+                carry, each = jax.lax.scan(step, carry, sequences, length=op.length)
+            else:
+                carry, each = in_groups(step, carry, sequences), []
         outputs = (*carry, *each)
         # As PyTensor has it
         return outputs if len(outputs) > 1 else outputs[0]

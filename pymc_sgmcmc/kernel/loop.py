@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import pytensor
 
@@ -28,13 +29,18 @@ def looped(
     backend: str,
     length: int | None = None,
     in_a_row: int = 1,
+    settled: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None,
 ) -> list[TensorVariable]:
     """Return the states after the last step, then the other outputs of each step.
 
     ``graphs`` are the next states and other outputs, of placeholders. The placeholders are mapped
     to values for all ``steps``, before the first one, and ``fixed``; unused ones are left out, or
-    PyTensor would make another loop without them. JAX compiles ``in_a_row`` steps as one.
+    PyTensor would make another loop without them. ``settled`` makes of the states before and after
+    ``in_a_row`` steps, which JAX compiles as one, those that the next steps begin with.
     """
+    if settled is not None and in_a_row == 1:
+        n = len(states)
+        graphs, settled = [*settled(list(states), graphs[:n]), *graphs[n:]], None
     # A backend's own search does not look into the branches of a step
     same = {x: x.type() for x in _same_in_all(graphs, {*steps, *states})}
     if same:
@@ -45,7 +51,7 @@ def looped(
     if backend == "jax":
         if length is None:
             length = next(iter(steps.values())).type.shape[0]
-        return loop(graphs, steps, states, fixed, length, in_a_row)
+        return loop(graphs, steps, states, fixed, length, in_a_row, settled)
     placeholders = [*steps, *states, *fixed]
     outputs: list[TensorVariable] = pytensor.scan(
         lambda *inner: substitute(graphs, dict(zip(placeholders, inner, strict=True))),

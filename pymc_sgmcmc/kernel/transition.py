@@ -19,7 +19,7 @@ from pymc_sgmcmc.kernel.groups import Groups
 from pymc_sgmcmc.kernel.loop import looped, unchanged
 from pymc_sgmcmc.kernel.measure import measured, wrapped
 from pymc_sgmcmc.kernel.sampler import Sampler
-from pymc_sgmcmc.kernel.update import Layout, State, Update
+from pymc_sgmcmc.kernel.update import Layout, State, Update, is_finite
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import substitute
@@ -28,7 +28,7 @@ from pymc_sgmcmc.model.posterior import Posterior
 __all__ = ["Transition"]
 
 # Updates that a GPU runs as one, so that the end of one and the begin of the next read a state once
-_IN_A_ROW = 4
+_IN_A_ROW = 5
 
 # Batches besides those of the updates: measurements of a draw must not depend on how the chain
 # reached it
@@ -110,13 +110,14 @@ class Transition:
         """Return a draw: the state after its updates, then values, gradients, statistics there."""
         state, n_psi = self.state, len(self.state.psi)
         own = update.own_inputs
-        *new, tamed, rejected = update.outputs
+        *new, acted = update.outputs
         # Counted on the way: a GPU would write each of many flags by a kernel of its own
-        counts = [pt.scalar(name, dtype="int32") for name in ("tamed", "rejected")]
-        counted = [n + x.astype("int32") for n, x in zip(counts, (tamed, rejected), strict=True)]
+        counts = [pt.scalar(name, dtype="int32") for name in ("tamed", "accepted")]
+        tamed, accepted = counts
+        counted = [tamed + acted.astype("int32"), accepted + np.int32(1)]
         in_one = update.state is not state
         begin = state.join(state.symbols) if in_one else state.symbols
-        *end, tamed, rejected = looped(
+        *end, tamed, accepted = looped(
             [*new, *counted],
             {x: many for name, xs in own.items() for x, many in zip(xs, given[name], strict=True)},
             dict(zip(update.state.symbols, begin, strict=True))
@@ -124,7 +125,10 @@ class Transition:
             unchanged(self._same.flat),
             self.layout.backend,
             in_a_row=1 if on_processor(self.layout.backend) else _IN_A_ROW,
+            settled=_without_rejected,
         )
+        [step_sizes] = given["step_size"]
+        rejected = step_sizes.shape[0].astype("int32") - accepted
         end = state.part(end) if in_one else end
         end[:n_psi] = wrapped(update, end[:n_psi])
         values, gradient, statistics = measured(update, end, given["fresh"])
@@ -133,7 +137,6 @@ class Transition:
         # In one output: fetching a scalar from JAX costs as much as a vector
         dtype = update.step_size.dtype
         scalars = pt.stack([scalar.astype(dtype) for scalar in statistics.values()])
-        [step_sizes] = given["step_size"]
         measures = Groups(values=values, gradient=list(gradient), statistics=[scalars])
         at_last = measures.like(substitute(measures.flat, {update.step_size: step_sizes[-1]}))
         return Groups(psi=end[:n_psi], extra=end[n_psi:], **at_last)
@@ -172,6 +175,18 @@ class Transition:
             return estimates
         sums = np.add.reduceat(estimates, np.arange(0, len(estimates), joined), axis=0)
         return (self.layout.groups / self.layout.known_blocks * sums).astype(estimates.dtype)
+
+
+def _without_rejected(begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
+    """Return what an update, or some in a row, ends with, or its begin where that is not finite.
+
+    Both are a state, the tamed and the accepted updates.
+    """
+    *old, _, before = begin
+    *new, tamed, accepted = end
+    finite = is_finite(new)
+    kept = [pt.switch(finite, x, was) for x, was in zip(new, old, strict=True)]
+    return [*kept, tamed, pt.switch(finite, accepted, before)]
 
 
 def _along(symbols: Iterable[TensorVariable], length: int | None) -> list[TensorVariable]:

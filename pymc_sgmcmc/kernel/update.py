@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import batched
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,10 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient, Sampler, Taming
 from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.model.graphs import substitute
 
-__all__ = ["Layout", "State", "Update"]
+# Numbers of a block that is not joined with others: to copy it takes longer than a kernel's start
+_LARGE = 2**16
+
+__all__ = ["Layout", "State", "Update", "is_finite"]
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,6 @@ class State:
         self.extra = Groups({name: [_like(name, x) for x in own] for name, own in extra.items()})
         self.groups = Groups(psi=self.psi, extra=self.extra.flat)
         self.symbols = self.groups.flat
-        self._ravel = Ravel.of(self.psi)
 
     def extra_of(self, symbols: Sequence[TensorVariable]) -> Extra:
         """Return the further state of a state's symbols."""
@@ -93,26 +96,44 @@ class State:
         return [x.type.shape for x in self.symbols] == shapes * (1 + len(self.extra))
 
     def joined(self) -> State:
-        """Return the state with all blocks of the position, and of each further part, in one."""
-        one = [np.empty(self._ravel.size, np.result_type(*self._ravel.dtypes))]
-        return State(one, dict.fromkeys(self.extra, one))
+        """Return the state with the blocks of the position, and of each further part, as joined."""
+        vectors = [
+            np.empty(ravel.size, np.result_type(*ravel.dtypes)) for _, ravel in self._together
+        ]
+        return State(vectors, dict.fromkeys(self.extra, vectors))
 
     def join(self, parts: Sequence[Any]) -> list[TensorVariable]:
         """Return parts of this state, in its order, as parts of the joined one."""
-        n = len(self.psi)
-        groups = [parts[i : i + n] for i in range(0, len(parts), n)]
-        return [pt.concatenate([x.ravel() for x in group]) for group in groups]
+        return [
+            pt.concatenate([own[k].ravel() for k in members])
+            for own in batched(parts, len(self.psi))
+            for members, _ in self._together
+        ]
 
     def part(self, joined: Sequence[Any]) -> list[TensorVariable]:
         """Return parts of the joined state as parts of this one."""
-        return [part for vector in joined for part in self._ravel.split(vector)]
+        parts: list[TensorVariable] = []
+        for own in batched(joined, len(self._together)):
+            of_block: dict[int, TensorVariable] = {}
+            for vector, (members, ravel) in zip(own, self._together, strict=True):
+                of_block |= zip(members, ravel.split(vector), strict=True)
+            parts += [block for _, block in sorted(of_block.items())]
+        return parts
+
+    @property
+    def _together(self) -> list[tuple[list[int], Ravel]]:
+        """Which blocks make a vector, small ones together and large ones alone, and their ravel."""
+        large = {k for k, x in enumerate(self.psi) if np.prod(x.type.shape) > _LARGE}
+        small = [k for k in range(len(self.psi)) if k not in large]
+        groups = [small] * bool(small) + [[k] for k in large]
+        return [(members, Ravel.of([self.psi[k] for k in members])) for members in groups]
 
 
 class Update:
     """The graph of an update, and its inputs.
 
-    With ``in_one`` the sampler's blocks are joined into one: a GPU then runs one kernel where it
-    would run one for each variable.
+    With ``in_one`` small blocks of the sampler are joined into one: a GPU then runs one kernel
+    where it would run one for each variable.
     """
 
     def __init__(
@@ -145,7 +166,7 @@ class Update:
         self.noise = Noise([x.type.shape for x in psi], [x.dtype for x in psi], layout.backend)
         # Symbols of the batches of each independent estimate
         self.row_sets: list[list[TensorVariable]] = []
-        # The next state, whether a bound acted, whether the update was rejected
+        # The next state, and whether a bound acted
         self.outputs = self._next()
 
     @property
@@ -179,14 +200,7 @@ class Update:
         large = {part: held for part, held in once if held is not part}
         if large:
             new = [substitute([x], {p: y for p, y in large.items() if p is not x})[0] for x in new]
-        # A sum is finite only if all its terms are; arrays of one shape are read in one pass
-        alike: dict[Any, list[TensorVariable]] = {}
-        for part in new:
-            alike.setdefault(part.type, []).append(part)
-        sums = [pt.sum(reduce(pt.add, parts)) for parts in alike.values()]
-        finite = pt.isfinite(reduce(pt.add, sums))
-        kept = [pt.switch(finite, part, was) for part, was in zip(new, old, strict=True)]
-        return [*kept, taming.acted(), ~finite]
+        return [*new, taming.acted()]
 
     def _as_state(self, x: Any) -> Any:
         """Return what may be blocks as blocks of the state that the graph is of."""
@@ -217,6 +231,16 @@ class Update:
             taming,
             self._variables,
         )
+
+
+def is_finite(parts: Sequence[Any]) -> TensorVariable:
+    """Return whether all elements of the parts of a state are finite, by a sum, which then is."""
+    # Arrays of one shape are read in one pass
+    alike: dict[Any, list[TensorVariable]] = {}
+    for part in parts:
+        alike.setdefault(part.type, []).append(part)
+    sums = [pt.sum(reduce(pt.add, same)) for same in alike.values()]
+    return pt.isfinite(reduce(pt.add, sums))
 
 
 def _like(name: str, array: np.ndarray) -> TensorVariable:

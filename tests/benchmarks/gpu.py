@@ -70,8 +70,8 @@ def factorisation() -> Any:
     return model
 
 
-def update(name: str) -> tuple[float, float | None]:
-    """Return microseconds of an update, and its kernels."""
+def started(name: str) -> tuple[Any, int]:
+    """Return a step method after its first draw, and how many draws a compiled call makes."""
     import pytensor
 
     import pymc_sgmcmc as sg
@@ -94,8 +94,14 @@ def update(name: str) -> tuple[float, float | None]:
     step.step(model.initial_point())
     runner = step._runner
     runner.settle()
+    return step, runner.engine.program.draws_per_call(runner.settings, THIN)
+
+
+def update(name: str) -> tuple[float, float | None]:
+    """Return microseconds of an update, and its kernels."""
+    step, draws = started(name)
     # Of several calls: on a GPU the next one runs while one is read
-    draws = CALLS * runner.engine.program.draws_per_call(runner.settings, THIN)
+    draws *= CALLS
     return of_updates(lambda: bare_transition(step, draws), draws * THIN)
 
 
@@ -140,17 +146,21 @@ def kernels(run: Callable[[], None], count: int) -> float | None:
 
 def peer(name: str) -> tuple[float, float | None] | None:
     """Return the same of BlackJAX, None where it is not measured."""
+    if name == "factorisation":
+        return None
+    run, count = blackjax(name)
+    return of_updates(lambda: repeat(run), CALLS * count)
+
+
+def blackjax(name: str) -> tuple[Callable[[], None], int]:
+    """Return a compiled call of BlackJAX's sampler, and its updates."""
     import jax
 
     if name.startswith("logistic"):
         jax.config.update("jax_enable_x64", True)
-        run, count = blackjax_updates(int(name.split()[1]), "float64")
-    elif "net" in name:
-        jax.config.update("jax_default_matmul_precision", "highest")
-        run, count = blackjax_net({"net": 100, "large net": 1_000}[name]), THIN
-    else:
-        return None
-    return of_updates(lambda: repeat(run), CALLS * count)
+        return blackjax_updates(int(name.split()[1]), "float64")
+    jax.config.update("jax_default_matmul_precision", "highest")
+    return blackjax_net({"net": 100, "large net": 1_000}[name]), THIN
 
 
 def repeat(run: Callable[[], None]) -> None:

@@ -3,6 +3,8 @@
 import pickle
 
 import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
@@ -11,7 +13,7 @@ from helpers.conjugate import regression
 from helpers.sampling import run
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.backends import compiling, jax_loop, once
-from pymc_sgmcmc.kernel import noise, transition
+from pymc_sgmcmc.kernel import noise, transition, update
 from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -53,18 +55,23 @@ def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_
 
 
 @pytest.mark.parametrize(
-    "method",
+    ("method", "largest", "shapes"),
     [
-        sg.MSGNHT,
+        (sg.MSGNHT, update._LARGE, [(3,)]),
+        # The slopes are large then
+        (sg.MSGNHT, 1, [(1,), (2,)]),
         *(
-            pytest.param(method, marks=pytest.mark.slow)
+            pytest.param(method, update._LARGE, [(3,)], marks=pytest.mark.slow)
             for method in (sg.SGLD, sg.CoRVSGLD, sg.SGHMC, sg.FLA)
         ),
     ],
 )
-def test_blocks_joined_in_one_vector_give_the_same_draws(method, monkeypatch):
+def test_small_blocks_joined_in_one_vector_give_the_same_draws(
+    method, largest, shapes, monkeypatch
+):
     for module in (compiling, jax_loop, noise, once):
         monkeypatch.setattr(module, "on_processor", lambda backend: True)
+    monkeypatch.setattr(update, "_LARGE", largest)
     model, _ = regression()
     draws = []
     for joined in (False, True):
@@ -75,8 +82,30 @@ def test_blocks_joined_in_one_vector_give_the_same_draws(method, monkeypatch):
         for _ in range(4):
             point, _ = step.step(point)
             draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
-        assert len(point) > 1
-        assert (len(step._runner._transition.noise._ravel.shapes) == 1) == joined
+        assert step._runner._transition.noise._ravel.shapes == (shapes if joined else [(), (2,)])
     # Sums are taken in another order
     np.testing.assert_allclose(draws[4:], draws[:4], rtol=1e-9)
     assert np.ptp(draws[:4], axis=0).min() > 0
+
+
+def test_updates_in_a_row_are_rejected_together():
+    """One row in twenty has no finite density; of 12 updates of a draw the last 2 are alone."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        bad, y = pm.Minibatch(np.arange(20) == 13, np.zeros(20), batch_size=1)
+        pm.Normal("y", x * pt.switch(bad, np.inf, 1.0), observed=y, total_size=20)
+    options = {**UNTUNED, "step_size": 1e-3, "thin": 12, "batch": "random", "backend": "jax"}
+    step = sg.SGLD(model=model, **options)
+    step.setup_chain(np.random.default_rng(1), 0, 400)
+    point, rejected = model.initial_point(), []
+    for _ in range(400):
+        before = point
+        point, [statistics] = step.step(point)
+        rejected.append(statistics["rejected_updates"])
+        assert np.isfinite(point["x"])
+        assert (point["x"] == before["x"]) == (rejected[-1] == 12)
+    assert set(rejected) <= {0, 2, 5, 7, 10, 12}
+    of_five, of_two = 1 - 0.95**5, 1 - 0.95**2
+    expected = 10 * of_five + 2 * of_two
+    variance = 2 * 25 * of_five * (1 - of_five) + 4 * of_two * (1 - of_two)
+    assert abs(np.mean(rejected) - expected) < 4 * np.sqrt(variance / len(rejected))
