@@ -68,6 +68,11 @@ class Coordinate:
         return self.scale is not None and isinstance(self.transform, GaussianMap)
 
     @property
+    def bends(self) -> bool:
+        """Whether θ = s softplus(φ), log-like below 0 and linear above, with a fitted s."""
+        return self.scale is not None and isinstance(self.transform, Softplus)
+
+    @property
     def unbounded(self) -> bool:
         """Whether φ is real because θ is."""
         if isinstance(self.transform, GaussianMap):

@@ -11,11 +11,12 @@ import numpy as np
 from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
+from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.parametrisation import Beginning, Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
-from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Root, Rows, Surface, TuningError
+from pymc_sgmcmc.tuning.surface import Flat, Rng, Root, Rows, Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 
 __all__ = ["find_bulk"]
@@ -24,6 +25,9 @@ __all__ = ["find_bulk"]
 # ends them; rounds that fit the scales of masses
 _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
+# Half the distance between the two points of a map's slope, in posterior sds
+_SECANT = 0.1
+
 
 def find_bulk(
     begin: Beginning, scale: object, rng: Rng, report: Callable[[str], None]
@@ -31,9 +35,7 @@ def find_bulk(
     """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen."""
     start, density, parametrisation = begin.start, begin.density, begin.parametrisation
     fit = gaussian_of_many if begin.exchangeable else fitted_in_blocks
-    search = _Search(
-        begin.surface, density.rescale, rng, report, parametrisation, begin.others, fit
-    )
+    search = _Search(begin.surface, density, rng, report, parametrisation, begin.others, fit)
     failed: TuningError | None = None
     if len(start) <= (LARGEST_NEWTON if begin.exchangeable else LARGEST_DENSE):
         scales = density.scales
@@ -68,7 +70,7 @@ class _Search:
     """Searches for the bulk from a start; see :func:`find_bulk`."""
 
     surface: Surface
-    rescale: Callable[[Points], Points]
+    density: Density
     rng: Rng
     report: Callable[[str], None]
     parametrisation: Parametrisation | None
@@ -82,6 +84,8 @@ class _Search:
         if by_newton:
             self._rewrite(bulk, at_mode=True)
             self._whiten(bulk)
+            if self._straighten(bulk):
+                self._whiten(bulk)
         while self._rewrite(bulk):
             if by_newton:
                 self._whiten(bulk)
@@ -111,6 +115,22 @@ class _Search:
         bulk.start, bulk.collapses = bulk.centre, False
         return True
 
+    def _straighten(self, bulk: _Bulk) -> bool:
+        """Refit the scales of half-lines whose bulk is far above the mode; return whether any are.
+
+        There a map that is log-like at the mode is linear, and the bulk skewed.
+        """
+        if not self.density.is_bent(bulk.centre):
+            return False
+        moves = _SECANT * bulk.root.T
+        points = np.stack([bulk.centre, bulk.start])
+        points = np.concatenate([points, bulk.centre + moves, bulk.centre - moves])
+        (bulk.centre, bulk.start), *both = np.split(
+            self.density.rescale(points), [2, 2 + len(moves)]
+        )
+        bulk.root = (both[0] - both[1]).T / (2 * _SECANT)
+        return True
+
     def _whiten(self, bulk: _Bulk) -> None:
         """Move a rough centre and L to the bulk; L is dense afterwards."""
         surface, rng = self.surface, self.rng
@@ -137,7 +157,7 @@ class _Search:
         """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
         self.report("searching for the posterior's centre")
         centre, sd = (fit or diagonal_gaussian)(self.surface, start, self.rng)
-        centre, above, below = self.rescale(np.stack([centre, centre + sd, centre - sd]))
+        centre, above, below = self.density.rescale(np.stack([centre, centre + sd, centre - sd]))
         return _Bulk(centre, np.minimum(np.abs(above - below) / 2, self.surface.widest), start)
 
     def _rough_mode(self, start: Flat) -> _Bulk:
@@ -146,13 +166,13 @@ class _Search:
         self.report("searching for the posterior's centre")
         rows = rows_of_a_search(surface, self.rng)
         centre, start, collapses = self._mode(start, rows)
-        centre, start = self.rescale(np.stack([centre, start]))
+        centre, start = self.density.rescale(np.stack([centre, start]))
         _, hessian, _ = newton(surface, centre, rows, most_steps=0)
         for _ in range(_MOST_FITS):
             # Scales of masses follow from curvatures; along a saddle there is no width
             sd = np.maximum(np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()) ** -0.5
             points = np.stack([centre, centre + sd, centre - sd, start])
-            there, _, _, start_there = self.rescale(points)
+            there, _, _, start_there = self.density.rescale(points)
             if np.abs(there - centre).max() < _LITTLE:
                 break
             start = start_there

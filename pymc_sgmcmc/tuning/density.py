@@ -67,6 +67,11 @@ class Density:
         self.set_scales(scales)
         return np.stack([Potential.join(block) for block in moved])
 
+    def is_bent(self, point: Flat) -> bool:
+        """Return whether some half-line at a position, (d,), is beyond the bend of its map."""
+        parts = zip(self._engine.posterior.coordinates, self.views[0].split(point), strict=True)
+        return any(c.bends and bool(np.any(x > 0)) for c, x in parts)
+
     def jittered_start(self, phi: Sequence[np.ndarray]) -> Flat:
         """Return a start near φ with a finite density, (d,), or raise SamplingError."""
 

@@ -47,6 +47,9 @@ class OneScale:
 
     scales = ()
 
+    def is_bent(self, point):
+        return False
+
     def rescale(self, points):
         return points
 

@@ -52,7 +52,7 @@ def test_a_bulk_that_newton_misses_is_found(seed):
 def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(monkeypatch):
     """θ = unit φ, and the search in other units ends nowhere."""
 
-    class InUnits(Exact):
+    class InUnits(OneScale, Exact):
         unit, scales = 1.0, (1.0,)
 
         def potential(self, points):
@@ -98,3 +98,21 @@ def test_a_small_hierarchy_has_widths_where_no_matrix_was_found(monkeypatch):
         # tau is near 3: it shrinks a mean of 3 by 1 / (40 * 9)
         assert abs(mean - expected) < 0.01 + STANDARD_ERRORS * error
         assert error < 0.02
+
+
+def test_a_half_line_whose_bulk_is_far_above_the_mode_is_log_like_there():
+    """The concentration of scattered rates: 19 in the bulk, near 0 at the mode."""
+    rng = np.random.default_rng(12)
+    trials = rng.integers(8, 60, 25)
+    successes = rng.binomial(trials, rng.beta(4, 8, 25))
+    with pm.Model() as model:
+        mean, concentration = pm.Beta("mean", 1, 1), pm.LogNormal("concentration", 2, 1)
+        p = pm.Beta("p", mean * concentration, (1 - mean) * concentration, shape=25)
+        pm.Binomial("successes", trials, p, observed=successes)
+        step = sg.MSGNHT(backend="jax")
+    step.setup_chain(np.random.default_rng(1), 0, 500)
+    step.step(model.initial_point())
+    settings = step._runner.settings
+    assert settings.centre[1] < 0
+    # Where the bulk is skewed, a draw takes more updates
+    assert settings.thin == 20
