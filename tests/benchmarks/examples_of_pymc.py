@@ -38,6 +38,7 @@ COLUMNS = (
 )  # fmt: skip
 METHODS = "CoRVSGLD", "MSGNHT"
 MOST_RHAT = 1.02
+NOT_CONVERGED = "R-hat of NUTS"
 # Of outcomes the worst is shown
 ORDER = "right", "no reference", "refused", "told", "wrong"
 
@@ -160,7 +161,7 @@ def measure(name: str, methods: list[str], seeds: list[int]) -> list[list[str]]:
         right = sum(run["outcome"] == "right" for run in runs)
         reason = " ".join(worst["reason"].split())[:240].replace("|", "/")
         if reference.rhat >= MOST_RHAT:
-            reason = f"R-hat of NUTS {reference.rhat:.2f}. {reason}"
+            reason = f"{NOT_CONVERGED} {reference.rhat:.2f}. {reason}"
         seconds = digits(float(np.median([run["seconds"] for run in runs])))
         rows.append([
             name, method, EXAMPLES.notebook[name], str(size), worst["outcome"],
@@ -210,8 +211,13 @@ def main() -> None:
             print(" | ".join(row), flush=True)
             table.add(row)
     for method in METHODS:
-        outcomes = Counter(row[4] for row in table.rows.values() if row[1] == method)
-        print(method, *(f"{outcomes[word]} {word}" for word in ORDER), sep=", ")
+        own = [row for row in table.rows.values() if row[1] == method]
+        outcomes = Counter(row[4] for row in own)
+        compared = sum(NOT_CONVERGED not in row[8] for row in own)
+        print(
+            f"{method}: {len(own)} models,", *(f"{outcomes[word]} {word}," for word in ORDER),
+            f"{outcomes['right'] / max(compared, 1):.1%} of the {compared} with a reference right",
+        )  # fmt: skip
 
 
 if __name__ == "__main__":
