@@ -141,6 +141,9 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/nets.py --write docs/nets_table.md
 	$(BIN)/python tests/benchmarks/large.py --write docs/large_table.md
 	$(BIN)/python tests/benchmarks/topics.py --write docs/topics_table.md
+	$(BIN)/python tests/benchmarks/examples_of_pymc.py --write docs/examples_table.md
+	$(BIN)/python tests/benchmarks/alarms.py
+	$(BIN)/python tests/benchmarks/simplex.py
 	$(BIN)/python tests/benchmarks/checkpoints.py --seconds 20 --write docs/checkpoints_table.md
 	$(BIN)/python tests/benchmarks/disk.py --write docs/disk_table.md
 	$(BIN)/python tests/benchmarks/memory.py --write docs/memory_table.md
