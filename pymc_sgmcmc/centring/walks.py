@@ -10,7 +10,8 @@ the steady state of a Kalman filter [1]_. Where J differs from step to step, tun
 σ by a recurrence, and replaces each J_t by the one with that steady state: R is then exact at that
 σ, and nearly so at others. This removes the funnel and the ridge between σ and the walk, and the
 coupling of neighbours, which makes thousands of values move far more slowly together than each of
-them alone. The recurrences of the map itself are log₂ T products.
+them alone. All values are in units of the likelihood's sd where that is sampled: J is then the same
+whatever it is, and g is over it. The recurrences of the map itself are log₂ T products.
 
 .. [1] Durbin, Koopman (2012). Time Series Analysis by State Space Methods. Oxford, section 4.3.4.
 """
@@ -36,15 +37,19 @@ _LARGEST_SHARE = 0.999
 
 
 class Walk(GaussianMap):
-    """Map to a long ``pm.GaussianRandomWalk`` and to other location-scale walks.
+    """Map to a ``pm.GaussianRandomWalk`` and to other location-scale walks.
 
-    Without information φ is the first value and the standardised innovations.
+    Without information φ is the first value and the standardised innovations. ``unit`` is the sd of
+    the normal likelihood, a graph of other variables, or 1.
     """
 
     kind = WalkInformation
     probe = Probe.COMMON
     shares_noise = True
     ndim_supp = 1
+
+    def __init__(self, unit: Any = 1.0) -> None:
+        self._unit_of_values = pt.as_tensor(unit)
 
     @property
     def is_centred(self) -> Any:
@@ -55,30 +60,41 @@ class Walk(GaussianMap):
         """Return μ and σ of the innovations."""
         return innovations(*inputs)
 
+    def depends_on(self, *inputs: Variable) -> list[Any]:
+        """Return μ, σ and the unit."""
+        return [*self.parents(*inputs), self._unit_of_values]
+
     def spread(self, *inputs: Variable) -> Any:
-        """Return σ of each step; before the first value it is 1."""
-        return self._at_values(self.parents(*inputs)[1], 1.0)
+        """Return σ of each step in units; before the first value it is the unit."""
+        unit = self._unit_of_values
+        return self._at_values(self.parents(*inputs)[1] / unit, unit)
 
     def location(self, *inputs: Variable) -> Any:
-        """Return μ of each step, and 0 of the first value."""
-        return self._at_values(self.parents(*inputs)[0], 0.0)
+        """Return μ of each step in units, and 0 of the first value."""
+        return self._at_values(self.parents(*inputs)[0] / self._unit_of_values, 0.0)
 
-    def _at_values(self, of_steps: Any, first: float) -> Any:
+    def _at_values(self, of_steps: Any, first: Any) -> Any:
         """Return a quantity of steps, shaped as the values."""
         like = pt.zeros_like(self.information.share)
         return pt.concatenate([like[..., :1] + first, of_steps + like[..., 1:]], axis=-1)
 
     def prior(self, *inputs: Variable) -> Affine:
-        """Return the walk from its distance to the trend μt."""
-        trend = pt.cumsum(self.location(*inputs), axis=-1)
-        return Affine(lambda z: trend + z, lambda x: x - trend, 0.0)
+        """Return the walk from its distance to the trend μt, in units."""
+        unit, location = self._unit_of_values, self.location(*inputs)
+        trend = pt.cumsum(location, axis=-1)
+        return Affine(
+            lambda z: unit * (trend + z),
+            lambda x: x / unit - trend,
+            pt.sum(pt.log(unit) + pt.zeros_like(location), axis=-1),
+        )
 
     def given_data(self, *inputs: Variable) -> Affine:
         """Return the distance to the trend, given the data."""
         known = self.information
         trend = pt.cumsum(self.location(*inputs), axis=-1)
         diagonal, kept = _root(known.precision, self.spread(*inputs), pt)
-        shift = _backwards(known.score - known.of_values * trend, kept) / diagonal
+        shift = _backwards(known.score / self._unit_of_values - known.of_values * trend, kept)
+        shift = shift / diagonal
         return Affine(
             lambda phi: _forwards((phi + shift) / diagonal, kept),
             lambda z: diagonal * (z - kept * _later(z, 1)) - shift,
@@ -99,8 +115,8 @@ class Walk(GaussianMap):
         """Return the information of walks of which none is centred."""
         known, location, spread = self.information, middle.location, middle.spread
         diagonal, kept = _root(known.precision, spread, np)
-        trend = np.cumsum(location, axis=-1)
-        shift = _backwards(known.score - known.of_values * trend, kept, np) / diagonal
+        trend, unit = np.cumsum(location, axis=-1), spread[..., :1]
+        shift = _backwards(known.score / unit - known.of_values * trend, kept, np) / diagonal
         theta = trend + _forwards((middle.phi + shift) / diagonal, kept, np)
 
         def of_values(g: np.ndarray) -> np.ndarray:
@@ -116,7 +132,7 @@ class Walk(GaussianMap):
         # Half the prior's precision of a value given its neighbours
         ratio = information * spread**2 / 2
         share = np.minimum(ratio / (1 + ratio), _LARGEST_SHARE)
-        return np.stack([share, steady(information, spread), score, information])
+        return np.stack([share, steady(information, spread), unit * score, information])
 
 
 def _root(information: Any, spread: Any, lib: Any) -> tuple[Any, Any]:

@@ -110,6 +110,27 @@ class ModelView:
             and isinstance(rv.owner.op, kinds)
         ]
 
+    def noise_of(self, rv: TensorVariable) -> Any:
+        """Return the sd of the normal variable whose mean alone depends on elements of another.
+
+        None unless it is observed, and has one sd, which sampled variables determine.
+        """
+        using = [
+            x for x in self.model.basic_RVs if x is not rv and depends_on(x.owner.inputs, {rv})
+        ]
+        if depends_on(self.model.potentials, {rv}) or len(using) != 1 or using[0] in self.free:
+            return None
+        mean, sd = using[0].owner.inputs[-2:]
+        is_normal = isinstance(using[0].owner.op, NormalRV) and all(sd.type.broadcastable)
+        sampled = depends_on([sd], self.sampled) and not depends_on([sd], {rv})
+        nodes = {x.owner for x in ancestors([mean]) if x.owner is not None and x is not rv}
+        of_elements = all(
+            isinstance(node.op, (Elemwise, *SELECTING))
+            for node in nodes
+            if depends_on(node.inputs, {rv})
+        )
+        return as_number(sd) if is_normal and sampled and of_elements else None
+
     @cached_property
     def clients(self) -> Mapping[Variable, list[Apply]]:
         """The operations in which each variable enters the density."""

@@ -191,7 +191,12 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     elif own is None and isinstance(op, RandomWalkRV):
         steps = inputs[1].owner
         if steps is not None and isinstance(steps.op, LOCATION_SCALE):
-            map_ = Walk() if is_long else ShortWalk()
+            noise = view.noise_of(rv)
+            map_ = (
+                Walk(1.0 if noise is None else noise)
+                if is_long or noise is not None
+                else ShortWalk()
+            )
     elif type(own) is LogTransform and isinstance(op, GammaRV | ExponentialRV):
         map_ = Elements(root_of_gamma, ROOT)
     elif type(own) is LogTransform and isinstance(op, (LogNormalRV, *_SCALES)):

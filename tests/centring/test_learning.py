@@ -73,50 +73,55 @@ LENGTH, MU, SD = 60, 0.05, 0.2
 
 @pytest.fixture(scope="module")
 def theta_of():
-    """Return a walk as a function of φ, the information and σ."""
+    """Return a walk as a function of φ, the information, σ and the likelihood's sd."""
     with pm.Model() as model:
         mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
         x = pm.GaussianRandomWalk("x", mu, sd, init_dist=pm.Normal.dist(0, 2), shape=LENGTH)
     array, phi = pt.tensor(shape=(4, LENGTH)), pt.tensor(shape=(LENGTH,))
-    theta = Walk().with_information(array).backward(phi, *x.owner.inputs)
+    unit = pt.dscalar()
+    theta = Walk(unit).with_information(array).backward(phi, *x.owner.inputs)
     at = {model["mu"]: pt.constant(MU), model["sd"]: pt.dscalar()}
     graph = graph_replace([theta], at, strict=False)[0]
-    return pytensor.function([phi, array, at[sd]], graph, mode=INTERPRETER)
+    return pytensor.function([phi, array, at[sd], unit], graph, mode=INTERPRETER)
 
 
 def normal_walk():
-    """Return J and g of a likelihood, some values without any, and precision and mean given σ."""
+    """Return J and g of a likelihood, some values without any, and precision and mean.
+
+    These are given σ and the likelihood's sd.
+    """
     rng = np.random.default_rng(2)
     information = rng.exponential(5, LENGTH) * (rng.random(LENGTH) < 0.3)
     information[20:35] = 0
     score = information * rng.normal(2, 1, LENGTH)
 
-    def law(sd):
+    def law(sd, unit=1.0, of_first=1 / 4):
         innovation = np.diff(np.eye(LENGTH), axis=0)
-        precision = innovation.T @ innovation / sd**2 + np.diag(information)
-        precision[0, 0] += 1 / 4
-        linear = score + innovation.T @ np.full(LENGTH - 1, MU) / sd**2
+        precision = innovation.T @ innovation / sd**2 + np.diag(information) / unit**2
+        precision[0, 0] += of_first
+        linear = score / unit**2 + innovation.T @ np.full(LENGTH - 1, MU) / sd**2
         return precision, np.linalg.solve(precision, linear)
 
     return information, score, law
 
 
-def learned_of_walk(array, phi, theta_of, law):
+def learned_of_walk(array, phi, theta_of, law, unit=1.0):
     """Return what the map learns from the gradients of a normal law at φ."""
     map_ = Walk().with_information(array)
-    middle = Middle(
-        phi, np.array([0.0, *[MU] * (LENGTH - 1)]), np.array([1.0, *[SD] * (LENGTH - 1)])
-    )
-    precision, mean = law(SD)
+    location, spread = np.full(LENGTH, MU / unit), np.full(LENGTH, SD / unit)
+    location[0], spread[0] = 0, unit
+    middle = Middle(phi, location, spread)
+    precision, mean = law
     jacobian = np.array([theta_of(phi + e) - theta_of(phi - e) for e in np.eye(LENGTH)]).T / 2
 
     def gradient(x):
         return jacobian.T @ precision @ (theta_of(x) - mean)
 
-    move = 0.01 * map_.shift(middle)
+    move = 0.01 * map_.shift(middle) / unit
     np.testing.assert_allclose(jacobian @ move, 0.01, rtol=1e-9)
     there, opposite = gradient(phi + move), gradient(phi - move)
-    return map_.from_shift((there + opposite) / 2, (there - opposite) / 0.02, middle)
+    change = (there - opposite) / 0.02 * unit
+    return map_.from_shift((there + opposite) / 2, change, middle)
 
 
 def test_walks_learn_in_any_coordinates_and_are_standardised(theta_of):
@@ -125,7 +130,10 @@ def test_walks_learn_in_any_coordinates_and_are_standardised(theta_of):
     other = np.concatenate([[np.full(LENGTH, 0.5)], rng.exponential(1, (3, LENGTH))])
     for array in (np.zeros((4, LENGTH)), other):
         new = learned_of_walk(
-            array, rng.normal(size=LENGTH), lambda x, array=array: theta_of(x, array, SD), law
+            array,
+            rng.normal(size=LENGTH),
+            lambda x, array=array: theta_of(x, array, SD, 1),
+            law(SD),
         )
         learned = read(WalkInformation, new)
         # The prior of the first value counts as what is known of it
@@ -133,12 +141,35 @@ def test_walks_learn_in_any_coordinates_and_are_standardised(theta_of):
         np.testing.assert_allclose(learned.of_values, known, rtol=0, atol=1e-9)
         np.testing.assert_allclose(learned.score, score, rtol=0, atol=1e-7)
     for sd, slack in ((SD, 1e-9), (0.7 * SD, 0.5), (1.4 * SD, 0.5)):
-        precision, mean = law(sd)
-        origin = theta_of(np.zeros(LENGTH), new, sd)
-        root = np.transpose([theta_of(e, new, sd) - origin for e in np.eye(LENGTH)])
-        lengths = np.linalg.eigvalsh(root.T @ precision @ root)
+        lengths = whitened_lengths(lambda x, sd=sd: theta_of(x, new, sd, 1), law(sd)[0])
         assert lengths.min() > 1 - slack and lengths.max() < 1 + slack
-        assert np.abs(np.linalg.solve(root, mean - origin)).max() < max(slack, 1e-7)
+
+
+def whitened_lengths(theta_of, precision):
+    """Return the eigenvalues of a precision in the coordinates of an affine map."""
+    origin = theta_of(np.zeros(LENGTH))
+    root = np.transpose([theta_of(e) - origin for e in np.eye(LENGTH)])
+    return np.linalg.eigvalsh(root.T @ precision @ root)
+
+
+@pytest.mark.parametrize("factor", [0.01, 1, 100])
+def test_a_walk_is_standardised_whatever_the_sd_of_its_likelihood(theta_of, factor):
+    """It is in units of that sd: what was learned at one is right at all with the same ratio."""
+    _, _, law = normal_walk()
+    unit, start = 0.6, np.random.default_rng(4).normal(size=LENGTH)
+    new = learned_of_walk(
+        np.zeros((4, LENGTH)),
+        start,
+        lambda x: theta_of(x, np.zeros((4, LENGTH)), SD, unit),
+        law(SD, unit, 1 / unit**2),
+        unit,
+    )
+    sd, unit = factor * SD, factor * unit
+    precision, mean = law(sd, unit, 1 / unit**2)
+    lengths = whitened_lengths(lambda x: theta_of(x, new, sd, unit), precision)
+    np.testing.assert_allclose(lengths, 1, rtol=1e-6)
+    if factor == 1:
+        np.testing.assert_allclose(theta_of(np.zeros(LENGTH), new, sd, unit), mean, atol=1e-6)
 
 
 # ---------------------------------------------------------------------- fields

@@ -105,6 +105,34 @@ def test_walks_too_long_to_be_whitened_are_standardised(length, kind):
     assert type(coordinates_of(model)["x"].transform) is kind
 
 
+ZEROS = np.zeros(10)
+LIKELIHOODS = {
+    "one noise": (Walk, lambda x: pm.Normal("y", x[::2], pm.HalfNormal("s"), observed=ZEROS[::2])),
+    "known": (ShortWalk, lambda x: pm.Normal("y", x, 0.3, observed=ZEROS)),
+    "each its own": (
+        ShortWalk,
+        lambda x: pm.Normal("y", x, pm.HalfNormal("s", shape=10), observed=ZEROS),
+    ),
+    "of the walk": (ShortWalk, lambda x: pm.Normal("y", x, pt.exp(x[0]), observed=ZEROS)),
+    "of sums": (
+        ShortWalk,
+        lambda x: pm.Normal("y", x.cumsum(), pm.HalfNormal("s"), observed=ZEROS),
+    ),
+    "not observed": (ShortWalk, lambda x: pm.Normal("y", x, pm.HalfNormal("s"), shape=10)),
+    "not normal": (ShortWalk, lambda x: pm.Laplace("y", x, pm.HalfNormal("s"), observed=ZEROS)),
+}
+
+
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_a_walk_is_in_units_of_its_noise_where_that_is_sampled(name):
+    kind, likelihood = LIKELIHOODS[name]
+    with pm.Model() as model:
+        start = pm.Normal.dist(0, 2)
+        x = pm.GaussianRandomWalk("x", 0, pm.HalfNormal("sd"), init_dist=start, shape=10)
+        likelihood(x)
+    assert type(coordinates_of(model)["x"].transform) is kind
+
+
 @pytest.mark.parametrize("size", [3, 600])
 def test_probabilities_are_standardised_in_their_log_odds(size):
     with pm.Model() as model:
