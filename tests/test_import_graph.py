@@ -26,6 +26,7 @@ PARTS = [
     "transforms",
     "centring",
     "convergence",
+    "floats",
     "checks",
     "_version",
 ]

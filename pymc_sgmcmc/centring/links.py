@@ -30,6 +30,8 @@ from pymc.distributions.continuous import WeibullBetaRV
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import HalfNormalRV, InvGammaRV, LogNormalRV
 
+from pymc_sgmcmc.floats import like, off
+
 __all__ = [
     "IDENTITY",
     "LOG",
@@ -102,16 +104,9 @@ def zero_sum(own: Any) -> Link:
 
 
 def _inside(theta: Any, beyond: Any) -> Any:
-    """Return θ with 1 − θ = ``beyond``, off 0 and 1 also where it would round to them.
-
-    Constants are added, so that the gradient stays that of θ.
-    """
-    info = np.finfo(theta.dtype)
-    to_0, to_1 = (
-        x + pt.switch(x < least, np.array(least, dtype=theta.dtype), 0).astype(theta.dtype)
-        for x, least in ((theta, info.tiny), (beyond, info.eps))
-    )
-    return pt.switch(theta < beyond, to_0, 1 - to_1)
+    """Return θ with 1 − θ = ``beyond``, off 0 and 1 also where it would round to them."""
+    lower, upper = like(theta, 0), like(theta, 1)
+    return pt.switch(theta < beyond, lower + off(lower, theta), upper - off(upper, beyond))
 
 
 def _softplus_inverse(y: Any) -> Any:

@@ -30,15 +30,8 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.partial import Centring
-from pymc_sgmcmc.transforms.bounded import (
-    OneSided,
-    TwoSided,
-    distance_from,
-    floating,
-    like,
-    normal,
-    off,
-)
+from pymc_sgmcmc.floats import distance_from, like, normal, off
+from pymc_sgmcmc.transforms.bounded import OneSided, TwoSided, floating
 
 __all__ = [
     "ICLL",

@@ -14,19 +14,16 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.checks import a_function
+from pymc_sgmcmc.floats import distance_from, like, normal, off
 
 __all__ = [
     "Bounded",
     "OneSided",
     "TwoSided",
     "bounds_of",
-    "distance_from",
     "floating",
     "infinite_elements",
-    "like",
     "mixed",
-    "normal",
-    "off",
 ]
 
 type BoundsFn = Callable[..., tuple[Any, Any]]
@@ -172,11 +169,6 @@ def floating(value: Any) -> TensorVariable:
     return value if value.dtype.startswith("float") else value.astype("floatX")
 
 
-def like(value: TensorVariable, other: Any) -> TensorVariable:
-    """Return `other` as a tensor of the dtype of `value`."""
-    return pt.as_tensor_variable(other).astype(value.dtype)
-
-
 def bounds_of(transform: Transform, inputs: Sequence[Variable]) -> tuple[Any, Any] | None:
     """Return the bounds of one of this module's maps, None for other transforms."""
     return transform.bounds(*inputs) if isinstance(transform, Bounded) else None
@@ -198,34 +190,3 @@ def infinite_elements(bound: Any) -> NDArray[np.bool_]:
 def mixed(bounds: tuple[Any, Any]) -> bool:
     """Return whether some but not all elements of a bound are infinite."""
     return any(infinite_elements(b).any() and not infinite_elements(b).all() for b in bounds)
-
-
-def normal(value: TensorVariable) -> TensorVariable:
-    """Return `value`, no less than the least normal float: JAX takes what is less for 0."""
-    return pt.maximum(value, np.finfo(value.dtype).tiny)
-
-
-def _spacing(bound: TensorVariable) -> TensorVariable:
-    """Return the least distance that moves a float off `bound` (off 0, the least normal float).
-
-    The factor is that of Rump et al. (2009), Computing predecessor and successor in rounding to
-    nearest.
-    """
-    info = np.finfo(bound.dtype)
-    factor = like(bound, 0.5 * float(info.eps) * (1 + float(info.eps)))
-    return normal(pt.abs(bound) * factor)
-
-
-def off(bound: TensorVariable, distance: TensorVariable) -> TensorVariable:
-    """Return `distance`, raised where ``bound + distance`` would round to `bound`.
-
-    A constant is added, so that the gradient is that of `distance` everywhere.
-    """
-    spacing = _spacing(bound)
-    return distance + pt.switch(distance < spacing, spacing, 0)
-
-
-def distance_from(bound: TensorVariable, difference: TensorVariable) -> TensorVariable:
-    """Return `difference`, no less than one float off `bound`; NaN where it is negative."""
-    off = pt.maximum(difference, _spacing(bound))
-    return pt.switch(difference >= 0, off, like(difference, np.nan))
