@@ -12,6 +12,7 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.model import Model
+from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -120,8 +121,11 @@ class ModelView:
         ]
         if depends_on(self.model.potentials, {rv}) or len(using) != 1 or using[0] in self.free:
             return None
-        mean, sd = using[0].owner.inputs[-2:]
-        is_normal = isinstance(using[0].owner.op, NormalRV) and all(sd.type.broadcastable)
+        node: Any = using[0].owner
+        if isinstance(node.op, MinibatchRandomVariable):
+            node = node.inputs[0].owner
+        mean, sd = node.inputs[-2:]
+        is_normal = isinstance(node.op, NormalRV) and all(sd.type.broadcastable)
         sampled = depends_on([sd], self.sampled) and not depends_on([sd], {rv})
         nodes = {x.owner for x in ancestors([mean]) if x.owner is not None and x is not rv}
         of_elements = all(
