@@ -78,8 +78,13 @@ class Compiled:
 
 @pytest.fixture(
     scope="module",
-    params=[(NUMBA, "float64"), (JAX, "float64"), (PLAIN, "float64"), (JAX, "float32")],
-    ids=["numba", "jax", "unrewritten", "jax-float32"],
+    params=[
+        # Half a minute of compilation
+        pytest.param((NUMBA, "float64"), id="numba", marks=pytest.mark.slow),
+        pytest.param((JAX, "float64"), id="jax"),
+        pytest.param((PLAIN, "float64"), id="unrewritten"),
+        pytest.param((JAX, "float32"), id="jax-float32"),
+    ],
 )
 def compiled(request):
     mode, dtype = request.param

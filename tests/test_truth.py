@@ -31,11 +31,12 @@ SAMPLERS = {
 _OWN = ("CoRVSGLD-lm", "FLA-2", "SMLD", "MSGNHT", "SGHMC", "SGNHT")
 
 
-# One backend for each method: both compile the same update, and the matrix below has both
+# One quick backend for each method: both compile the same update, and the matrix below has both
 @pytest.mark.parametrize(
     ("name", "backend"),
     [
-        ("CoRVSGLD-lm", "numba"),
+        pytest.param("CoRVSGLD-lm", "numba", marks=pytest.mark.slow),
+        ("CoRVSGLD-lm", "jax"),
         ("MSGNHT", "jax"),
         ("FLA-2", "jax"),
         ("SGHMC", "jax"),

@@ -27,6 +27,7 @@ def test_numbers_are_chosen_without_jax():
     np.testing.assert_array_equal(every(np.float64(3), 1), [3])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_jax")
 def test_numba_samples_scalars_without_jax():
     # Each scalar of a draw is a number of NumPy's, and not an array

@@ -32,7 +32,8 @@ def test_an_untuned_run_is_right():
     assert_right(found.posterior, exact)
 
 
-@pytest.mark.parametrize("one_at_a_time", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("one_at_a_time", [False, True])
 def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_time, monkeypatch):
     if one_at_a_time:
         # As of many parameters: a call makes one draw while the last one is read

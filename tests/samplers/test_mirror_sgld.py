@@ -96,9 +96,10 @@ def test_other_supports_are_refused():
 
 def test_single_precision():
     """A start in θ keeps the dtype of the model's values."""
+    pytest.importorskip("jax")
     with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
         pm.Beta("x", 2.0, 2.0, shape=3)
-        step = sg.MirrorSGLD(step_size=0.001, thin=5, backend="numba")
+        step = sg.MirrorSGLD(step_size=0.001, thin=5, backend="jax")
         x = run_chain(model, step, burn=1, draws=3, seed=1)["x"]
     assert x.dtype == np.float32
     assert ((x > 0) & (x < 1)).all()

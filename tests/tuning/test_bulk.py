@@ -100,6 +100,7 @@ def test_a_small_hierarchy_has_widths_where_no_matrix_was_found(monkeypatch):
         assert error < 0.02
 
 
+@pytest.mark.slow
 def test_a_half_line_whose_bulk_is_far_above_the_mode_is_log_like_there():
     """The concentration of scattered rates: 19 in the bulk, near 0 at the mode."""
     rng = np.random.default_rng(12)
