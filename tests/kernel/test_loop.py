@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytensor.tensor as pt
+import pytest
 
 from pytensor.conditional import ifelse
 from pytensor.graph.traversal import ancestors
@@ -46,6 +47,7 @@ def test_a_loop_in_a_loop(backend):
     np.testing.assert_allclose(found[1], [8.0, 42.0, 184.0])
 
 
+@pytest.mark.parametrize("backend", [pytest.param("numba", marks=pytest.mark.slow), "jax"])
 def test_eigenvectors_that_are_the_same_in_all_steps_are_computed_before(backend):
     """Also those that a branch reads, two of them, in a loop in a loop."""
     step, wanted = pt.scalar("a", dtype="float64"), pt.scalar("wanted", dtype="int8")
