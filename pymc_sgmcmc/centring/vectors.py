@@ -1,7 +1,7 @@
-"""Vectors with a common covariance, and short walks: centred or non-centred as a whole.
+"""Vectors with a common covariance: centred or non-centred as a whole.
 
-With Σ = LLᵀ a vector is μ + Lz, and a walk has the standardised innovations z. The elements of one
-have λ in common, 0 or 1: the data determine nothing of it, or all.
+With Σ = LLᵀ a vector is μ + Lz. Its elements have λ in common, 0 or 1: the data determine nothing
+of it, or all.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle
 from pymc_sgmcmc.centring.information import Share
 
 __all__ = [
-    "ShortWalk",
-    "Switched",
     "Vectors",
-    "innovations",
     "is_product",
     "lower_factor",
     "transposed",
@@ -36,45 +33,15 @@ _LOW, _HIGH = 0.05, 0.95
 _SAME = 1e-3
 
 
-class Switched(GaussianMap):
-    """The common part of maps with one λ, 0 or 1, for each vector along the last dimension."""
+class Vectors(GaussianMap):
+    """Map to a ``pm.MvNormal``, or to standard variables that the model uses only as μ + Lz.
+
+    Of the latter μ and L are given. One λ, 0 or 1, is of each vector along the last dimension.
+    """
 
     kind = Share
     refines = False
     ndim_supp = 1
-
-    @property
-    def is_centred(self) -> Any:
-        """Mask of centred elements."""
-        return self.information.share > 0
-
-    def given_data(self, *inputs: Variable) -> Affine:
-        """Return φ: without information it is z."""
-        return Affine(lambda phi: phi, lambda z: z, pt.constant(0.0, dtype=self.array.dtype))
-
-    def from_curvature(
-        self, curvature: np.ndarray, spreads: np.ndarray, middle: Middle
-    ) -> np.ndarray:
-        """Return λ: 1 where the conditional precision then varies less over the bulk."""
-        variances = spreads**2
-        information = self.of_each(curvature - 1, middle) / variances.mean(axis=0)
-        gain = self.pooled(_gain(variances, information))
-        return (gain > 0).astype(float)[None]
-
-    def of_each(self, excess: np.ndarray, middle: Middle) -> np.ndarray:
-        """Return the likelihood's information on each element of x, from that on each of z."""
-        return excess
-
-    def pooled(self, gain: np.ndarray) -> np.ndarray:
-        """Return what centring gains for each vector."""
-        return np.broadcast_to(gain.sum(axis=-1, keepdims=True), gain.shape)
-
-
-class Vectors(Switched):
-    """Map to a ``pm.MvNormal``, or to standard variables that the model uses only as μ + Lz.
-
-    Of the latter μ and L are given.
-    """
 
     def __init__(self, location: Any = None, factor: Any = None) -> None:
         self._location, self._factor = location, factor
@@ -100,57 +67,27 @@ class Vectors(Switched):
             pt.sum(pt.log(pt.abs(pt.diagonal(factor)))),
         )
 
+    @property
+    def is_centred(self) -> Any:
+        """Mask of centred elements."""
+        return self.information.share > 0
+
+    def given_data(self, *inputs: Variable) -> Affine:
+        """Return φ: without information it is z."""
+        return Affine(lambda phi: phi, lambda z: z, pt.constant(0.0, dtype=self.array.dtype))
+
+    def from_curvature(
+        self, curvature: np.ndarray, spreads: np.ndarray, middle: Middle
+    ) -> np.ndarray:
+        """Return λ: 1 where the conditional precision then varies less over the bulk."""
+        variances = spreads**2
+        gain = _gain(variances, (curvature - 1) / variances.mean(axis=0))
+        of_vectors = np.broadcast_to(gain.sum(axis=-1, keepdims=True), gain.shape)
+        return (of_vectors > 0).astype(float)[None]
+
     def _parts(self, inputs: tuple[Variable, ...]) -> tuple[Any, Any]:
         location, matrix = self.parents(*inputs)
         return location, matrix if self.of_residual else lower_factor(matrix)
-
-
-class ShortWalk(Switched):
-    """Map to ``pm.GaussianRandomWalk`` and to other location-scale walks.
-
-    Non-centred, φ is the first value and the standardised innovations: the first is not scaled.
-    """
-
-    def parents(self, *inputs: Variable) -> list[Any]:
-        """Return μ and σ of the innovations."""
-        return innovations(*inputs)
-
-    def spread(self, *inputs: Variable) -> Any:
-        """Return the largest σ of a walk."""
-        return pt.max(self.parents(*inputs)[1], axis=-1, keepdims=True)
-
-    def prior(self, *inputs: Variable) -> Affine:
-        """Return the walk of its first value and innovations."""
-        location, scale = self.parents(*inputs)
-
-        def to(z: Any) -> Any:
-            steps = pt.concatenate([z[..., :1], location + scale * z[..., 1:]], axis=-1)
-            return pt.cumsum(steps, axis=-1)
-
-        def back(x: Any) -> Any:
-            return pt.concatenate([x[..., :1], (pt.diff(x, axis=-1) - location) / scale], axis=-1)
-
-        like = pt.zeros_like(self.array[0][..., 1:])
-        return Affine(to, back, pt.sum(pt.log(scale) + like, axis=-1))
-
-    def of_each(self, excess: np.ndarray, middle: Middle) -> np.ndarray:
-        """Return the mean of the likelihood's information on each value.
-
-        An innovation moves all later values, so that its curvature is the sum of theirs.
-        """
-        later = np.arange(excess.shape[-1] - 1, 0, -1)
-        mean = excess[..., 1:].sum(axis=-1, keepdims=True) / later.sum()
-        return np.broadcast_to(mean, excess.shape)
-
-    def pooled(self, gain: np.ndarray) -> np.ndarray:
-        """Return what centring gains: all steps have the same information."""
-        return gain
-
-
-def innovations(*inputs: Variable) -> list[Any]:
-    """Return μ and σ of a walk's innovations, of its inputs."""
-    node: Any = inputs[1].owner
-    return [pt.as_tensor(x) for x in node.inputs[-2:]]
 
 
 def lower_factor(covariance: Any) -> Any:

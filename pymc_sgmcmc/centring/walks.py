@@ -1,4 +1,4 @@
-r"""Long random walks, standardised by prior and data together: all matrices are tridiagonal.
+r"""Random walks, standardised by prior and data together: all matrices are tridiagonal.
 
 Given the innovations' N(μ, σ²) and the information J_t and score g_t of each value, a walk is
 normal with a tridiagonal precision :math:`P = R^\top R`, where R is bidiagonal. With the same J
@@ -28,7 +28,6 @@ from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle, Probe
 from pymc_sgmcmc.centring.information import WalkInformation
-from pymc_sgmcmc.centring.vectors import innovations
 
 __all__ = ["Walk", "steady"]
 
@@ -58,7 +57,8 @@ class Walk(GaussianMap):
 
     def parents(self, *inputs: Variable) -> list[Any]:
         """Return μ and σ of the innovations."""
-        return innovations(*inputs)
+        node: Any = inputs[1].owner
+        return [pt.as_tensor(x) for x in node.inputs[-2:]]
 
     def depends_on(self, *inputs: Variable) -> list[Any]:
         """Return μ, σ and the unit."""

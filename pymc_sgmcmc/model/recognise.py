@@ -40,7 +40,7 @@ from pymc_sgmcmc.centring.links import (
     scale_of_zero_sum,
     zero_sum,
 )
-from pymc_sgmcmc.centring.vectors import ShortWalk, Vectors, lower_factor
+from pymc_sgmcmc.centring.vectors import Vectors, lower_factor
 from pymc_sgmcmc.centring.walks import Walk
 from pymc_sgmcmc.model.affine_use import LOCATION_SCALE, ModelView, as_number, depends_on
 from pymc_sgmcmc.model.basis import basis_coefficients
@@ -51,8 +51,8 @@ __all__ = ["LARGEST_DENSE", "PASSES", "recognised"]
 # With more areas an update's product with a matrix dominates its cost
 _MOST_AREAS = 2048
 
-# Parameters up to which a matrix whitens them. It disentangles the steps of a walk as well as
-# coordinates would
+# Parameters up to which a matrix whitens them. It disentangles the steps of a walk whose laws are
+# given as well as coordinates would
 LARGEST_DENSE = 512
 
 # Positive families whose last input is the scale
@@ -173,7 +173,8 @@ def families(view: ModelView) -> Maps:
         map_ = _of_family(rv, view) if rv in view.sampled else None
         if map_ is None:
             continue
-        if isinstance(map_, Walk) or depends_on(map_.parents(*rv.owner.inputs), view.sampled):
+        is_long = isinstance(map_, Walk) and np.prod(view.shapes[rv]) > LARGEST_DENSE
+        if is_long or depends_on(map_.depends_on(*rv.owner.inputs), view.sampled):
             maps[rv] = map_
     return maps
 
@@ -182,7 +183,6 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     """Return the map of a variable that has no transform but PyMC's default."""
     op, inputs = rv.owner.op, rv.owner.inputs
     own = view.model.rvs_to_transforms[rv]
-    is_long = np.prod(view.shapes[rv]) > LARGEST_DENSE
     map_: GaussianMap | None = None
     if own is None and isinstance(op, LOCATION_SCALE):
         map_ = Elements()
@@ -192,11 +192,7 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
         steps = inputs[1].owner
         if steps is not None and isinstance(steps.op, LOCATION_SCALE):
             noise = view.noise_of(rv)
-            map_ = (
-                Walk(1.0 if noise is None else noise)
-                if is_long or noise is not None
-                else ShortWalk()
-            )
+            map_ = Walk(1.0 if noise is None else noise)
     elif type(own) is LogTransform and isinstance(op, GammaRV | ExponentialRV):
         map_ = Elements(root_of_gamma, ROOT)
     elif type(own) is LogTransform and isinstance(op, (LogNormalRV, *_SCALES)):

@@ -83,11 +83,6 @@ def residual_vectors():
     pm.Normal("y", theta, 1, observed=np.zeros((3, 2)))
 
 
-def short_walk():
-    start = pm.Normal.dist(0, 1)
-    pm.GaussianRandomWalk("x", 0.1, pm.HalfNormal("sd"), init_dist=start, shape=(2, 4))
-
-
 def walk():
     start = pm.Normal.dist(0, 2)
     pm.GaussianRandomWalk("x", pm.Normal("mu"), pm.HalfNormal("sd"), init_dist=start, shape=(2, 7))
@@ -111,22 +106,16 @@ def car():
 
 FAMILIES = [
     location_scale, heavy_tails, log_normal, scale, shape_and_scale, shape_alone, exponential,
-    chances, zero_sum, residuals, vectors, covariance, residual_vectors, short_walk, walk,
+    chances, zero_sum, residuals, vectors, covariance, residual_vectors, walk,
     walk_of_two_values, icar, car,
 ]  # fmt: skip
-# Recognised in models of thousands of parameters alone
-OF_MANY = {
-    chances: lambda: Elements(log_odds_of_beta, LOGIT),
-    walk: Walk,
-    walk_of_two_values: Walk,
-}
 # Those whose prior is normal on the scale of the map
 NORMAL = [
     location_scale, log_normal, zero_sum, residuals, vectors, covariance, residual_vectors,
-    short_walk, walk, walk_of_two_values, icar, car,
+    walk, walk_of_two_values, icar, car,
 ]  # fmt: skip
 # Of these the data say nothing or everything
-CENTRED_OR_NOT = [vectors, covariance, residual_vectors, short_walk]
+CENTRED_OR_NOT = [vectors, covariance, residual_vectors]
 
 
 def coordinate_of(family):
@@ -136,8 +125,7 @@ def coordinate_of(family):
         point = model.initial_point()
     coordinates, _, _ = coordinates_at(model, model.value_vars, "lipschitz", point, centring=True)
     coordinate = next(c for c in coordinates if c.name == "x")
-    map_ = OF_MANY[family]() if family in OF_MANY else coordinate.map
-    return model, coordinate, map_
+    return model, coordinate, coordinate.map
 
 
 @cache
