@@ -67,8 +67,9 @@ def test_matrix_jax_in_all_dimensions(name):
     check_sampler(make_step, backends=["jax"], **law)
 
 
+# Compilation takes nearly all of the time
 @pytest.mark.slow
 @pytest.mark.parametrize("name", _OWN)
 def test_matrix_numba(name):
     make_step, law = SAMPLERS[name]
-    check_sampler(make_step, backends=["numba"], **law)
+    check_sampler(make_step, backends=["numba"], dimensions=(1, 100), **law)
