@@ -27,7 +27,8 @@ from pymc_sgmcmc.model.posterior import Posterior
 
 __all__ = ["Transition"]
 
-# Updates that a GPU runs as one, so that the end of one and the begin of the next read a state once
+# Updates that a GPU runs, and rejects, as one: it reads the state between them once, and checks it
+# after the last
 _IN_A_ROW = 5
 
 # Batches besides those of the updates: measurements of a draw must not depend on how the chain

@@ -24,7 +24,8 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient, Sampler, Taming
 from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.model.graphs import substitute
 
-# Numbers of a block that is not joined with others: to copy it takes longer than a kernel's start
+# Most numbers of a block that is joined with others: a larger one takes longer to copy than a
+# kernel to start
 _LARGE = 2**16
 
 __all__ = ["Layout", "State", "Update", "is_finite"]
@@ -96,7 +97,7 @@ class State:
         return [x.type.shape for x in self.symbols] == shapes * (1 + len(self.extra))
 
     def joined(self) -> State:
-        """Return the state with the blocks of the position, and of each further part, as joined."""
+        """Return the state whose blocks, of the position and of each further part, are joined."""
         vectors = [
             np.empty(ravel.size, np.result_type(*ravel.dtypes)) for _, ravel in self._together
         ]

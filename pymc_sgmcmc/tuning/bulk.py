@@ -14,7 +14,7 @@ from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
-from pymc_sgmcmc.tuning.parametrisation import Beginning, Parametrisation
+from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning, Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Flat, Rng, Root, Rows, Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
@@ -24,9 +24,6 @@ __all__ = ["find_bulk"]
 # Rounds that move a start by the likelihood, Newton steps of a round, and the move of scales that
 # ends them; rounds that fit the scales of masses
 _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
-
-# Half the distance between the two points of a map's slope, in posterior sds
-_SECANT = 0.1
 
 
 def find_bulk(
@@ -122,13 +119,13 @@ class _Search:
         """
         if not self.density.is_bent(bulk.centre):
             return False
-        moves = _SECANT * bulk.root.T
+        moves = SECANT * bulk.root.T
         points = np.stack([bulk.centre, bulk.start])
         points = np.concatenate([points, bulk.centre + moves, bulk.centre - moves])
         (bulk.centre, bulk.start), *both = np.split(
             self.density.rescale(points), [2, 2 + len(moves)]
         )
-        bulk.root = (both[0] - both[1]).T / (2 * _SECANT)
+        bulk.root = (both[0] - both[1]).T / (2 * SECANT)
         return True
 
     def _whiten(self, bulk: _Bulk) -> None:

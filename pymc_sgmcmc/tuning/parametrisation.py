@@ -22,7 +22,7 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["Beginning", "Parametrisation", "beginning"]
+__all__ = ["SECANT", "Beginning", "Parametrisation", "beginning"]
 
 # Positions at which scales are evaluated
 _POSITIONS = 64
@@ -46,7 +46,7 @@ _PAIRS = 8
 _MOST_GRADIENTS = 20_000
 
 # Half the distance between the two points of a map's slope, in posterior sds
-_SECANT = 0.1
+SECANT = 0.1
 
 
 @dataclass(frozen=True)
@@ -208,13 +208,13 @@ class Parametrisation:
         split = self._density.views[0].split
         columns = np.diag(root) if root.ndim == 1 else root
         differences = []
-        for column in _SECANT * columns.T:
+        for column in SECANT * columns.T:
             above, below = (
                 Potential.join(self._at(split(x), scales))
                 for x in (centre + column, centre - column)
             )
             differences.append(above - below)
-        return np.stack(differences, axis=1) / (2 * _SECANT)
+        return np.stack(differences, axis=1) / (2 * SECANT)
 
     def _moved_sds(
         self, centre: np.ndarray, sd: np.ndarray, scales: Sequence[np.ndarray]
@@ -227,7 +227,7 @@ class Parametrisation:
             if known[k]:
                 moved_widths.append(np.ones_like(width))
                 continue
-            moves = [_SECANT * w * (j == k) for j, w in enumerate(widths)]
+            moves = [SECANT * w * (j == k) for j, w in enumerate(widths)]
             above, below = (
                 self._at(
                     [(x + side * move).astype(x.dtype) for x, move in zip(phi, moves, strict=True)],
@@ -235,7 +235,7 @@ class Parametrisation:
                 )[k]
                 for side in (1, -1)
             )
-            moved = np.abs(above - below) / (2 * _SECANT)
+            moved = np.abs(above - below) / (2 * SECANT)
             # The old width is kept where the secant is lost in rounding
             moved_widths.append(np.where(moved > 0, moved, width))
         return Potential.join(moved_widths)
