@@ -15,7 +15,7 @@ from pytensor.compile.io import In, Out
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.basic import Variable
 
-from pymc_sgmcmc.backends.jax_backend import prepare
+from pymc_sgmcmc.backends import jax_backend, numba_backend
 from pymc_sgmcmc.backends.jax_missing import completed
 from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import (
@@ -84,7 +84,7 @@ def compiled(
     Inputs may be unused.
     """
     if backend == "jax":
-        prepare()
+        jax_backend.prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*HAD_BEFORE)
         with completed(), precision(), _named(backend), warnings.catch_warnings():
@@ -109,6 +109,8 @@ def compiled(
             return outputs
 
         return in_precision
+    if backend == "numba":
+        numba_backend.prepare()
     with repeatable(), _named(backend) if backend == "numba" else nullcontext():
         return _compiled(inputs, outputs, _MODES[backend], compile_kwargs)
 

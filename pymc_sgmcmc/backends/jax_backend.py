@@ -10,12 +10,14 @@ from typing import Any
 
 from pymc_sgmcmc.backends.jax_loop import Loop, funcified
 from pymc_sgmcmc.backends.once import Once
+from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.row_block import RowBlock
 from pymc_sgmcmc.backends.workarounds import (
     jax_is_running,
     run_jax_in_calling_thread,
     start_jax,
 )
+from pymc_sgmcmc.centring.recurrence import Recurrence
 
 __all__ = ["prepare", "refuse_inherited"]
 
@@ -30,6 +32,7 @@ def prepare() -> None:
         jax_funcify.register(RowBlock)(_row_block)
         jax_funcify.register(Once)(_once)
         jax_funcify.register(Loop)(funcified)
+        jax_funcify.register(Recurrence)(_recurrence)
 
 
 def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
@@ -48,6 +51,31 @@ def _once(op: Once, **kwargs: Any) -> Callable[..., Any]:
         return optimization_barrier(x)  # type: ignore[no-untyped-call]
 
     return once
+
+
+def _recurrence(op: Recurrence, **kwargs: Any) -> Callable[..., Any]:
+    import jax.numpy as jnp
+
+    from jax.lax import associative_scan, scan
+
+    def step(before: Any, at: Any) -> Any:
+        y = at[0] + at[1] * before
+        return y, y
+
+    def both(first: Any, second: Any) -> Any:
+        return first[0] * second[0], second[1] + second[0] * first[1]
+
+    def recurrence(x: Any, kept: Any) -> Any:
+        if not op.ahead:
+            kept = jnp.concatenate([kept[..., 1:], jnp.zeros_like(kept[..., :1])], axis=-1)
+        if not on_processor("jax"):
+            # A GPU starts a kernel for each step of a loop
+            return associative_scan(both, (kept, x), reverse=not op.ahead, axis=x.ndim - 1)[1]
+        along = jnp.moveaxis(x, -1, 0), jnp.moveaxis(kept, -1, 0)
+        _, y = scan(step, jnp.zeros_like(x[..., 0]), along, reverse=not op.ahead)
+        return jnp.moveaxis(y, 0, -1)
+
+    return recurrence
 
 
 def refuse_inherited(constructed_in: int) -> None:

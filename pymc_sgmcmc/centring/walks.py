@@ -11,7 +11,7 @@ the steady state of a Kalman filter [1]_. Where J differs from step to step, tun
 σ, and nearly so at others. This removes the funnel and the ridge between σ and the walk, and the
 coupling of neighbours, which makes thousands of values move far more slowly together than each of
 them alone. All values are in units of the likelihood's sd where that is sampled: J is then the same
-whatever it is, and g is over it. The recurrences of the map itself are log₂ T products.
+whatever it is, and g is over it.
 
 .. [1] Durbin, Koopman (2012). Time Series Analysis by State Space Methods. Oxford, section 4.3.4.
 """
@@ -23,11 +23,11 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from pytensor.compile.builders import OpFromGraph
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle, Probe
 from pymc_sgmcmc.centring.information import WalkInformation
+from pymc_sgmcmc.centring.recurrence import Recurrence, earlier, later, solved
 
 __all__ = ["Walk", "steady"]
 
@@ -93,11 +93,11 @@ class Walk(GaussianMap):
         known = self.information
         trend = pt.cumsum(self.location(*inputs), axis=-1)
         diagonal, kept = _root(known.precision, self.spread(*inputs), pt)
-        shift = _backwards(known.score / self._unit_of_values - known.of_values * trend, kept)
-        shift = shift / diagonal
+        of_data = known.score / self._unit_of_values - known.of_values * trend
+        shift = Recurrence(ahead=False)(of_data, kept) / diagonal
         return Affine(
-            lambda phi: _forwards((phi + shift) / diagonal, kept),
-            lambda z: diagonal * (z - kept * _later(z, 1)) - shift,
+            lambda phi: Recurrence(ahead=True)((phi + shift) / diagonal, kept),
+            lambda z: diagonal * (z - kept * later(z)) - shift,
             -pt.sum(pt.log(diagonal), axis=-1),
         )
 
@@ -116,18 +116,18 @@ class Walk(GaussianMap):
         known, location, spread = self.information, middle.location, middle.spread
         diagonal, kept = _root(known.precision, spread, np)
         trend, unit = np.cumsum(location, axis=-1), spread[..., :1]
-        shift = _backwards(known.score / unit - known.of_values * trend, kept, np) / diagonal
-        theta = trend + _forwards((middle.phi + shift) / diagonal, kept, np)
+        shift = solved(known.score / unit - known.of_values * trend, kept, ahead=False) / diagonal
+        theta = trend + solved((middle.phi + shift) / diagonal, kept, ahead=True)
 
         def of_values(g: np.ndarray) -> np.ndarray:
             """Return Rᵀg: the gradient with respect to θ."""
             own = diagonal * g
-            return own - _earlier(kept * own, 1, np)
+            return own - earlier(kept * own, np)
 
         information = np.maximum(of_values(change), 0)
-        steps = (theta - _later(theta, 1, np) - location) / spread**2
+        steps = (theta - later(theta, np) - location) / spread**2
         steps[..., 0] = 0
-        of_prior = steps - _earlier(steps, 1, np)
+        of_prior = steps - earlier(steps, np)
         score = information * theta - (of_values(gradient) - of_prior)
         # Half the prior's precision of a value given its neighbours
         ratio = information * spread**2 / 2
@@ -163,51 +163,3 @@ def steady(information: np.ndarray, spread: np.ndarray) -> np.ndarray:
         of_steady[..., t] = np.maximum(ratio + 1 / ratio - 2, 0) * precision[..., t - 1]
         of_steady[..., t] = np.where(ratio > 1, of_steady[..., t], 0)
     return of_steady
-
-
-def _later(x: Any, by: int, lib: Any = pt) -> Any:
-    """Move elements to later places, with zeros before them."""
-    return lib.concatenate([lib.zeros_like(x[..., :by]), x[..., :-by]], axis=-1)
-
-
-def _earlier(x: Any, by: int, lib: Any = pt) -> Any:
-    return lib.concatenate([x[..., by:], lib.zeros_like(x[..., :by])], axis=-1)
-
-
-def _forwards(x: Any, kept: Any, lib: Any = pt) -> Any:
-    """Return y with y_t = x_t + r_t y_{t − 1}, of which r_0 is 0."""
-    return _recurrence(x, kept, lib, ahead=True)
-
-
-def _backwards(x: Any, kept: Any, lib: Any = pt) -> Any:
-    """Return z with z_t = x_t + r_{t + 1} z_{t + 1}, the transpose."""
-    return _recurrence(x, kept, lib, ahead=False)
-
-
-def _recurrence(x: Any, kept: Any, lib: Any, *, ahead: bool) -> Any:
-    if lib is np:
-        return _doubled(x, kept, np, ahead=ahead)
-    inner = [x.type(), kept.type()]
-
-    def pull_back(inputs: list[Any], outputs: list[Any], cotangents: list[Any]) -> list[Any]:
-        # That of all the products would be several times as long
-        _, kept = inputs
-        [y], [g] = outputs, cotangents
-        moved = _recurrence(g, kept, pt, ahead=not ahead)
-        return [moved, moved * _later(y, 1) if ahead else _later(moved, 1) * y]
-
-    op = OpFromGraph(
-        inner, [_doubled(inner[0], inner[1], pt, ahead=ahead)], inline=True, pullback=pull_back
-    )
-    return op(x, kept)
-
-
-def _doubled(x: Any, kept: Any, lib: Any, *, ahead: bool) -> Any:
-    """Return the recurrence as a product of I + (rN)ᵏ, k = 1, 2, 4, ..., N a move by one place."""
-    length = x.shape[-1] if lib is np else int(x.type.shape[-1])
-    by = 1
-    while by < length:
-        x = x + (kept * _later(x, by, lib) if ahead else _earlier(kept * x, by, lib))
-        kept = kept * _later(kept, by, lib)
-        by *= 2
-    return x
