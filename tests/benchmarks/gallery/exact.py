@@ -95,3 +95,48 @@ def change_point() -> Moments:
         "early": weighted(*early, weight),
         "late": weighted(*late, weight),
     }
+
+
+def rows_of_trend() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return times, those of 20 changes of the slope, which come before, the season's waves, y."""
+    rng = np.random.default_rng(35)
+    t, changes = np.linspace(0, 1, 1000), np.linspace(0, 0.8, 20)
+    after = (t[:, None] > changes).astype(float)
+    angle = 8 * np.pi * t[:, None] * np.arange(1, 6)
+    season = np.hstack([np.sin(angle), np.cos(angle)])
+    bends = rng.normal(0, 0.3, 20)
+    y = (0.5 + after @ bends) * t - after @ (changes * bends)
+    return t, changes, after, season, y + season @ rng.normal(0, 0.1, 10) + rng.normal(0, 0.1, 1000)
+
+
+def trend() -> Moments:
+    """Given its scale and the noise's sd, all effects are normal: an integral over these two."""
+    t, changes, after, season, y = rows_of_trend()
+    design = np.column_stack([t, np.ones_like(t), after * (t[:, None] - changes), season])
+    gram, cross = design.T @ design, design.T @ y
+    precision = np.ones(len(cross))
+    of_bends = slice(2, 2 + len(changes))
+    grid = np.exp(np.linspace(-16, 2.5, 500))
+    sds = 0.1 * np.exp(np.linspace(-0.12, 0.12, 41))
+    scale, sigma = (of_each.ravel() for of_each in np.meshgrid(grid, sds, indexing="ij"))
+    means, variances, log_weight = [], [], []
+    for s, sd in zip(scale, sigma, strict=True):
+        precision[of_bends] = s**-2
+        covariance = np.linalg.inv(gram / sd**2 + np.diag(precision))
+        mean = covariance @ cross / sd**2
+        evidence = -len(y) * np.log(sd) - y @ y / (2 * sd**2) + mean @ cross / (2 * sd**2)
+        evidence += (np.linalg.slogdet(covariance)[1] + np.log(precision).sum()) / 2
+        prior = stats.expon(scale=1 / 2).logpdf(s) + stats.halfnorm(scale=0.5).logpdf(sd)
+        # ds = s d log s
+        log_weight.append(evidence + prior + np.log(s * sd))
+        means.append(mean)
+        variances.append(np.diag(covariance))
+    weight = special.softmax(log_weight)
+    effects = zip(np.transpose(means), np.transpose(variances), strict=True)
+    mean, sd = np.transpose([weighted(*effect, weight) for effect in effects])
+    parts = {"slope": 0, "level": 1, "delta": of_bends, "beta": slice(of_bends.stop, None)}
+    return {
+        **{name: (mean[at].tolist(), sd[at].tolist()) for name, at in parts.items()},
+        "scale": weighted(scale, np.zeros_like(scale), weight),
+        "sigma": weighted(sigma, np.zeros_like(sigma), weight),
+    }

@@ -16,6 +16,7 @@ from pymc.distributions.transforms import ordered
 from pymc.exceptions import ImputationWarning
 from scipy.interpolate import BSpline
 
+from .exact import rows_of_trend
 from .registry import Registry
 
 SMALL = Registry()
@@ -339,14 +340,7 @@ def lasso() -> pm.Model:
 @SMALL.add
 def trend() -> pm.Model:
     """A trend with 20 changes of its slope, whose scale is learned, and a season of ten waves."""
-    rng = np.random.default_rng(35)
-    t, changes = np.linspace(0, 1, 1000), np.linspace(0, 0.8, 20)
-    after = (t[:, None] > changes).astype(float)
-    angle = 8 * np.pi * t[:, None] * np.arange(1, 6)
-    season = np.hstack([np.sin(angle), np.cos(angle)])
-    bends = rng.normal(0, 0.3, 20)
-    y = (0.5 + after @ bends) * t - after @ (changes * bends)
-    y += season @ rng.normal(0, 0.1, 10) + rng.normal(0, 0.1, 1000)
+    t, changes, after, season, y = rows_of_trend()
     with pm.Model() as model:
         slope, level = pm.Normal("slope", 0, 1), pm.Normal("level", 0, 1)
         delta = pm.Normal("delta", 0, pm.Exponential("scale", 2), shape=20)
