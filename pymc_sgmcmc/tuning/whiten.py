@@ -28,6 +28,7 @@ __all__ = [
     "bulk_of_full_data",
     "bulk_of_minibatches",
     "inverse_root",
+    "is_of_full_data",
     "refined",
     "rewhitened",
     "upright",
@@ -58,9 +59,11 @@ _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 # Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
 # least Hessians of the full data and of batches, whatever they cost
 _NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
+# Points of a settled round on the full data
+_POINTS = 32
 # Work at which Hessians of all blocks replace those of batches, beside these; most places, each
 # with its opposite, at which one block is evaluated
-_LITTLE_MORE, _MOST_PAIRS = 1.5, 4
+_LITTLE_MORE, _MOST_PAIRS = 1.5, 32
 # Pairs per dimension of a regression, least and most on the full data: errors from what is not
 # linear in a gradient fall as their root
 _PAIRS_OF_REGRESSION = 8, 64
@@ -135,7 +138,8 @@ class _Bulk:
         With kinks it is that of ``count`` times d pairs in N(m, LL').
         """
         surface, d = self.surface, len(self.centre)
-        most = max(_LEAST, _NUMBERS // (_MOST_ROUNDS * d * surface.numbers) // 2 * 2)
+        numbers = surface.numbers * surface.n_blocks
+        most = max(_LEAST, _NUMBERS // (_MOST_ROUNDS * d * numbers) // 2 * 2)
 
         def gradients(y: Points, p: Flat | None = None) -> Points:
             return surface.full(y)[1]
@@ -265,7 +269,7 @@ class _Bulk:
 
 @named_step("the measurement of widths and correlations")
 def bulk_of_full_data(
-    surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = 32,
+    surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = _POINTS,
     rounds: int = _MOST_ROUNDS,
 ) -> tuple[Flat, Root, bool]:  # fmt: skip
     """Move m and L from the mode to the bulk; return whether L still changed much, too.
@@ -301,12 +305,12 @@ def bulk_of_full_data(
 def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Move centre and whitening to the bulk, each gradient on one batch."""
     bulk = _Bulk(surface, centre, root, rng)
-    for _ in range(3):
+    for _ in range(_MOST_ROUNDS):
         for _ in range(2):
-            if bulk.whiten(_WORK) < 2:
+            if (change := bulk.whiten(_WORK)) < 2:
                 break
         before = bulk.centre
-        if bulk.descend() <= 3:
+        if bulk.descend() <= 3 and change < 2:
             moved = np.linalg.solve(bulk.root, bulk.centre - before)
             if np.abs(moved).max() < 3:
                 break
@@ -318,13 +322,20 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
 @named_step("the measurement of widths and correlations")
 def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Return centre and whitening for a centre that the chain itself found."""
-    if not surface.batch_size:
+    if is_of_full_data(surface):
         return bulk_of_full_data(surface, centre, root, rng, rounds=_SETTLED_ROUNDS)[:2]
     # The old L is nearly right: where Hessians cost far too much, a few correct it
     count, most = _hessians(surface, _LAST_WORK)
     bulk = _Bulk(surface, centre, root, rng)
     bulk.whiten(_LAST_WORK if count <= 2 * most else _WORK)
     return centre, bulk.root
+
+
+def is_of_full_data(surface: Surface) -> bool:
+    """Return whether all rows are used: without batches, or where they cost no more than those."""
+    rows = surface.n_blocks * (surface.batch_size + _ROWS_OF_OVERHEAD)
+    work = _SETTLED_ROUNDS * _POINTS * 2 * surface.dimension * rows
+    return not surface.batch_size or work <= _LAST_WORK
 
 
 def _hessians(surface: Surface, work: float) -> tuple[int, int]:
