@@ -61,9 +61,10 @@ _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 _NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
 # Points of a settled round on the full data
 _POINTS = 32
-# Work at which Hessians of all blocks replace those of batches, beside these; most places, each
-# with its opposite, at which one block is evaluated
-_LITTLE_MORE, _MOST_PAIRS = 1.5, 32
+# Work at which Hessians of all blocks replace those of batches, beside these; places, each with its
+# opposite, at which one block is evaluated at most, and which all are evaluated at together if
+# these are more
+_LITTLE_MORE, _MOST_PAIRS, _PAIRS = 1.5, 4, 1000
 # Pairs per dimension of a regression, least and most on the full data: errors from what is not
 # linear in a gradient fall as their root
 _PAIRS_OF_REGRESSION = 8, 64
@@ -172,7 +173,7 @@ class _Bulk:
         surface, rng, d = self.surface, self.rng, len(self.centre)
         blocks, count = surface.n_blocks, min(_hessians(surface, work))
         if blocks <= _LITTLE_MORE * count:
-            pairs = int(min(count // (2 * blocks), _MOST_PAIRS))
+            pairs = int(min(count // (2 * blocks), max(_MOST_PAIRS, _PAIRS // blocks)))
             e = [rng.standard_normal((blocks, d)) for _ in range(pairs)]
             x = np.concatenate(
                 [sign * part for part in e for sign in (1, -1)]
