@@ -61,10 +61,9 @@ _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 _NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
 # Points of a settled round on the full data
 _POINTS = 32
-# Work at which Hessians of all blocks replace those of batches, beside these; places, each with its
-# opposite, at which one block is evaluated at most, and which all are evaluated at together if
-# these are more
-_LITTLE_MORE, _MOST_PAIRS, _PAIRS = 1.5, 4, 1000
+# Work at which Hessians of all blocks replace those of batches, beside these; most places, each
+# with its opposite, at which one block is evaluated, and the share of the work beyond them
+_LITTLE_MORE, _MOST_PAIRS, _SHARE_OF_WORK = 1.5, 4, 0.25
 # Pairs per dimension of a regression, least and most on the full data: errors from what is not
 # linear in a gradient fall as their root
 _PAIRS_OF_REGRESSION = 8, 64
@@ -173,7 +172,8 @@ class _Bulk:
         surface, rng, d = self.surface, self.rng, len(self.centre)
         blocks, count = surface.n_blocks, min(_hessians(surface, work))
         if blocks <= _LITTLE_MORE * count:
-            pairs = int(min(count // (2 * blocks), max(_MOST_PAIRS, _PAIRS // blocks)))
+            affordable = count / (2 * blocks)
+            pairs = int(min(affordable, max(_MOST_PAIRS, _SHARE_OF_WORK * affordable)))
             e = [rng.standard_normal((blocks, d)) for _ in range(pairs)]
             x = np.concatenate(
                 [sign * part for part in e for sign in (1, -1)]
@@ -306,12 +306,14 @@ def bulk_of_full_data(
 def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Move centre and whitening to the bulk, each gradient on one batch."""
     bulk = _Bulk(surface, centre, root, rng)
-    for _ in range(_MOST_ROUNDS):
+    # Where Hessians are few, changes of lengths are chance and do not show what has settled
+    many = min(_hessians(surface, _WORK)) >= _PAIRS_OF_REGRESSION[0] * surface.dimension
+    for _ in range(_MOST_ROUNDS if many else 3):
         for _ in range(2):
             if (change := bulk.whiten(_WORK)) < 2:
                 break
         before = bulk.centre
-        if bulk.descend() <= 3 and change < 2:
+        if bulk.descend() <= 3 and (change < 2 or not many):
             moved = np.linalg.solve(bulk.root, bulk.centre - before)
             if np.abs(moved).max() < 3:
                 break
