@@ -17,12 +17,7 @@ from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning, Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import Flat, Rng, Root, Rows, Surface, TuningError
-from pymc_sgmcmc.tuning.whiten import (
-    bulk_of_full_data,
-    bulk_of_minibatches,
-    inverse_root,
-    is_of_full_data,
-)
+from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 
 __all__ = ["find_bulk"]
 
@@ -138,7 +133,7 @@ class _Search:
         surface, rng = self.surface, self.rng
         root = np.diag(bulk.root) if bulk.root.ndim == 1 else bulk.root
         self.report("measuring the posterior's widths and correlations")
-        if not is_of_full_data(surface):
+        if surface.batch_size:
             bulk.centre, bulk.root = bulk_of_minibatches(surface, bulk.centre, root, rng)
             return
         try:

@@ -28,7 +28,6 @@ __all__ = [
     "bulk_of_full_data",
     "bulk_of_minibatches",
     "inverse_root",
-    "is_of_full_data",
     "refined",
     "rewhitened",
     "upright",
@@ -59,8 +58,6 @@ _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 # Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
 # least Hessians of the full data and of batches, whatever they cost
 _NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
-# Points of a settled round on the full data
-_POINTS = 32
 # Work at which Hessians of all blocks replace those of batches, beside these; most places, each
 # with its opposite, at which one block is evaluated, and the share of the work beyond them
 _LITTLE_MORE, _MOST_PAIRS, _SHARE_OF_WORK = 1.5, 4, 0.25
@@ -138,8 +135,7 @@ class _Bulk:
         With kinks it is that of ``count`` times d pairs in N(m, LL').
         """
         surface, d = self.surface, len(self.centre)
-        numbers = surface.numbers * surface.n_blocks
-        most = max(_LEAST, _NUMBERS // (_MOST_ROUNDS * d * numbers) // 2 * 2)
+        most = max(_LEAST, _NUMBERS // (_MOST_ROUNDS * d * surface.numbers) // 2 * 2)
 
         def gradients(y: Points, p: Flat | None = None) -> Points:
             return surface.full(y)[1]
@@ -270,7 +266,7 @@ class _Bulk:
 
 @named_step("the measurement of widths and correlations")
 def bulk_of_full_data(
-    surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = _POINTS,
+    surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = 32,
     rounds: int = _MOST_ROUNDS,
 ) -> tuple[Flat, Root, bool]:  # fmt: skip
     """Move m and L from the mode to the bulk; return whether L still changed much, too.
@@ -325,20 +321,13 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
 @named_step("the measurement of widths and correlations")
 def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Return centre and whitening for a centre that the chain itself found."""
-    if is_of_full_data(surface):
+    if not surface.batch_size:
         return bulk_of_full_data(surface, centre, root, rng, rounds=_SETTLED_ROUNDS)[:2]
     # The old L is nearly right: where Hessians cost far too much, a few correct it
     count, most = _hessians(surface, _LAST_WORK)
     bulk = _Bulk(surface, centre, root, rng)
     bulk.whiten(_LAST_WORK if count <= 2 * most else _WORK)
     return centre, bulk.root
-
-
-def is_of_full_data(surface: Surface) -> bool:
-    """Return whether all rows are used: without batches, or where they cost no more than those."""
-    rows = surface.n_blocks * (surface.batch_size + _ROWS_OF_OVERHEAD)
-    work = _SETTLED_ROUNDS * _POINTS * 2 * surface.dimension * rows
-    return not surface.batch_size or work <= _LAST_WORK
 
 
 def _hessians(surface: Surface, work: float) -> tuple[int, int]:
