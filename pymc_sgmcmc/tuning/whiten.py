@@ -59,8 +59,9 @@ _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 # least Hessians of the full data and of batches, whatever they cost
 _NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
 # Work at which Hessians of all blocks replace those of batches, beside these; most places, each
-# with its opposite, at which one block is evaluated, and the share of the work beyond them
-_LITTLE_MORE, _MOST_PAIRS, _SHARE_OF_WORK = 1.5, 4, 0.25
+# with its opposite, at which one block is evaluated; those of all blocks together where these are
+# few, by a share of the work
+_LITTLE_MORE, _MOST_PAIRS, _PAIRS, _SHARE_OF_WORK = 1.5, 4, 640, 0.25
 # Pairs per dimension of a regression, least and most on the full data: errors from what is not
 # linear in a gradient fall as their root
 _PAIRS_OF_REGRESSION = 8, 64
@@ -169,7 +170,8 @@ class _Bulk:
         blocks, count = surface.n_blocks, min(_hessians(surface, work))
         if blocks <= _LITTLE_MORE * count:
             affordable = count / (2 * blocks)
-            pairs = int(min(affordable, max(_MOST_PAIRS, _SHARE_OF_WORK * affordable)))
+            of_few = min(_PAIRS / blocks, _SHARE_OF_WORK * affordable)
+            pairs = int(min(affordable, max(_MOST_PAIRS, of_few)))
             e = [rng.standard_normal((blocks, d)) for _ in range(pairs)]
             x = np.concatenate(
                 [sign * part for part in e for sign in (1, -1)]
