@@ -304,7 +304,7 @@ def sample(step, **options):
     [(build, "jax") for build in MODELS]
     + [
         pytest.param(build, "numba", marks=pytest.mark.slow)
-        for build in (groups_in_a_non_centred_hierarchy, lkj_covariance, scan_in_the_likelihood)
+        for build in (groups_in_a_non_centred_hierarchy, scan_in_the_likelihood)
     ],
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )

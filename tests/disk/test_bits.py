@@ -9,7 +9,6 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.backends import BOTH
 from pymc_sgmcmc.model import batch_schemes
 
 N, BATCH = 5003, 100
@@ -60,15 +59,17 @@ def from_files(files):
     return sampled(*map(sg.on_disk, files), 1, chains=2, backend="jax", **BY_HAND)[0]
 
 
-@BOTH
 @pytest.mark.parametrize(
-    "options",
+    ("options", "backend"),
     [
-        BY_HAND,
-        pytest.param({**ANCHORED, "batches": 1}, marks=pytest.mark.slow),
-        {**ANCHORED, "batches": 4},
+        pytest.param(BY_HAND, "jax", id="plain"),
+        pytest.param({**ANCHORED, "batches": 1}, "jax", id="known blocks", marks=pytest.mark.slow),
+        pytest.param({**ANCHORED, "batches": 4}, "jax", id="joined blocks"),
+        pytest.param(BY_HAND, "numba", id="plain-numba", marks=pytest.mark.slow),
+        pytest.param(
+            {**ANCHORED, "batches": 4}, "numba", id="joined blocks-numba", marks=pytest.mark.slow
+        ),
     ],
-    ids=["plain", "known blocks", "joined blocks"],
 )
 def test_the_bits_of_the_same_rows_in_memory(data, tmp_path, monkeypatch, backend, options):
     # Runs of a single batch: the offsets are those of rows in memory
