@@ -16,7 +16,15 @@ from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning, Parametrisation
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
-from pymc_sgmcmc.tuning.surface import Flat, Rng, Root, Rows, Surface, TuningError
+from pymc_sgmcmc.tuning.surface import (
+    Flat,
+    NoGaussianError,
+    Rng,
+    Root,
+    Rows,
+    Surface,
+    TuningError,
+)
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
 
 __all__ = ["find_bulk"]
@@ -29,7 +37,10 @@ _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 def find_bulk(
     begin: Beginning, scale: object, rng: Rng, report: Callable[[str], None]
 ) -> tuple[Flat, Root, bool]:
-    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen."""
+    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen.
+
+    Where no fit succeeds, raises TuningError, and NoGaussianError of exchangeable units.
+    """
     start, density, parametrisation = begin.start, begin.density, begin.parametrisation
     fit = gaussian_of_many if begin.exchangeable else fitted_in_blocks
     search = _Search(begin.surface, density, rng, report, parametrisation, begin.others, fit)
@@ -46,10 +57,10 @@ def find_bulk(
             density.set_scales(scales)
     try:
         return *search.diagonal(start), False
-    except TuningError:
-        if failed is not None:
-            raise failed from None
-        raise
+    except TuningError as error:
+        if begin.exchangeable:
+            raise NoGaussianError from error
+        raise (failed or error) from None
 
 
 @dataclass

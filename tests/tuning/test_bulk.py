@@ -13,7 +13,7 @@ from pymc_sgmcmc.tuning import bulk
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -80,6 +80,25 @@ def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(mo
     rng, start = np.random.default_rng(0), np.full(2, 3.0)
     find_bulk(Beginning(surface, surface, start), "auto", rng, print)
     np.testing.assert_allclose(begun, [start])
+
+
+@pytest.mark.parametrize(("exchangeable", "error"), [(True, NoGaussianError), (False, TuningError)])
+def test_a_net_that_no_normals_fit_is_tuned_another_way(monkeypatch, exchangeable, error):
+    def fails(*args):
+        raise TuningError("gradients are not finite")
+
+    class WithScales(Exact):
+        scales = ()
+
+        def set_scales(self, scales):
+            self.scales = scales
+
+    monkeypatch.setattr("pymc_sgmcmc.tuning.bulk._Search.dense", fails)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.bulk._Search.diagonal", fails)
+    surface, start = WithScales(2), np.zeros(2)
+    begin = Beginning(surface, surface, start, exchangeable=exchangeable)
+    with pytest.raises(error):
+        find_bulk(begin, "auto", np.random.default_rng(0), print)
 
 
 def test_a_small_hierarchy_has_widths_where_no_matrix_was_found(monkeypatch):
