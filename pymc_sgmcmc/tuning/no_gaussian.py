@@ -36,8 +36,7 @@ __all__ = ["descended", "lower_step", "plan_of_priors", "shapes_priors", "tune_w
 _NEAR = 0.3
 
 # Passes over the data of a descent: far more reach regions sharper than the bulk. Least and most
-# updates, and most numbers in their gradients: a larger network, whose start is jittered alone,
-# descends while its step size is tuned
+# updates, and most numbers in their gradients
 _PASSES, _LEAST, _MOST, _MOST_NUMBERS = 60, 60, 4_000, 2**26
 
 # Adam's first rate in units of the priors, and the shares forgotten in an update
@@ -50,7 +49,7 @@ _BATCHES, _NOISE_BATCHES = 8, 64
 _MOST_HALVINGS = 20
 
 # Largest rise of U above its start, per parameter: in the bulk it is 1/2 above a mode
-_MOST_RISE = 10.0
+_MOST_RISE = 1.0
 
 # Friction of a step, and the draws in which a weight informed only by its prior is forgotten
 _DAMPING, _DRAWS_TO_FORGET = 0.2, 25
@@ -113,7 +112,7 @@ def descended(
     surface: Surface,
     begin: np.ndarray,
     units: np.ndarray,  # the priors' sds, shape (d,)
-    jitter: np.ndarray,  # in units of these, or of φ where that is not finite or costs too much
+    jitter: np.ndarray,  # in units of these, or of φ where that is not finite
     held: np.ndarray,  # which coordinates don't move, shape (d,)
     rng: np.random.Generator,
 ) -> np.ndarray:
@@ -122,9 +121,8 @@ def descended(
     Adam (Kingma and Ba, 2015, ICLR) moves equally far whatever the gradients are: a network's are
     small at random weights, and a step size found there would be too large in the bulk.
     """
-    steps = int(np.clip(_PASSES * surface.n_blocks, _LEAST, _MOST))
-    if steps * len(begin) > _MOST_NUMBERS:
-        return begin + jitter
+    most = min(_MOST, _MOST_NUMBERS // len(begin))
+    steps = int(np.clip(_PASSES * surface.n_blocks, _LEAST, most))
     moves = np.where(held, 0.0, units)
     start = begin + _NEAR * units * jitter
     values, gradients = surface.batch(start[None], surface.draw_rows(rng, 1))
