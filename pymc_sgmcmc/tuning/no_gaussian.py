@@ -49,7 +49,7 @@ _BATCHES, _NOISE_BATCHES = 8, 64
 _MOST_HALVINGS = 20
 
 # Largest rise of U above its start, per parameter: in the bulk it is 1/2 above a mode
-_MOST_RISE = 1.0
+_MOST_RISE = 10.0
 
 # Friction of a step, and the draws in which a weight informed only by its prior is forgotten
 _DAMPING, _DRAWS_TO_FORGET = 0.2, 25

@@ -6,7 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from .exact import Moments
+from .exact import Moments, weighted
 from .posteriordb import ORIGIN, data
 from .registry import Registry
 
@@ -91,9 +91,50 @@ def three_levels(batch_size: int | None = 500) -> pm.Model:
     return model
 
 
-# Those whose moments have a formula
+NOISE_OF_FEW = 2.1
+
+
+def rows_of_few_groups() -> tuple[np.ndarray, np.ndarray]:
+    """Return the group of each of 4,000 rows, of which there are eight, and the response."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(0, 8, 4000)
+    return group, 0.5 + rng.normal(0, NOISE_OF_FEW, len(group))
+
+
+@HIERARCHIES.add
+def few_groups(batch_size: int | None = 100) -> pm.Model:
+    """Return groups without effects: the sd of these is near zero, and batches say little of it."""
+    group, y = rows_of_few_groups()
+    with pm.Model() as model:
+        g, seen = pm.Minibatch(group, y, batch_size=batch_size) if batch_size else (group, y)
+        level, sd = pm.Normal("level", 0, 1), pm.HalfNormal("sd", 1)
+        effect = sd * pm.Normal("z", 0, 1, shape=8)
+        pm.Normal("y", level + effect[g], NOISE_OF_FEW, observed=seen, total_size=len(y))
+    return model
+
+
+def moments_of_few_groups() -> Moments:
+    """Given the sd, the groups' means are normal, and the level too: an integral over the sd."""
+    group, y = rows_of_few_groups()
+    count = np.bincount(group)
+    means = np.bincount(group, y) / count
+    sd = np.exp(np.linspace(-14, 1.5, 2001))
+    precision = 1 / (sd[:, None] ** 2 + NOISE_OF_FEW**2 / count)
+    total = precision.sum(axis=1) + 1
+    level = precision @ means / total
+    evidence = (np.log(precision).sum(axis=1) - precision @ means**2 + level**2 * total) / 2
+    # The priors are N(0, 1) and half normal, and ds = s d log s
+    weight = np.exp(evidence - evidence.max() - np.log(total) / 2 - sd**2 / 2 + np.log(sd))
+    return {
+        "level": weighted(level, 1 / total, weight),
+        "sd": weighted(sd, np.zeros_like(sd), weight),
+    }
+
+
+# Those whose moments have a formula, or one integral
 EXACT: dict[str, Moments] = {
     "funnel_of_10": FUNNEL,
     "funnel_of_100": FUNNEL,
     "funnel_in_a_funnel": FUNNEL,
+    "few_groups": moments_of_few_groups(),
 }
