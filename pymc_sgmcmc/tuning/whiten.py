@@ -58,9 +58,9 @@ _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 # Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
 # least Hessians of the full data and of batches, whatever they cost
 _NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
-# Work at which Hessians of all blocks replace those of batches, beside these; most places, each
-# with its opposite, at which one block is evaluated; those of all blocks together where these are
-# few, by a share of the work
+# Work at which Hessians of all blocks replace those of batches, beside these. A block is evaluated
+# at no more pairs of opposite places than this; or, of few blocks, at so many that all have this
+# number together, within this share of the work
 _LITTLE_MORE, _MOST_PAIRS, _PAIRS, _SHARE_OF_WORK = 1.5, 4, 640, 0.25
 # Pairs per dimension of a regression, least and most on the full data: errors from what is not
 # linear in a gradient fall as their root

@@ -137,7 +137,7 @@ def main() -> None:
                 cells = compared([before, ROOT], model, call, arguments.seeds)
                 print(" | ".join(cells), flush=True)
                 table.add(cells)
-    rows = [row for row in table.rows.values() if row[2] != "0"]
+    rows = [[cell.replace(",", "") for cell in row] for row in table.rows.values() if row[2] != "0"]
     lower = [row for row in rows if float(row[4]) < float(row[3])]
     slower = [row for row in rows if float(row[7]) > SLOWER]
     print(f"{len(rows)} rows, {len(lower)} with a lower share, {len(slower)} slower than {SLOWER}")

@@ -211,7 +211,6 @@ def main(names: list[str]) -> None:
     """Make the references of the models named, or of all."""
     import gallery
 
-    from gallery.exact import trend
     from gallery.hierarchies import EXACT
     from gallery.stan_processes import moments_of_rates
     from threadpoolctl import threadpool_limits
@@ -231,9 +230,7 @@ def main(names: list[str]) -> None:
     for name in names or [*builders, *gallery.PAIRS]:
         mixed = gallery.MIXED.get(name)
         if name in EXACT:
-            content = computed(name, EXACT[name])
-        elif name == "trend":
-            content = computed(name, trend())
+            content = computed(name, EXACT[name]())
         elif name in (rates := moments_of_rates()):
             content = computed(name, rates[name])
             content = {"agreement": agreement_of_means(name, content["variables"]), **content}

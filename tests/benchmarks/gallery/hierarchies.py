@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from .exact import Moments, weighted
+from scipy import special
+
+from .exact import Moments, trend, weighted
 from .posteriordb import ORIGIN, data
 from .registry import Registry
 
@@ -113,8 +117,11 @@ def few_groups(batch_size: int | None = 100) -> pm.Model:
     return model
 
 
-def moments_of_few_groups() -> Moments:
-    """Given the sd, the groups' means are normal, and the level too: an integral over the sd."""
+def sds_of_few_groups() -> tuple[np.ndarray, ...]:
+    """Return sds and their weights, and the level's mean and precision given each of them.
+
+    Given the sd, the groups' means are normal, and the level too.
+    """
     group, y = rows_of_few_groups()
     count = np.bincount(group)
     means = np.bincount(group, y) / count
@@ -124,17 +131,24 @@ def moments_of_few_groups() -> Moments:
     level = precision @ means / total
     evidence = (np.log(precision).sum(axis=1) - precision @ means**2 + level**2 * total) / 2
     # The priors are N(0, 1) and half normal, and ds = s d log s
-    weight = np.exp(evidence - evidence.max() - np.log(total) / 2 - sd**2 / 2 + np.log(sd))
+    log_weight = evidence - np.log(total) / 2 - sd**2 / 2 + np.log(sd)
+    return sd, special.softmax(log_weight), level, total
+
+
+def moments_of_few_groups() -> Moments:
+    """Return moments by an integral over the sd."""
+    sd, weight, level, precision = sds_of_few_groups()
     return {
-        "level": weighted(level, 1 / total, weight),
+        "level": weighted(level, 1 / precision, weight),
         "sd": weighted(sd, np.zeros_like(sd), weight),
     }
 
 
-# Those whose moments have a formula, or one integral
-EXACT: dict[str, Moments] = {
-    "funnel_of_10": FUNNEL,
-    "funnel_of_100": FUNNEL,
-    "funnel_in_a_funnel": FUNNEL,
-    "few_groups": moments_of_few_groups(),
+# Those whose moments have a formula, or integrals over one or two scales
+EXACT: dict[str, Callable[[], Moments]] = {
+    "funnel_of_10": lambda: FUNNEL,
+    "funnel_of_100": lambda: FUNNEL,
+    "funnel_in_a_funnel": lambda: FUNNEL,
+    "few_groups": moments_of_few_groups,
+    "trend": trend,
 }
