@@ -27,9 +27,9 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory, Tables
-from pymc_sgmcmc.model.affine_use import depends_on
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme, Runs
 from pymc_sgmcmc.model.coordinates import Coordinate, at_scales, coordinates_for, left_as_written
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.row_view import in_batches

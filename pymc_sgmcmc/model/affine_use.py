@@ -31,6 +31,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.fields import Field
 from pymc_sgmcmc.centring.vectors import is_product, transposed
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.support import (
     SELECTING,
     constant_of,
@@ -46,9 +47,7 @@ __all__ = [
     "Parents",
     "Use",
     "as_number",
-    "depends_on",
     "is_standard",
-    "shape_priors",
 ]
 
 # Families whose last two inputs are location and scale
@@ -380,19 +379,6 @@ def is_standard(rv: TensorVariable) -> bool:
     if node is None or not isinstance(node.op, LOCATION_SCALE):
         return False
     return [constant_of(x) for x in node.inputs[-2:]] == [0.0, 1.0]
-
-
-def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:
-    """Return whether one of the variables is in the graphs."""
-    return any(x in variables for x in ancestors(list(graphs)))
-
-
-def shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
-    """Return for each variable whether another one's prior depends on it."""
-    return [
-        any(depends_on(other.owner.inputs, {rv}) for other in variables if other is not rv)
-        for rv in variables
-    ]
 
 
 def as_number(x: Any) -> Any:

@@ -20,7 +20,8 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring.coefficients import Coefficients, CoefficientsOfOneScale, Member
 from pymc_sgmcmc.centring.gaussian_map import GaussianMap
 from pymc_sgmcmc.centring.vectors import is_product
-from pymc_sgmcmc.model.affine_use import ModelView, depends_on
+from pymc_sgmcmc.model.affine_use import ModelView
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.support import constant_of, scalar_op
 

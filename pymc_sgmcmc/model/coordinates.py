@@ -20,8 +20,8 @@ from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring.coefficients import Coefficients
 from pymc_sgmcmc.centring.gaussian_map import GaussianMap
 from pymc_sgmcmc.centring.partial import Centring
-from pymc_sgmcmc.model.affine_use import ModelView, depends_on, is_standard
-from pymc_sgmcmc.model.graphs import substitute
+from pymc_sgmcmc.model.affine_use import ModelView, is_standard
+from pymc_sgmcmc.model.graphs import depends_on, substitute
 from pymc_sgmcmc.model.masses import Masses, masses_of
 from pymc_sgmcmc.model.recognise import recognised
 from pymc_sgmcmc.model.support import kind_of_support

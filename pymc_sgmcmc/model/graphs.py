@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any
 
@@ -27,6 +27,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 __all__ = [
+    "depends_on",
     "gradient_of",
     "is_data",
     "lengthened",
@@ -36,6 +37,7 @@ __all__ = [
     "numbers_computed",
     "rebuilt",
     "same_memory",
+    "shape_priors",
     "substitute",
 ]
 
@@ -43,6 +45,19 @@ __all__ = [
 def nodes_of(graphs: Iterable[Any], kinds: Any, blockers: Iterable[Any] = ()) -> list[Any]:
     """List the nodes under ``graphs`` whose operation is of these classes."""
     return [node for node in apply_ancestors(graphs, blockers) if isinstance(node.op, kinds)]
+
+
+def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:
+    """Return whether one of the variables is in the graphs."""
+    return any(x in variables for x in ancestors(list(graphs)))
+
+
+def shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
+    """Return for each variable whether another one's prior depends on it."""
+    return [
+        any(depends_on(other.owner.inputs, {rv}) for other in variables if other is not rv)
+        for rv in variables
+    ]
 
 
 def is_data(x: Any) -> bool:

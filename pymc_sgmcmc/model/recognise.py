@@ -42,8 +42,9 @@ from pymc_sgmcmc.centring.links import (
 )
 from pymc_sgmcmc.centring.vectors import Vectors, lower_factor
 from pymc_sgmcmc.centring.walks import Walk
-from pymc_sgmcmc.model.affine_use import LOCATION_SCALE, ModelView, as_number, depends_on
+from pymc_sgmcmc.model.affine_use import LOCATION_SCALE, ModelView, as_number
 from pymc_sgmcmc.model.basis import basis_coefficients
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.support import constant_of
 
 __all__ = ["LARGEST_DENSE", "PASSES", "recognised"]

@@ -18,7 +18,7 @@ from pymc_sgmcmc.chain.by_variable import CENTRING, NOISE, TEMPERATURE, statisti
 from pymc_sgmcmc.chain.monitor import final_warning, watched
 from pymc_sgmcmc.chain.runner import Draw, Runner
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.model.affine_use import depends_on
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.no_gaussian import lower_step
 

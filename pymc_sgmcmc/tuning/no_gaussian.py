@@ -19,8 +19,8 @@ from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.model.affine_use import shape_priors
 from pymc_sgmcmc.model.coordinates import Coordinate
+from pymc_sgmcmc.model.graphs import shape_priors
 from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.tuning.bounds import AIM, friction_bound
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
