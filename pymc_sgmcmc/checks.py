@@ -187,4 +187,4 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)

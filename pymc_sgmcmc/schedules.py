@@ -183,19 +183,18 @@ def records(schedule: Schedule | None, t: int, thin: int) -> bool:
 def thin_of(schedule: Schedule | None, thin: int | None) -> int:
     """Return the updates of a draw: as wished, or as near to 20 as the schedule allows.
 
-    A wish that would leave no draws is refused.
+    A cyclical schedule takes divisors of its period, so that each cycle has the same draws.
     """
     if not isinstance(schedule, cyclical):
         return thin or USUAL_THIN
+    divisors = [k for k in range(1, schedule.recording + 1) if schedule.period % k == 0]
     if thin is None:
-        # A divisor of the period: each cycle then has the same draws
-        most = min(USUAL_THIN, schedule.recording)
-        return max(k for k in range(1, most + 1) if schedule.period % k == 0)
-    if thin > schedule.recording:
+        return max(k for k in divisors if k <= USUAL_THIN)
+    if thin not in divisors:
         raise ValueError(
-            f"thin={thin} is longer than the {schedule.recording} updates at the end of each cycle "
-            f"that {schedule!r} records, so that there would be no draws. Take thin of at most "
-            f"{schedule.recording}, or a longer period."
+            f"thin={thin} must divide the period of {schedule!r}, and be at most the "
+            f"{schedule.recording} updates at the end of each cycle that are recorded. Take "
+            f"thin={divisors[-1]}, or another period."
         )
     return thin
 

@@ -234,7 +234,7 @@ def _one_chain(step: SGMCMCStep, rng: np.random.Generator, tune: int, draws: int
         extra=before.extra,
         scales=before.scales,
         origin=before.origin,
-        settings=replace(settings, step_size=h / 2),
+        settings=replace(settings, step_size=h / 2, adapts=False),
         row_order=before.row_order,
     )
     _, half, rejected_of_half = _run(step, point, 2 * tune, 2 * draws)

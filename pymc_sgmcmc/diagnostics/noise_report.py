@@ -151,8 +151,8 @@ def gradient_noise(
         if anchor is None:
             anchor = phi[0]
             places = places + rng.standard_normal(places.shape) @ standard.root.T
-    variances, top = _variances(density, places, anchor, standard, batches, rng)
-    return _dataset(density, model, variances, top, wanted, batches)
+    variances, top, freedom = _variances(density, places, anchor, standard, batches, rng)
+    return _dataset(density, model, variances, top, wanted, freedom)
 
 
 def _is_result(point: Any) -> bool:
@@ -190,29 +190,31 @@ def _variances(
     standard: Standard,
     batches: int,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Variances of the elements of ĝ, shape (2, d), and the largest of any direction."""
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return variances of elements of ĝ, (2, d), of the noisiest direction, and their freedom."""
     d, root = density.dimension, standard.root
     each = int(np.clip(_LARGEST_ARRAY // d, 2, batches // len(places)))
-    samples = []
+    samples, squares = [], np.zeros((2, d))
     for x in places:
         # Batches are consecutive rows of one order: of several orders, their mean is exact
         density.shuffle(rng)
         gradients = density.batch_gradients(np.broadcast_to(x, (each, d)), anchor, rng)
-        samples.append(gradients - gradients.mean(axis=1, keepdims=True))
-    noise = np.concatenate(samples, axis=1)  # (2, places · each, d)
+        noise = gradients - gradients.mean(axis=1, keepdims=True)
+        squares += np.sum(noise**2, axis=1)
+        if root.ndim == 2:
+            samples.append(noise)
     freedom = len(places) * (each - 1)
     sds = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
-    variances = sds**2 * np.sum(noise**2, axis=1) / freedom
+    variances = sds**2 * squares / freedom
     if root.ndim == 1:
-        return variances, variances.max(axis=1)
+        return variances, variances.max(axis=1), freedom
     top = np.empty(2)
-    for i, whitened in enumerate(noise @ root):
+    for i, whitened in enumerate(np.concatenate(samples, axis=1) @ root):
         # Axes from every other batch, variances from the rest: along axes chosen to fit them
         # they would be too large
         _, axes = np.linalg.eigh(whitened[::2].T @ whitened[::2])
         top[i] = np.sum((whitened[1::2] @ axes) ** 2, axis=0).max() / (freedom / 2)
-    return variances, top
+    return variances, top, freedom
 
 
 def _dataset(
@@ -221,7 +223,7 @@ def _dataset(
     variances: np.ndarray,
     top: np.ndarray,
     wanted: float,
-    batches: int,
+    freedom: int,
 ) -> xr.Dataset:
     split = [density.split(row) for row in variances]
     variables: dict[str, Any] = {}
@@ -240,6 +242,6 @@ def _dataset(
         rows=rows,
         gradient=_ESTIMATORS[int(top[1] < top[0] / 2)],
         relative_error=math.hypot(
-            math.sqrt(2 / (batches - _ROUNDS)), _OF_A_PERMUTATION * math.sqrt(size / rows / _ROUNDS)
+            math.sqrt(2 / freedom), _OF_A_PERMUTATION * math.sqrt(size / rows / _ROUNDS)
         ),
     )

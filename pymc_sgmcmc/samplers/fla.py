@@ -11,11 +11,12 @@ import pytensor.tensor as pt
 
 from pymc_sgmcmc.checks import one_of, positive, positive_int, within
 from pymc_sgmcmc.kernel.blocks import Blocks
-from pymc_sgmcmc.kernel.estimators import Plain
+from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.samplers.riesz import riesz_drift
+from pymc_sgmcmc.step.arguments import checked_gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["FLA"]
@@ -166,7 +167,7 @@ def _log(h: Any) -> Any:
 
 def _plain(gradient: Any) -> Any:
     """Refuse an anchor; a gradient that was left to tuning is that of a batch."""
-    if isinstance(gradient, Plain) or gradient in ("auto", "plain"):
+    if not isinstance(checked_gradient(gradient), ControlVariates | SVRG):
         return "plain"
     raise ValueError(
         f"drift='riesz' compares potentials, of which gradient={gradient!r} has none. Pass "

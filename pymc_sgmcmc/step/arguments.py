@@ -42,8 +42,9 @@ from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
 from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
-    "TRANSFORM_CHOICES", "check_batches", "checked_backend", "checked_options", "checked_rng",
-    "kinds_of_support", "refuse_nothing", "refuse_unknown", "require_kinds", "sampled_values",
+    "TRANSFORM_CHOICES", "check_batches", "checked_backend", "checked_gradient", "checked_options",
+    "checked_rng", "kinds_of_support", "refuse_nothing", "refuse_unknown", "require_kinds",
+    "sampled_values",
 ]  # fmt: skip
 
 # Arguments of pm.compile but for those that the package passes itself
@@ -59,7 +60,7 @@ def checked_options(
     method: str, policy: Policy, model: Model, names: list[str], asked: Mapping[str, Any]
 ) -> Options:
     """Return the options that were asked for, by the names of arguments; batches are left out."""
-    asked = dict(asked)
+    asked = {**asked, "gradient": checked_gradient(asked["gradient"])}
     if reason := _why_by_hand(method, policy, model):
         asked |= _by_hand(reason, asked)
     scale = asked["scale"]
@@ -80,7 +81,7 @@ def checked_options(
         step_size=schedule,
         thin=thin,
         scale=_checked_scale(scale, names),
-        gradient=_checked_gradient(asked["gradient"]),
+        gradient=asked["gradient"],
         batches=positive_int_or_auto("batches", asked["batches"], usual=1) or "auto",
         batch=one_of("batch", asked["batch"], BATCH_SCHEMES),
         **_checked_transforms(asked["transforms"], model, names, policy.coordinates),
@@ -193,7 +194,7 @@ def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: s
         )
 
 
-def _checked_gradient(gradient: Any) -> Any:
+def checked_gradient(gradient: Any) -> Any:
     """Check for "auto", "plain" or an estimator."""
     estimators = Plain, ControlVariates, SVRG
     if isinstance(gradient, type) and gradient in estimators:
@@ -227,7 +228,7 @@ def _by_hand(reason: str, asked: Mapping[str, Any]) -> dict[str, Any]:
             f"{reason}: the step size cannot be tuned. Pass step_size, such as 0.001, and compare "
             "with half of it."
         )
-    if gradient not in ("auto", "plain") and not isinstance(gradient, Plain):
+    if isinstance(gradient, ControlVariates | SVRG):
         raise ValueError(
             f"{reason}: gradient={gradient!r} needs an anchor that cannot be had. Pass "
             "gradient='plain'."
@@ -243,7 +244,7 @@ def _by_hand(reason: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         )
     usual = {"thin": 20, "scale": None, "batches": 1}
     chosen = {name: value for name, value in usual.items() if is_auto(asked[name])}
-    return {**chosen, "gradient": "plain"}
+    return {**chosen, "gradient": Plain()}
 
 
 def kinds_of_support(model: Model, values: Sequence[TensorVariable]) -> tuple[str, ...]:

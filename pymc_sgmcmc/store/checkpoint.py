@@ -15,7 +15,7 @@ import numpy as np
 
 from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
-from pymc.model import Model, modelcontext
+from pymc.model import Model
 from pymc.step_methods.arraystep import PopulationArrayStepShared
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc.util import (
@@ -151,7 +151,7 @@ class Checkpoint(CompoundStep):
         super().__init__(getattr(self._inner, "methods", [self._inner]))
         if model is None:
             model = getattr(self._flat[0], "model", None)
-        self.model: Model = a_model(modelcontext(model))
+        self.model: Model = a_model(model)
         self.path = _folder("path", path)
         self.every = not_negative("every", every, usual=10)
         self.after = None if after is None else _folder("after", after)
@@ -162,7 +162,7 @@ class Checkpoint(CompoundStep):
         # The chain's files, and those of its draws that are still to be returned
         self._store: Any = None
         self._stored: Iterator[np.void] = iter(())
-        # Whether there are whole chains that a store which failed does not have
+        # Earlier chains of this process ended without the store of all their draws
         self._unkept = False
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:
@@ -282,9 +282,9 @@ class Checkpoint(CompoundStep):
         store.read()
         self._last, self._tune, self._made = tune + draws, tune, 0
         self._due = time.monotonic() + self.every
-        # Whether the last write failed, the next step is the first after stored ones, and draws
-        # are kept at all
-        self._failed, self._goes_on, self._kept = False, False, True
+        self._failed = False  # the last write failed: the next failure is not logged again
+        self._goes_on = False  # the next draw is the first that is made from a stored state
+        self._kept = True  # this chain's draws are written
         is_whole = store.saved.draws >= self._last
         if not is_whole:
             with self._in_memory():
@@ -352,24 +352,9 @@ class Checkpoint(CompoundStep):
 
     def _step(self, store: ChainStore, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Make a draw, and store it."""
-        begun = store.begun
-        if begun is None:
-            if self.after is not None:
-                point = self._end_of_earlier(point)
-            begun = Begin(
-                fingerprint=self._fingerprint(),
-                rng=self._rng,
-                tune=self._tune,
-                start={name: np.array(value) for name, value in point.items()},
-                after=None if self.after is None else str(self.after),
-                layout=layout_of(self._flat, point),
-            )
-            if self._kept:
-                with self._in_memory():
-                    store.begin(begun)
-            self._records = Records(self._flat, begun.layout, [])
         if not self._made:
             # A chain that was killed before its first state starts from the same point again
+            begun = store.begun or self._begin(store, point)
             point = {name: np.array(begun.start[name]) for name in point}
         # A stored state that does not fit shows in the first step that is made from it
         with store.reading() if self._goes_on else nullcontext():
@@ -388,6 +373,24 @@ class Checkpoint(CompoundStep):
         if last:
             store.close()
         return point, stats
+
+    def _begin(self, store: ChainStore, point: PointType) -> Begin:
+        """Return how a chain begins, and store it."""
+        if self.after is not None:
+            point = self._end_of_earlier(point)
+        begun = Begin(
+            fingerprint=self._fingerprint(),
+            rng=self._rng,
+            tune=self._tune,
+            start={name: np.array(value) for name, value in point.items()},
+            after=None if self.after is None else str(self.after),
+            layout=layout_of(self._flat, point),
+        )
+        if self._kept:
+            with self._in_memory():
+                store.begin(begun)
+        self._records = Records(self._flat, begun.layout, [])
+        return begun
 
     @contextmanager
     def _in_memory(self, *, last: bool = False) -> Generator[None]:

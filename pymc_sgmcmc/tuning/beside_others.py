@@ -100,7 +100,9 @@ class Companion:
         assert state.psi is not None
         psi, extra = state.psi, state.extra
         draw = runner.advance(step_size, runner.settings.thin, others)
-        if not draw.rejected and max(np.abs(x).max(initial=0.0) for x in state.psi) < FARTHEST:
+        origin = runner.settings.origin(state.psi)
+        away = [np.abs(x - o).max(initial=0.0) for x, o in zip(state.psi, origin, strict=True)]
+        if not draw.rejected and max(away) < FARTHEST:
             return runner, step_size, draw
         runner.restart(psi, extra)
         place = Place(list(others), runner.phi(), state.scales)

@@ -11,7 +11,6 @@ __all__ = [
     "AIM",
     "FRICTION",
     "anchored_bound",
-    "friction_bound",
     "not_too_stiff",
     "shared_bound",
     "within_noise",
@@ -48,12 +47,6 @@ def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, flo
     """
     factor = 0.5 if half and policy.noise_of_many else 1.0
     return min(policy.noise, _HEAT_OF_RATES / factor if grows else _HEAT), factor
-
-
-def friction_bound(policy: Policy, variance: float) -> float:
-    """Return the largest step size for gradients of this variance in the chain's coordinates."""
-    largest = policy.widening if policy.widening is not None else FRICTION
-    return float((largest / max(variance, TINY)) ** (policy.power / 2))
 
 
 def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False) -> np.ndarray:

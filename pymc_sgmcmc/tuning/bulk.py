@@ -130,13 +130,13 @@ class _Search:
         """
         if not self.density.is_bent(bulk.centre):
             return False
-        moves = SECANT * bulk.root.T
-        points = np.stack([bulk.centre, bulk.start])
-        points = np.concatenate([points, bulk.centre + moves, bulk.centre - moves])
-        (bulk.centre, bulk.start), *both = np.split(
-            self.density.rescale(points), [2, 2 + len(moves)]
+        centre, sd, moves = bulk.centre, _sds(bulk.root), SECANT * bulk.root.T
+        points = np.stack([centre, centre + sd, centre - sd, bulk.start])
+        points = np.concatenate([points, centre + moves, centre - moves])
+        (bulk.centre, _, _, bulk.start), above, below = np.split(
+            self.density.rescale(points), [4, 4 + len(moves)]
         )
-        bulk.root = (both[0] - both[1]).T / (2 * SECANT)
+        bulk.root = (above - below).T / (2 * SECANT)
         return True
 
     def _whiten(self, bulk: _Bulk) -> None:
@@ -154,6 +154,7 @@ class _Search:
         if unsettled:
             # Newton steps ended in a funnel's neck or at a saddle, whose curvature gives no widths
             again = self._rough_normals(bulk.start)
+            bulk.start = again.start
             self.report("measuring the posterior's widths and correlations")
             bulk.centre, bulk.root, _ = bulk_of_full_data(
                 surface, again.centre, np.diag(again.root), rng
@@ -165,7 +166,8 @@ class _Search:
         """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
         self.report("searching for the posterior's centre")
         centre, sd = (fit or diagonal_gaussian)(self.surface, start, self.rng)
-        centre, above, below = self.density.rescale(np.stack([centre, centre + sd, centre - sd]))
+        points = np.stack([centre, centre + sd, centre - sd, start])
+        centre, above, below, start = self.density.rescale(points)
         return _Bulk(centre, np.minimum(np.abs(above - below) / 2, self.surface.widest), start)
 
     def _rough_mode(self, start: Flat) -> _Bulk:
@@ -180,11 +182,11 @@ class _Search:
             # Scales of masses follow from curvatures; along a saddle there is no width
             sd = np.maximum(np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()) ** -0.5
             points = np.stack([centre, centre + sd, centre - sd, start])
-            there, _, _, start_there = self.density.rescale(points)
-            if np.abs(there - centre).max() < _LITTLE:
+            before = centre
+            centre, _, _, start = self.density.rescale(points)
+            if np.abs(centre - before).max() < _LITTLE:
                 break
-            start = start_there
-            centre, hessian, collapses = newton(surface, there, rows)
+            centre, hessian, collapses = newton(surface, centre, rows)
         return _Bulk(centre, inverse_root(hessian, surface.circular), start, collapses)
 
     def _mode(self, start: Flat, rows: Rows | None) -> tuple[Flat, Flat, bool]:

@@ -112,7 +112,7 @@ def settle(
     judged = judge.trial
     warnings = [] if judged.diverged() else judge.far(judged if rules.about_mean else trial)
     if verdict.next != "passed":
-        warnings += _why_not(judged, rules.policy)
+        warnings += _why_not(judged, rules.policy, slow=verdict.needed > verdict.thin)
     return Settled(verdict.step_size, verdict.thin, warnings, verdict.needed)
 
 
@@ -225,20 +225,20 @@ def _enough(draws: int, dimension: int) -> float:
     return draws * max(0.25, 0.5 - 0.15 * math.log10(max(dimension / 10, 1.0)))
 
 
-def _why_not(trial: Trial, policy: Policy) -> list[Warned]:
-    """Return why a trial does not pass."""
+def _why_not(trial: Trial, policy: Policy, *, slow: bool) -> list[Warned]:
+    """Return why a trial does not pass; the last reason is that its draws are ``slow``."""
     if trial.diverged():
         return [("diverging", {})]
     if trial.variables is not None:
         draws = len(trial.psi)
-        slow = [
+        variables = [
             f"{name} ({share:.0%} of its elements; in the slowest {FEW:.0%} at most "
             f"{quantile:.0f} effective draws in {draws})"
             for name, share, quantile in trial.slow_variables()
             if quantile < SLOW * draws
         ]
-        if slow:
-            return [("slow variables", {"variables": ", ".join(slow)})]
+        if variables:
+            return [("slow variables", {"variables": ", ".join(variables)})]
         if not (policy.second_moments and trial.is_off_temperature()):
             return []
     if policy.second_moments:
@@ -251,7 +251,7 @@ def _why_not(trial: Trial, policy: Policy) -> list[Warned]:
             wrong = abs(worst**0.5 - 1) if worst > 0 else 1
             return [("temperature", {"worst": worst, "wrong": wrong})]
     effective = trial.least_effective_draws()
-    return [("slow", {"effective": effective, "draws": len(trial.psi)})]
+    return [("slow", {"effective": effective, "draws": len(trial.psi)})] if slow else []
 
 
 def _farthest_from_1(values: np.ndarray) -> float:

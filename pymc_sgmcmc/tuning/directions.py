@@ -139,6 +139,8 @@ def _ritz(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the Hessian's eigenvectors in the space of common moves, (d, k), and their lengths."""
     products, basis = _products(surface, points, sd), _common_moves(sd, sizes, surface.circular)
+    if not basis.shape[1]:
+        return None
     images = products(basis)
     for last in (*[False] * _ROUNDS, True):
         if not np.all(np.isfinite(images)):
@@ -176,14 +178,14 @@ def _products(surface: Surface, points: Points, sd: Flat) -> Map:
 def _common_moves(sd: Flat, sizes: Sequence[int], circular: Flat) -> np.ndarray:
     """Return common moves of variables, or a small one's elements, in units of the sds, (d, k)."""
     own = min(SMALL, _MOST_OWN // max(1, sum(1 < n <= SMALL for n in sizes)))
-    columns = []
+    columns = [np.zeros((len(sd), 0))]
     for part in ranges_of(sizes):
         for some in ([k] for k in part) if len(part) <= own else [list(part)]:
             column = np.zeros(len(sd))
             column[some] = ~circular[some] / sd[some]
             if column.any():
                 columns.append(column / np.linalg.norm(column))
-    return np.stack(columns, axis=1) if columns else np.zeros((len(sd), 0))
+    return np.column_stack(columns)
 
 
 def _new_directions(answers: np.ndarray, basis: np.ndarray, sizes: Sequence[int]) -> np.ndarray:

@@ -118,7 +118,7 @@ class Job:
             step_size=plan.step_size,
             batches=plan.batches,
             thin=thin if before is None else before.thin,
-            each=thin,
+            each=thin if before is None else before.each,
             refresh=plan.gradient.refresh if isinstance(plan.gradient, SVRG) else None,
             row_order=self.state.row_order,
         )

@@ -169,9 +169,8 @@ def make_plan(
         h = np.full(d, h.min())
     h = h * unit**policy.power
     plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
-    if callable(problem.scale):
-        assert plan.root is not None
-        plan = replace(plan, width=_widths(bulk.root, plan.root))
+    if problem.scale is None or callable(problem.scale):
+        plan = replace(plan, width=_widths(bulk.root, root))
     return replace(plan, root=None) if problem.scale is None else plan
 
 
