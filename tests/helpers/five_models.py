@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from helpers.hard_posteriors import weighted
+from helpers.importance import weighted
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
 

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from scipy import special, stats
 
 from helpers.conjugate import slopes_of
+from helpers.importance import importance
 
 
 @dataclass
@@ -223,40 +224,6 @@ def rare_cell():
     a = 1.0 + counts
     mean = a / a.sum()
     return Case(model, {"p": (mean, np.sqrt(mean * (1 - mean) / (a.sum() + 1)))})
-
-
-def importance(log_density, start, rng, draws=40_000):
-    """Means and sds by importance sampling from a Student-t at the mode; they are exact to 1 %."""
-    x, weight = weighted(log_density, start, rng, draws)
-    mean = weight @ x
-    return mean, np.sqrt(weight @ (x - mean) ** 2)
-
-
-def weighted(log_density, start, rng, draws):
-    """Draws from a Student-t at the mode of a density, and their weights, which sum to one."""
-    from scipy.optimize import minimize
-
-    found = minimize(lambda x: -log_density(x[None])[0], start, method="BFGS")
-    d, step = len(start), 1e-4
-    units = np.sqrt(np.diag(found.hess_inv))
-    moves = np.diag(step * units)
-
-    def slope(x):
-        return np.array([
-            (log_density((x + m)[None])[0] - log_density((x - m)[None])[0]) / (2 * step)
-            for m in moves
-        ])  # fmt: skip
-
-    hessian = -np.array([(slope(found.x + m) - slope(found.x - m)) / (2 * step) for m in moves])
-    root = np.linalg.cholesky(np.linalg.inv((hessian + hessian.T) / 2))
-    law = stats.multivariate_t(np.zeros(d), np.eye(d), df=5)
-    e = law.rvs(size=draws, random_state=rng)
-    x = found.x + units * (e @ root.T)
-    log_weight = log_density(x) - law.logpdf(e)
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    assert 1 / np.sum(weight**2) > draws / 10
-    return x, weight
 
 
 def wild_columns():

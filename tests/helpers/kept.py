@@ -1,4 +1,4 @@
-"""Small runs that are kept on disk, and their bits."""
+"""Small runs that are kept on disk, or killed, and their bits."""
 
 import hashlib
 
@@ -68,3 +68,19 @@ def bits(result):
             digest.update(f"{group} {name} {values.dtype} {values.shape}".encode())
             digest.update(np.ascontiguousarray(values.values).tobytes())
     return digest.hexdigest()
+
+
+class KilledError(BaseException):
+    """The process ended here."""
+
+
+class Killer:
+    """Ends the process after so many draws of all chains."""
+
+    def __init__(self, draws):
+        self.draws = draws
+
+    def __call__(self, trace, draw):
+        self.draws -= 1
+        if self.draws < 0:
+            raise KilledError

@@ -14,16 +14,13 @@ import pytest
 from pymc.exceptions import SamplingError
 from pymc.util import get_state_from_generator
 
+from helpers.kept import KilledError
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
 from pymc_sgmcmc.store.formats import SCHEMA, Begin, Saved, packed
 
 RECORD = np.dtype([("value x", "<f8", (2,)), ("statistic 0 h", "<f8")])
-
-
-class KilledError(BaseException):
-    """The process ended here."""
 
 
 def begun():

@@ -1,0 +1,284 @@
+"""Runs that cannot go on are refused by name; a disk that fails costs no draws."""
+
+import errno
+import itertools
+import logging
+import os
+import re
+import shutil
+
+import numpy as np
+import pymc as pm
+import pytest
+
+from pymc.exceptions import SamplingError
+
+import pymc_sgmcmc as sg
+
+from helpers.kept import KilledError, Killer, bits, location, run, untuned
+from helpers.sampling import QUIET
+from pymc_sgmcmc.store import chain_store, files
+from pymc_sgmcmc.store.formats import Records, packed
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept")
+    run(path, 5)
+    return path
+
+
+@pytest.fixture
+def copied(complete, tmp_path):
+    return shutil.copytree(complete[0], tmp_path, dirs_exist_ok=True)
+
+
+# ----------------------------------------------------------------------------- another run
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"make": lambda: location(seed=1)}, "the data of 'y' differ"),
+        ({"make": lambda: location(width=9.0)}, "the model's 'mu' differs"),
+        ({"make": lambda: location(rows=300)}, "the model's 'y' differs; the data of 'y' differ"),
+        ({"step": lambda m: untuned(m, thin=6)}, "thin= of step method 0 was 5 and is 6"),
+        (
+            {"step": lambda m: untuned(m, step_size=2e-4)},
+            "step_size= of step method 0 was constant",
+        ),
+        (
+            {"step": lambda m: sg.SGLD(model=m)},
+            "was CoRVSGLD of mu, sigma and is SGLD of mu, sigma",
+        ),
+        ({"random_seed": 2}, "was begun with random_seed=1"),
+        ({"tune": 11}, "was begun with tune=10, not 11"),
+    ],
+)
+def test_a_store_of_another_run_is_refused_by_name(kept, options, said):
+    with pytest.raises(ValueError, match=re.escape(said)):
+        run(kept, 5, **options)
+
+
+@pytest.mark.parametrize("package", ["pymc_sgmcmc", "PyMC"])
+def test_a_store_of_another_version_is_refused_by_name(kept, monkeypatch, package):
+    from pymc_sgmcmc.store import fingerprint
+
+    of = fingerprint if package == "pymc_sgmcmc" else pm
+    monkeypatch.setattr(of, "__version__", "7.0")
+    with pytest.raises(ValueError, match=rf"version of {package} was .* and is 7\.0"):
+        run(kept, 5)
+
+
+def test_initvals_that_are_changed_are_refused_by_name(tmp_path, caplog):
+    options = {"chains": 1, "initvals": {"sigma": 2.0}}
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(17), **options)
+    expected = bits(run(None, **options))
+    for draws in (3, 30):
+        with pytest.raises(ValueError, match="The initvals of 'sigma' are others than those"):
+            run(tmp_path, draws, **{**options, "initvals": {"sigma": 3.0}})
+    assert bits(run(tmp_path, **options)) == expected
+    # Without a seed they may be random
+    seedless = {"chains": 1, "random_seed": None}
+    run(tmp_path / "seedless", 5, initvals={"mu": "prior"}, **seedless)
+    with caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
+        run(tmp_path / "seedless", 9, initvals={"mu": "prior"}, **seedless)
+    assert "The initvals of 'mu' are not used" in caplog.text
+
+
+def test_data_that_are_set_anew_are_seen(tmp_path):
+    with pm.Model() as model:
+        y = pm.Data("data", np.zeros(20))
+        pm.Normal("y", pm.Normal("mu"), observed=y)
+        step = sg.checkpoint(untuned(model), tmp_path)
+        options = {"draws": 5, "tune": 2, "chains": 1, "cores": 1, "random_seed": 1, **QUIET}
+        pm.sample(step=step, **options)
+        pm.sample(step=step, **options)
+        pm.set_data({"data": np.ones(20)})
+        with pytest.raises(ValueError, match="the data of 'y' differ"):
+            pm.sample(step=step, **options)
+
+
+def test_an_earlier_run_of_other_variables_is_refused(tmp_path, kept):
+    def other():
+        with pm.Model() as model:
+            pm.Normal("mu", shape=2)
+        return model
+
+    with pytest.raises(
+        ValueError, match=r"a run of other variables: mu\(\), mu\(2,\), sigma_log__"
+    ):
+        run(tmp_path, make=other, step=untuned, after=kept)
+
+
+# ----------------------------------------------------------------------------- arguments
+
+
+def test_bad_arguments_are_refused(tmp_path):
+    with location() as model:
+        step = untuned(model)
+        with pytest.raises(ValueError, match="every must be a finite number of at least 0"):
+            sg.checkpoint(step, tmp_path, every="10 s")
+        with pytest.raises(ValueError, match="a checkpoint already"):
+            sg.checkpoint(sg.checkpoint(step, tmp_path), tmp_path)
+        with pytest.raises(ValueError, match="must be the folder of another run"):
+            sg.checkpoint(step, tmp_path, after=tmp_path / "none")
+        with pytest.raises(ValueError, match="path must be the path of a folder"):
+            sg.checkpoint(step, "")
+        (tmp_path / "file").write_text("")
+        for path in (tmp_path / "file", tmp_path / "file" / "run"):
+            with pytest.raises(ValueError, match=r"cannot be the folder of a run: .*file' is a f"):
+                sg.checkpoint(step, path)
+        (tmp_path / "link").symlink_to("nowhere")
+        with pytest.raises(ValueError, match=r"folder of a run: '.*link' is a link to nothing"):
+            sg.checkpoint(step, tmp_path / "link")
+        for path in ("n" * 300, "a\0b", "~nobody-of-this-name/run", b"run", 3, None):
+            with pytest.raises(ValueError, match=r"path must be the path of a folder.*\(.+\)\.$"):
+                sg.checkpoint(step, path)
+        for steps in ([], (), None, [None], sg.MSGNHT, {step}):
+            with pytest.raises(TypeError, match="step must be a step method, or a list of them"):
+                sg.checkpoint(steps, tmp_path)
+        with pytest.raises(ValueError, match="a checkpoint already"):
+            sg.checkpoint([sg.checkpoint(step, tmp_path)], tmp_path)
+        with pytest.raises(ValueError, match="model is none of the step methods': it has no 'mu'"):
+            sg.checkpoint(step, tmp_path, model=pm.Model())
+
+
+# ----------------------------------------------------------------------------- spoilt folders
+
+
+def test_a_damaged_chain_is_named_with_its_cure(copied, unbroken):
+    draws = copied / "chain-1" / "draws"
+    data = bytearray(draws.read_bytes())
+    data[100] ^= 1
+    draws.write_bytes(data)
+    with pytest.raises(SamplingError, match=r"draws' is damaged.* Remove the folder '.*chain-1'"):
+        run(copied)
+    for file in draws.parent.iterdir():
+        file.unlink()
+    draws.parent.rmdir()
+    assert bits(run(copied)) == unbroken
+
+
+def test_a_chain_in_the_folder_of_another_is_refused(copied, unbroken):
+    shutil.rmtree(copied / "chain-1")
+    shutil.copytree(copied / "chain-0", copied / "chain-1")
+    with pytest.raises(SamplingError, match=r"chain-1' is a copy of another chain's.* Remove it"):
+        run(copied)
+    shutil.rmtree(copied / "chain-1")
+    assert bits(run(copied)) == unbroken
+
+
+# Of the tree in a state's file, where there is what, and what is put there
+STATES = {
+    "a position of another shape": lambda chain: chain.psi.__setitem__(0, np.zeros((2, 3))),
+    "no position": lambda chain: setattr(chain, "psi", 3),
+    "no settings": lambda chain: setattr(chain, "settings", None),
+    "no batches": lambda chain: setattr(chain, "batches_left", "x"),
+    "no generator": lambda chain: setattr(chain, "noise_rng", 1.5),
+    "no monitor": lambda chain: setattr(chain, "monitor", [1]),
+    "a draw that is no number": lambda chain: setattr(chain, "draw", None),
+}
+
+
+@pytest.mark.parametrize("fault", STATES)
+def test_a_state_that_does_not_fit_is_named(copied, fault):
+    store = chain_store.ChainStore(copied / "chain-0")
+    store.read()
+    STATES[fault](store.saved.state.methods[0].chain)
+    for path in store.states:
+        path.unlink()
+    files.write_whole(store.folder / "state-0", packed(vars(store.saved)))
+    with pytest.raises(SamplingError, match=r"state-0' is damaged, or of another version .*Remove"):
+        run(copied, 41)
+
+
+def test_records_that_do_not_fit_are_named(copied, monkeypatch):
+    def fail(*arguments):
+        raise KeyError("value mu")
+
+    monkeypatch.setattr(Records, "read", fail)
+    with pytest.raises(SamplingError, match=r"draws' is damaged, or of another version .*Remove"):
+        run(copied, 41)
+
+
+@pytest.mark.parametrize("name", ["begin", "draws"])
+def test_a_folder_in_place_of_a_file_is_named(copied, name):
+    (copied / "chain-0" / name).unlink()
+    (copied / "chain-0" / name).mkdir()
+    with pytest.raises(SamplingError, match=rf"{name}' is .* Remove the folder '.*chain-0'"):
+        run(copied, 41)
+
+
+def test_a_file_in_place_of_a_chain_is_named(tmp_path):
+    (tmp_path / "chain-0").write_text("")
+    with pytest.raises(
+        SamplingError, match=r"chain-0/begin' is no file .* Remove the file '.*chain-0'"
+    ):
+        run(tmp_path)
+
+
+# ----------------------------------------------------------------------------- disks that fail
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("every", [0.0, 1e6])
+def test_a_disk_that_fails_is_named_and_costs_no_draws(
+    tmp_path, unbroken, monkeypatch, caplog, code, every
+):
+    # Lock and beginning; with a state for each draw a part of the first chain is written, too
+    left = 100 if every == 0.0 else 3
+
+    def failing(descriptor, data):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            append(descriptor, data[: len(data) // 2])
+            raise OSError(code, os.strerror(code))
+        append(descriptor, data)
+
+    append = files.append
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "append", failing)
+        assert bits(run(tmp_path, every=every)) == unbroken
+        kept = [int(n) for n in re.findall(r"keeps the first (\d+) draws", caplog.text)]
+        assert kept[0] > 10 if every == 0.0 else kept[0] == 0
+        for said in (os.strerror(code), str(tmp_path), "chain 0 are in the result alone"):
+            assert said in caplog.text
+        # One line where it begins, one at each chain's end
+        assert len(kept) == (3 if every == 0.0 else 2)
+        # As many draws as there are are returned, and nothing is written
+        left = 0
+        if kept[0] > 10:
+            few = run(tmp_path, kept[0] - 10, chains=1)
+            assert few.posterior.sizes["draw"] == kept[0] - 10
+        # Where nothing can be written when a run begins, nothing would be lost
+        with pytest.raises(SamplingError, match=r"cannot be written .* run the same line again"):
+            run(tmp_path / "other", every=every)
+    assert bits(run(tmp_path, every=every)) == unbroken
+
+
+def test_a_disk_that_fails_for_a_while_has_all_draws_in_the_end(tmp_path, unbroken, monkeypatch):
+    writes = itertools.count()
+
+    def failing(descriptor, data):
+        if 20 < next(writes) < 40:
+            append(descriptor, data[: len(data) // 2])
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        append(descriptor, data)
+
+    append = files.append
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "append", failing)
+        assert bits(run(tmp_path)) == unbroken
+        monkeypatch.setattr(sg.SGMCMCStep, "step", None)
+        assert bits(run(tmp_path)) == unbroken
+
+
+def test_a_folder_that_is_removed_under_a_run_costs_no_draws(tmp_path, unbroken, caplog):
+    def removed(trace, draw):
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)
+
+    assert bits(run(tmp_path / "run", every=0, callback=removed)) == unbroken
+    assert re.search(r"cannot be written .* was removed.* are in the result alone", caplog.text)
