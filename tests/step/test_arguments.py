@@ -1,5 +1,7 @@
 """Nonsense in an argument ends in its name and its cure, before anything is compiled."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -33,6 +35,8 @@ def own_density():
         ({"model": "x"}, TypeError, r"^model must be a pm\.Model, got 'x'\. Leave it out"),
         ({"compile_kwargs": {"opt": 1}}, TypeError, "^compile_kwargs has 'opt', .*mode"),
         ({"compile_kwargs": {"inputs": []}}, TypeError, "^compile_kwargs has 'inputs'"),
+        ({"step_size": np.complex64(1)}, ValueError, "^step_size must be a positive"),
+        ({"gradient": np.zeros(2)}, ValueError, "^gradient must be 'auto'"),
         ({"step_size": lambda: 0.1}, ValueError, "^The step_size schedule raised TypeError"),
         (
             {"step_size": lambda t: np.array([0.1])[t]},
@@ -67,6 +71,13 @@ def test_nonsense_is_named(options, error, said):
 def test_nonsense_beside_the_step_is_named(made, error, said):
     with pytest.raises(error, match=said):
         made()
+
+
+@pytest.mark.parametrize(
+    "method", [partial(sg.MirrorSGLD, step_size=0.1), partial(sg.FLA, drift="riesz"), sg.MSGNHT]
+)
+def test_an_estimator_may_be_given_as_a_class(method):
+    assert method(model=model(), gradient=sg.Plain).options.gradient == sg.Plain()
 
 
 @pytest.mark.parametrize(

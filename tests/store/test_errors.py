@@ -259,6 +259,22 @@ def test_a_disk_that_fails_is_named_and_costs_no_draws(
     assert bits(run(tmp_path, every=every)) == unbroken
 
 
+def test_a_chain_without_a_store_goes_on_from_its_own_draws(tmp_path, kept, monkeypatch):
+    """Not from the end of the earlier run at each draw."""
+    whole, left = bits(run(tmp_path / "whole", after=kept)), 3
+
+    def failing(descriptor, data):
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(descriptor, data)
+
+    append = files.append
+    monkeypatch.setattr(files, "append", failing)
+    assert bits(run(tmp_path / "full", after=kept)) == whole
+
+
 def test_a_disk_that_fails_for_a_while_has_all_draws_in_the_end(tmp_path, unbroken, monkeypatch):
     writes = itertools.count()
 

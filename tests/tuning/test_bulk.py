@@ -10,7 +10,7 @@ from helpers.sampling import run
 from helpers.surfaces import Exact, ItemResponse, OneScale, groups
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.tuning import bulk
-from pymc_sgmcmc.tuning.bulk import find_bulk
+from pymc_sgmcmc.tuning.bulk import _Search, find_bulk
 from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
@@ -47,6 +47,34 @@ def test_a_bulk_that_newton_misses_is_found(seed):
     # 1 in every direction where the posterior is a Gaussian
     forms = np.mean(whitened * e, axis=0)
     assert 0.2 < forms.min() < forms.max() < 10
+
+
+def test_scales_that_move_take_the_start_along_and_are_fitted_to_one_sd(monkeypatch):
+    """Each search hands the centre, one sd above and below it, and its start, to the scales."""
+
+    class Moved(Exact):
+        scales = ()
+
+        def rescale(self, points):
+            asked.append(points)
+            return 2 * points
+
+        def is_bent(self, centre):
+            return True
+
+    asked, surface, start, sd = [], Moved(2), np.full(2, 3.0), np.array([1.0, 2.0])
+    monkeypatch.setattr(bulk, "diagonal_gaussian", lambda *args: (np.ones(2), sd))
+    begin = Beginning(surface, surface, start)
+    search = _Search(surface, surface, np.random.default_rng(0), print, None, (), None)
+    reached = search._rough_normals(begin.start)
+    np.testing.assert_allclose([reached.centre, reached.root], [[2, 2], np.minimum(2 * sd, 4)])
+    np.testing.assert_allclose(reached.start, 6)
+    reached.root = np.array([[3.0, 0.0], [4.0, 1.0]])
+    assert search._straighten(reached)
+    away = asked[1][:4] - asked[1][0]
+    np.testing.assert_allclose(away, [[0, 0], [3, 17**0.5], [-3, -(17**0.5)], [4, 4]])
+    np.testing.assert_allclose(reached.start, 12)
+    np.testing.assert_allclose(reached.root, [[6, 0], [8, 2]])
 
 
 def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(monkeypatch):

@@ -325,6 +325,14 @@ def test_trials_end_where_another_one_would_cost_too_much():
     assert "was 4" in texts(found)[0]
 
 
+def test_trials_that_end_before_thinning_was_judged_call_no_chain_slow():
+    # The second trial of a smaller step would cost too much
+    chain = FakeChain(time=5.0)
+    found = settled(chain, curvatures=lambda psi: np.full(len(psi), 10.0), most_updates=10_000)
+    assert found.step_size == pytest.approx(0.075)
+    assert (found.thin, found.needed, found.warnings) == (20, 20, [])
+
+
 def test_a_burn_in_may_be_shorter():
     chain = FakeChain()
     burn_in(chain, 0.2, 20, fixed_step=False, updates=300)

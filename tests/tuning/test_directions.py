@@ -50,6 +50,16 @@ def extremes(surface, sd, turn):
     return w[0], w[-1]
 
 
+def test_circles_share_no_directions():
+    surface = Normal(np.eye(600), np.zeros(600))
+    surface.circular = np.full(600, True)
+    centre, turn = shared_directions(
+        surface, np.zeros(600), np.ones(600), [600], np.random.default_rng(0)
+    )
+    assert turn is None
+    np.testing.assert_array_equal(centre, 0)
+
+
 def test_a_turn_is_orthogonal_and_makes_directions_coordinates():
     U = np.linalg.qr(RNG.normal(size=(60, 3)))[0]
     turn = Turn.to(U, np.array([10.0, 0.5, 3.0]), [1, 39, 20], np.ones(60))

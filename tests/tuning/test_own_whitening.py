@@ -116,12 +116,12 @@ def test_noise_is_measured_in_the_bulk_whatever_whitens():
     assert (one.batches, type(one.gradient)) == (tenth.batches, type(tenth.gradient))
 
 
-def test_without_whitening_positions_of_trials_are_those_of_the_chain():
+def test_without_whitening_trials_see_each_coordinate_in_its_own_sds():
     root = np.diag([0.1, 1.0, 10.0])
     plan = plan_of(None, root)
     np.testing.assert_allclose(plan.unit, 0.1)
     np.testing.assert_allclose(plan.phi(np.zeros((1, 3)))[0], 5)
-    np.testing.assert_allclose(plan.phi(np.ones(3)), 5.1)
+    np.testing.assert_allclose(plan.phi(np.ones(3)), [5.1, 6, 15])
     np.testing.assert_allclose(plan.matrix(), np.eye(3))
 
 
