@@ -176,7 +176,7 @@ def unconstrained(model: Model, draws: Mapping[str, np.ndarray]) -> dict[str, np
         transform = model.rvs_to_transforms[rv]
         value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
         outputs.append(pt.as_tensor(value))
-    outputs = replace_rvs_by_values(outputs, rvs_to_values=symbols)
+    outputs = replace_rvs_by_values(outputs, rvs_to_values={**model.rvs_to_values, **symbols})
     arrays = [draws[rv.name] for rv in model.free_RVs]
     mapped = _vectorised(list(symbols.values()), outputs, arrays)
     values = [model.rvs_to_values[rv] for rv in model.free_RVs]

@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 from pymc.model import Model
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Apply, Variable
-from pytensor.graph.traversal import ancestors
+from pytensor.graph.traversal import ancestors, apply_ancestors, walk
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.basic import (
@@ -25,7 +25,7 @@ from pytensor.tensor.random.basic import (
     NormalRV,
     StudentTRV,
 )
-from pytensor.tensor.random.op import RandomVariable
+from pytensor.tensor.random.type import RandomType
 from pytensor.tensor.subtensor import AdvancedSubtensor
 from pytensor.tensor.variable import TensorVariable
 
@@ -124,29 +124,29 @@ class ModelView:
         if isinstance(node.op, MinibatchRandomVariable):
             node = node.inputs[0].owner
         mean, sd = node.inputs[-2:]
-        is_normal = isinstance(node.op, NormalRV) and all(sd.type.broadcastable)
+        # A batch of one row is no number
+        one = all(sd.type.broadcastable) and not self.draws([sd])
         sampled = depends_on([sd], self.sampled) and not depends_on([sd], {rv})
-        nodes = {x.owner for x in ancestors([mean]) if x.owner is not None and x is not rv}
         of_elements = all(
             isinstance(node.op, (Elemwise, *SELECTING))
-            for node in nodes
+            for node in apply_ancestors([mean], [rv])
             if depends_on(node.inputs, {rv})
         )
+        is_normal = isinstance(node.op, NormalRV) and one
         return as_number(sd) if is_normal and sampled and of_elements else None
 
     @cached_property
     def clients(self) -> Mapping[Variable, list[Apply]]:
         """The operations in which each variable enters the density."""
         model = self.model
-        roots = [x for rv in model.basic_RVs for x in rv.owner.inputs] + list(model.potentials)
         clients: dict[Variable, list[Apply]] = defaultdict(list)
-        graphs = ancestors([*roots, *model.basic_RVs])
+        graphs = ancestors([*model.potentials, *model.basic_RVs])
         for node in {x.owner: None for x in graphs if x.owner is not None}:
             for x in dict.fromkeys(node.inputs):
                 clients[x].append(node)
         for potential in model.potentials:
-            # A potential counts as used, whatever else uses it
-            clients[potential].append(potential.owner)
+            # A potential counts as used otherwise than by sums and products
+            clients[potential].append(pt.sqr(potential).owner)
         return clients
 
     # ------------------------------------------------------------------ one variable
@@ -264,7 +264,7 @@ class ModelView:
         parents: dict[TensorVariable, Parents] = {}
         for rv in self.sampled_of(*LOCATION_SCALE):
             for tried in self._candidates(rv):
-                if not self._draws(tried.graphs) and not _reaches(tried.graphs, rv, parents):
+                if not self.draws(tried.graphs) and not _reaches(tried.graphs, rv, parents):
                     parents[rv] = tried
                     break
         return parents
@@ -291,19 +291,9 @@ class ModelView:
             return None
         return Parents(use.location, use.scale)
 
-    def _draws(self, graphs: Sequence[Any]) -> bool:
+    def draws(self, graphs: Sequence[Any]) -> bool:
         """Whether graphs have random numbers, or batches of rows, besides the model's variables."""
-        pending: list[Any] = list(graphs)
-        seen: set[Any] = set()
-        while pending:
-            x = pending.pop()
-            if x in seen or x in self.free or x.owner is None:
-                continue
-            seen.add(x)
-            if not hasattr(x.type, "dtype") or isinstance(x.owner.op, RandomVariable):
-                return True
-            pending += x.owner.inputs
-        return False
+        return any(isinstance(x.type, RandomType) for x in ancestors(graphs, blockers=self.free))
 
     # ------------------------------------------------------------------ linear sums
 
@@ -325,8 +315,7 @@ class ModelView:
         for x in reached:
             for node in self.clients[x]:
                 [y, *_] = node.outputs
-                # A potential is its own use
-                if y is not x and steps.get(y, 0) <= steps[x]:
+                if steps.get(y, 0) <= steps[x]:
                     steps[y] = steps[x] + 1
                     reached.append(y)
         ends, products = set(starts), False
@@ -356,9 +345,7 @@ class ModelView:
             yield from self.leaves(unknown, bases)
 
     def _is_linear(self, node: Any, x: Any) -> bool:
-        """Whether the use of x is linear in it; that of a potential by its own node is not."""
-        if x in node.outputs:
-            return False
+        """Whether the use of x is linear in it."""
         linear = isinstance(scalar_op(node), _SUMS) or self._unknown_of(node) is x
         return linear or is_copy(node) or isinstance(node.op, DimShuffle)
 
@@ -435,13 +422,8 @@ def _reaches(
     graphs: Sequence[Any], rv: TensorVariable, parents: Mapping[TensorVariable, Parents]
 ) -> bool:
     """Whether graphs depend on rv, also through the parents of others."""
-    pending: list[Any] = list(graphs)
-    seen: set[Any] = set()
-    while pending:
-        below: set[Any] = set(ancestors([pending.pop()]))
-        if rv in below:
-            return True
-        for x in (below & parents.keys()) - seen:
-            seen.add(x)
-            pending += parents[x].graphs
-    return False
+
+    def below(x: Any) -> list[Any]:
+        return [*(x.owner.inputs if x.owner else ()), *(parents[x].graphs if x in parents else ())]
+
+    return any(x is rv for x in walk(graphs, below))

@@ -136,11 +136,12 @@ def _own_density(model: Model, rv: TensorVariable) -> list[Any]:
     if not nodes_of([rv], _OWN, blockers):
         return []
     # PyMC warns of random variables in a density
-    others: dict[Any, Any] = {other: other.type() for other in blockers}
+    symbols: dict[Any, Any] = {x: x.type() for x in model.basic_RVs}
+    value = model.rvs_to_values[rv] if rv in model.observed_RVs else symbols[rv]
     with suppress(NotImplementedError, TypeError, ValueError):  # sampling will raise it
-        [alone] = substitute([rv], others)
-        density = pm.logp(alone, model.rvs_to_values[rv], warn_rvs=False)
-        return list(substitute([density], {symbol: other for other, symbol in others.items()}))
+        [alone] = substitute([rv], {other: symbols[other] for other in blockers})
+        density = pm.logp(alone, value, warn_rvs=False)
+        return list(substitute([density], {symbol: x for x, symbol in symbols.items()}))
     return []
 
 

@@ -28,6 +28,7 @@ from pymc_sgmcmc.model.independent_rows import at_some_rows, check_independent_r
 from pymc_sgmcmc.model.minibatch import (
     Minibatch,
     axis_of_rows,
+    before_casts,
     evaluate,
     find_minibatches,
     full_arrays,
@@ -187,7 +188,7 @@ def _dims_of_observed(model: Model) -> dict[str, Any]:
     of_data = {data: model.named_vars_to_dims.get(data.name) for data in model.data_vars}
     dims = {}
     for rv in model.observed_RVs:
-        value = model.rvs_to_values[rv]
+        value = before_casts(model.rvs_to_values[rv])
         source = full_arrays([value]).get(value)
         if source is not None and of_data.get(source) is not None:
             dims[str(rv.name)] = of_data[source]

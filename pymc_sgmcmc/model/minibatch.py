@@ -29,6 +29,7 @@ __all__ = [
     "Minibatch",
     "all_rows",
     "axis_of_rows",
+    "before_casts",
     "evaluate",
     "find_minibatches",
     "full_arrays",
@@ -128,10 +129,16 @@ def replace_minibatches(
     }
 
 
-def all_rows(value: Any) -> Variable:
-    """Return the observed array, before a cast by PyMC, of a value that may be a batch."""
+def before_casts(value: Any) -> Any:
+    """Return an observed value before PyMC cast it."""
     while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
         value = value.owner.inputs[0]
+    return value
+
+
+def all_rows(value: Any) -> Variable:
+    """Return the observed array, before a cast by PyMC, of a value that may be a batch."""
+    value = before_casts(value)
     arrays: Mapping[Variable, Variable] = full_arrays([value])
     # The rows of a batch along another axis than the first are moved there
     moved = value.owner.inputs[0] if value.owner and value.owner.inputs else value

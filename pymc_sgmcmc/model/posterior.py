@@ -303,16 +303,18 @@ class Posterior:
         # The density is first written in the model's own parameters θ: then f(φ) goes in
         theta: dict[Variable, Variable] = {rv: rv.type() for rv in model.free_RVs}
         at_phi: dict[Variable, Variable] = {}
+        known = {**model.rvs_to_values, **theta}
+
+        def of_theta(graphs: Sequence[Any]) -> list[TensorVariable]:
+            return replace_rvs_by_values(graphs, rvs_to_values=known)
 
         def of_phi(graphs: Sequence[Any]) -> list[TensorVariable]:
-            return substitute(replace_rvs_by_values(graphs, rvs_to_values=theta), at_phi)
+            return substitute(of_theta(graphs), at_phi)
 
         rvs = [*model.free_RVs, *model.observed_RVs]
-        logps = transformed_conditional_logp(
-            rvs, rvs_to_values={**model.rvs_to_values, **theta}, rvs_to_transforms={}
-        )
+        logps = transformed_conditional_logp(rvs, rvs_to_values=known, rvs_to_transforms={})
         logps = [_rows_first(rv, logp) for rv, logp in zip(rvs, logps, strict=True)]
-        logps += replace_rvs_by_values(model.potentials, rvs_to_values=theta)
+        logps += of_theta(model.potentials)
         names = [str(rv.name) for rv in [*rvs, *model.potentials]]
 
         own = {c.rv: (c.transform, c.phi) for c in self.coordinates}
@@ -356,7 +358,7 @@ class Posterior:
         reweighted = [c.map.forward(c.rv, *c.rv.owner.inputs) for c in weighted]
         # φ of θ, at new weights: θ itself is that of the old ones
         new = dict(zip([c.scale for c in weighted], self.new_weights, strict=True))
-        reweighted = substitute(replace_rvs_by_values(reweighted, rvs_to_values=theta), new)
+        reweighted = substitute(of_theta(reweighted), new)
         return names, _Graphs(
             log_densities=[*tempered, *slopes.values()],
             values=values,

@@ -14,6 +14,7 @@ from pytensor.graph.traversal import ancestors
 from pytensor.scalar import Abs
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import LaplaceRV
+from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.coordinates import Coordinate
@@ -73,10 +74,11 @@ def prior_widths(coordinates: Sequence[Coordinate], seed: int) -> list[float]:
     """Return an sd of each variable's prior, in its coordinates.
 
     It comes from the median distance of two prior draws over all elements; it is 1 where θ is not
-    the coordinate, as for bounded variables and standardised hierarchies.
+    the coordinate, as for bounded variables and standardised hierarchies, and where a prior cannot
+    be drawn from.
     """
     plain = [c.rv for c in coordinates if c.transform is None]
-    drawn = iter(pm.draw(plain, draws=_DRAWS, random_seed=seed, mode=INTERPRETER) if plain else ())
+    drawn = iter(_prior_draws(plain, seed))
     widths = []
     for c in coordinates:
         width = 1.0
@@ -85,3 +87,15 @@ def prior_widths(coordinates: Sequence[Coordinate], seed: int) -> list[float]:
             width = _SD_OF_MEDIAN * float(np.median(np.abs(x[::2] - x[1::2])))
         widths.append(width if np.isfinite(width) and width > 0 else 1.0)
     return widths
+
+
+def _prior_draws(variables: Sequence[TensorVariable], seed: int) -> Sequence[np.ndarray]:
+    """Return prior draws of each variable, zeros of those that PyMC cannot draw."""
+    if not variables:
+        return []
+    try:
+        return pm.draw(variables, draws=_DRAWS, random_seed=seed, mode=INTERPRETER)
+    except NotImplementedError:
+        if len(variables) == 1:
+            return [np.zeros(_DRAWS)]
+        return [x for rv in variables for x in _prior_draws([rv], seed)]

@@ -141,11 +141,11 @@ def _constants(matrix: Any) -> np.ndarray | None:
 def _factor(rv: TensorVariable, view: ModelView) -> Any:
     """Return the number by which a model multiplies a field in all its uses."""
     use = view.scaled_use_of(rv)
-    factor = None if use is None else use.scale
     one: Any = pt.ones((), dtype=rv.dtype)
-    if factor is None or not all(factor.type.broadcastable) or rv in ancestors([factor]):
-        return one
-    return as_number(factor)
+    factor: Any = one if use is None or use.scale is None else use.scale
+    # A batch of one row is no number
+    is_number = all(factor.type.broadcastable) and not view.draws([factor])
+    return as_number(factor) if is_number and not depends_on([factor], {rv}) else one
 
 
 # ---------------------------------------------------------------------- standard variables

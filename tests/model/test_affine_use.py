@@ -159,6 +159,26 @@ def test_a_potential_uses_what_it_is():
     assert parents_of(model, {sd, z}) == {}
 
 
+@pytest.mark.parametrize("standard", [True, False])
+def test_a_potential_that_is_an_element_of_a_variable_has_an_end(standard):
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd")
+        x = pm.Normal("x", 0, 1 if standard else sd, shape=3)
+        pm.Potential("p", pm.Deterministic("d", x[0]))
+    view = ModelView(model, {sd, x}, {})
+    assert view.parents == {}
+    assert view.after_copies(model["d"]) is model["p"]
+
+
+def test_batches_are_random_numbers():
+    with pm.Model() as model:
+        batch = pm.Minibatch(np.arange(50.0), batch_size=1)
+        a, o = pm.Normal("a"), pm.Normal("o", observed=0.0)
+        graphs = [batch, batch.mean(), pm.HalfCauchy.dist(1), o, a + 1]
+    view = ModelView(model, {a}, {})
+    assert [view.draws([x]) for x in graphs] == [True, True, True, True, False]
+
+
 def test_parents_that_would_go_round():
     """Of two effects in one sum only one can have the other in its location."""
     with pm.Model() as model:

@@ -127,6 +127,14 @@ def test_dims_coords_transforms_and_data():
     assert len(model["x"].get_value()) == 60
 
 
+def test_dims_of_counts_that_are_observed_as_numbers():
+    with pm.Model(coords={"row": range(20)}) as model:
+        counts = pm.Data("counts", np.arange(20), dims="row")
+        counts, x = pm.Minibatch(counts, np.arange(20.0), batch_size=5)
+        pm.Normal("y", x * pm.Normal("b"), 1.0, observed=counts, total_size=20)
+    assert sg.full_data(model).named_vars_to_dims["y"] == ("row",)
+
+
 def test_rows_on_disk(tmp_path):
     np.save(tmp_path / "y.npy", Y)
     with pm.Model() as model:

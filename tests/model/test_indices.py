@@ -55,6 +55,21 @@ def own_density(g, tmp_path):
     pm.CustomDist("y", a, g, logp=logp, observed=y, total_size=N, signature="(g),()->()")
 
 
+def own_prior(g, tmp_path):
+    """A density that the user wrote of its own elements: their number is that of a dim."""
+    pm.CustomDist("a", 1.0, logp=lambda a, s: -pt.sum((a[g] - Y) ** 2) - a**2 / s, dims="group")
+
+
+def own_simplex(g, tmp_path):
+    """Its coordinates are one fewer than its entries."""
+
+    def logp(p, s):
+        return pt.sum(pt.log(p[g]))
+
+    simplex = pm.distributions.transforms.simplex
+    pm.CustomDist("a", 1.0, logp=logp, transform=simplex, shape=4, initval=np.full(4, 0.25))
+
+
 def written(g, tmp_path):
     totals = pt.zeros(4)[g].inc(pm.Normal("a"))
     pm.Potential("p", -(totals**2))
@@ -80,6 +95,8 @@ MODELS = [
     (computed, r"The index 'g' has .* the end of an array of '.*'"),
     (of_a_prior, r"The index 'of_group' has the value 4 in row 2, .* the end of 'a'"),
     (own_density, r"The index of shape \(60,\) has .* the end of an array of 'a'"),
+    (own_prior, r"The index of shape \(60,\) has .* the end of 'a'"),
+    (own_simplex, r"The index of shape \(60,\) has .* the end of 'a'"),
     (written, r"The index of shape \(60,\) has .* the end of an array of numbers"),
     (in_pairs, r"The index of shape \(60,\) has .* the end of an array of 'a'"),
     (on_disk, r"The index 'g' has .* the end of 'a'"),

@@ -100,7 +100,21 @@ def neighbours():
     pm.Poisson("y", pt.exp(a + b), observed=[0, 1, 3, 2, 4])
 
 
+def observed_parents():
+    """Maps, bounds, hierarchies and potentials that need what is observed, also in part."""
+    y = np.array([0.5, -1.0, 2.0])
+    b, s = pm.Normal("b"), pm.HalfNormal("s")
+    first = pm.Normal("first", b, 1, observed=y)
+    x = pm.Normal("x", first * b, s, shape=3)
+    with warnings.catch_warnings(action="ignore", category=pm.exceptions.ImputationWarning):
+        second = pm.Normal("second", x, 0.5, observed=np.where(y < 0, np.nan, y))
+    pm.Normal("above", pm.Uniform("u", -5, first), 0.5, observed=y)
+    pm.Normal("third", second + s * pm.Normal("z", shape=3) + first, 1.0, observed=y)
+    pm.Potential("p", -pt.sum((y - first * b) ** 2))
+
+
 MODELS = [
+    observed_parents,
     bounds_of_other_variables,
     simplex_and_ordered,
     matrices,

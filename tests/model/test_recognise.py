@@ -132,6 +132,17 @@ def test_a_walk_is_in_units_of_its_noise_where_that_is_sampled(name):
     assert (model.named_vars.get("s") in read) == (name == "one noise")
 
 
+def test_a_batch_of_one_row_is_no_noise():
+    rows = np.ones(50)
+    with pm.Model() as model:
+        start = pm.Normal.dist(0, 2)
+        x = pm.GaussianRandomWalk("x", 0, pm.HalfNormal("sd"), init_dist=start, shape=10)
+        weight, y = pm.Minibatch(rows, rows, batch_size=1)
+        pm.Normal("y", x[3], weight * pm.HalfNormal("s"), observed=y, total_size=50)
+    coordinate = coordinates_of(model)["x"]
+    assert model["s"] not in ancestors(coordinate.map.depends_on(*coordinate.rv.owner.inputs))
+
+
 @pytest.mark.parametrize("size", [3, 600])
 def test_probabilities_are_standardised_in_their_log_odds(size):
     with pm.Model() as model:

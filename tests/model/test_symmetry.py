@@ -106,6 +106,18 @@ def test_widths_are_those_of_prior_draws():
     assert s == 1
 
 
+def test_the_width_of_a_prior_that_cannot_be_drawn_is_1():
+    with pm.Model() as model:
+        pm.Flat("flat", shape=3)
+        pm.Normal("W", model["flat"].sum(), 0.1)
+        pm.CustomDist("own", logp=lambda x: -(x**2))
+        pm.Normal("x", 0, 7, shape=2000)
+    coordinates, _, _ = coordinates_at(model, model.value_vars, "lipschitz", model.initial_point())
+    *undrawn, x = prior_widths(coordinates, 1)
+    assert undrawn == [1, 1, 1]
+    assert x == pytest.approx(7, rel=0.05)
+
+
 def test_gradients_whose_squares_overflow_are_compared():
     def gradient(x):
         return 1e200 * (x + x.sum())
