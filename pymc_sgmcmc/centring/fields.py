@@ -77,10 +77,6 @@ class Field(GaussianMap):
         self.factor = factor
         self.beside = pt.as_tensor(beside)
 
-    def with_beside(self, beside: Any) -> Field:
-        """Return the same map for a field beside normal effects of this sd."""
-        return Field(self.of_prior, self.factor, beside)
-
     @property
     def rows(self) -> int:
         """The number of rows of the array, with those of the basis."""

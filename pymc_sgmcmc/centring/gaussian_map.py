@@ -160,14 +160,14 @@ class GaussianMap(Transform):
         prior, data = self.prior(*inputs), self.given_data(*inputs)
         if self.of_residual:
             return self._where_centred(prior.back, data.to, value)
-        return self.link.to(self._x(value, prior, data), self._unit(inputs))
+        return self.link.to(self._x(value, prior, data), self.spread(*inputs))
 
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map the variable to its coordinates."""
         prior, data = self.prior(*inputs), self.given_data(*inputs)
         if self.of_residual:
             return self._where_centred(prior.to, data.back, value)
-        x = self.link.back(value, self._unit(inputs))
+        x = self.link.back(value, self.spread(*inputs))
         return self._where_centred(lambda x: x, lambda x: data.back(prior.back(x)), x)
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
@@ -180,9 +180,7 @@ class GaussianMap(Transform):
         mask = self.is_centred
         if mask is not None:
             slope = pt.switch(mask[..., 0] if self.joint else mask, of_centred, slope)
-        if self.link is IDENTITY:
-            return slope
-        return self.link.log_det(slope, self._x(value, prior, data), self._unit(inputs))
+        return self.link.log_det(slope, self._x(value, prior, data), self.spread(*inputs))
 
     def _x(self, phi: Any, prior: Affine, data: Affine) -> Any:
         return self._where_centred(lambda x: x, lambda x: prior.to(data.to(x)), phi)
@@ -192,10 +190,6 @@ class GaussianMap(Transform):
     ) -> Any:
         mask = self.is_centred
         return other(value) if mask is None else pt.switch(mask, centred(value), other(value))
-
-    def _unit(self, inputs: tuple[Variable, ...]) -> Any:
-        """Return the scale on which a link bends."""
-        return None if self.link is IDENTITY else self.spread(*inputs)
 
     # ------------------------------------------------------------------ what tuning learns
 

@@ -61,7 +61,6 @@ class Link:
     All are functions of tensors, the last of which is the scale of x.
     """
 
-    name: str
     to: Callable[[Any, Any], Any]
     back: Callable[[Any, Any], Any]
     log_det: Callable[[Any, Any, Any], Any]
@@ -69,17 +68,15 @@ class Link:
     ndim: int = 0  # number of last dimensions of φ that are mapped jointly
 
 
-IDENTITY = Link("identity", lambda x, _: x, lambda x, _: x, lambda slope, *_: slope, bounded=False)
-LOG = Link("log", lambda x, _: pt.exp(x), lambda y, _: pt.log(y), lambda slope, x, _: slope + x)
+IDENTITY = Link(lambda x, _: x, lambda x, _: x, lambda slope, *_: slope, bounded=False)
+LOG = Link(lambda x, _: pt.exp(x), lambda y, _: pt.log(y), lambda slope, x, _: slope + x)
 LOGIT = Link(
-    "logit",
     lambda x, _: _inside(pt.sigmoid(x), pt.sigmoid(-x)),
     lambda theta, _: pt.log(theta) - pt.log1p(-theta),
     lambda slope, x, _: slope - pt.softplus(x) - pt.softplus(-x),
 )
 # Towards the bound at 0 the square root bends on the scale c of its law: √θ = c softplus(x / c)
 ROOT = Link(
-    "root",
     lambda x, c: (c * pt.softplus(x / c)) ** 2,
     lambda theta, c: c * _softplus_inverse(pt.sqrt(theta) / c),
     lambda slope, x, c: slope + pt.log(2 * c * pt.softplus(x / c)) - pt.softplus(-(x / c)),
@@ -94,7 +91,6 @@ def zero_sum(own: Any) -> Link:
     ndim = len(own.zerosum_axes)
     axes = tuple(range(-ndim, 0))
     return Link(
-        "zero-sum",
         lambda x, _: own.backward(x),
         lambda theta, _: own.forward(theta),
         lambda slope, x, _: own.log_jac_det(x) + pt.sum(slope, axis=axes),

@@ -89,7 +89,8 @@ def areas(view: ModelView) -> Maps:
         added = [field for field in view.fields if depends_on([of_rv.location(*inputs)], {field})]
         spread = of_rv.spread(*inputs)
         if len(added) == 1 and all(spread.type.broadcastable):
-            maps[added[0]] = view.fields[added[0]].with_beside(as_number(spread))
+            field = view.fields[added[0]]
+            maps[added[0]] = Field(field.of_prior, field.factor, as_number(spread))
     return maps
 
 
@@ -197,8 +198,7 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     elif type(own) is LogTransform and isinstance(op, GammaRV | ExponentialRV):
         map_ = Elements(root_of_gamma, ROOT)
     elif type(own) is LogTransform and isinstance(op, (LogNormalRV, *_SCALES)):
-        bounded = not isinstance(op, HalfNormalRV) or constant_of(inputs[-2]) == 0
-        map_ = Elements(logarithm_of(op), LOG) if bounded else None
+        map_ = Elements(logarithm_of(op), LOG)
     elif type(own) is LogOddsTransform and isinstance(op, BetaRV):
         map_ = Elements(log_odds_of_beta, LOGIT)
     elif type(own) is ZeroSumTransform and isinstance(op, ZeroSumNormalRV):

@@ -22,7 +22,7 @@ __all__ = ["lipschitz", "mirror"]
 
 
 def lipschitz(
-    transform: Transform | None, rv: TensorVariable | None = None, scale: Any = 1.0
+    transform: Transform | None, rv: TensorVariable, scale: Any = 1.0
 ) -> Transform | None:
     """Return the Lipschitz map that replaces a transform of PyMC, or the transform itself.
 
@@ -36,7 +36,7 @@ def lipschitz(
     return _replace(transform, rv, softplus, transform)
 
 
-def mirror(transform: Transform | None, rv: TensorVariable | None = None) -> Transform | None:
+def mirror(transform: Transform | None, rv: TensorVariable) -> Transform | None:
     """Return the mirror map that replaces a transform of PyMC, or the transform itself.
 
     `EntropicMirror` for the simplex, `Sigmoid` for two bounds, `Exp` for one: Hsieh, Kavis,
@@ -47,7 +47,7 @@ def mirror(transform: Transform | None, rv: TensorVariable | None = None) -> Tra
 
 def _replace(
     transform: Transform | None,
-    rv: TensorVariable | None,
+    rv: TensorVariable,
     one_sided: Callable[..., Transform],
     simplex: Transform | None,
 ) -> Transform | None:
@@ -59,7 +59,7 @@ def _replace(
     if kind is SimplexTransform:
         return simplex
     if isinstance(transform, IntervalTransform) and kind in (Interval, IntervalTransform):
-        bounds = transform.args_fn(*(() if rv is None else rv.owner.inputs))
+        bounds = transform.args_fn(*rv.owner.inputs)
         n_bounds = sum(not infinite_elements(bound).all() for bound in bounds)
         if n_bounds and not mixed(bounds):
             return (one_sided if n_bounds == 1 else Sigmoid)(bounds_fn=transform.args_fn)

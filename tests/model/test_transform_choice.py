@@ -165,13 +165,14 @@ def test_kept(name):
 
 
 def test_simplex_is_kept_by_lipschitz_only():
-    assert choice.lipschitz(pymc_transforms.simplex) is pymc_transforms.simplex
-    assert isinstance(choice.mirror(pymc_transforms.simplex), tr.EntropicMirror)
+    transform, rv = rv_with(lambda: pm.Dirichlet("x", np.ones(3)))
+    assert choice.lipschitz(transform, rv) is transform
+    assert isinstance(choice.mirror(transform, rv), tr.EntropicMirror)
 
 
 def test_softplus_with_symbolic_scale():
     scale, value = pt.vector("scale"), pt.vector("value")
-    chosen = choice.lipschitz(pymc_transforms.Interval(lower=2), scale=scale)
+    chosen = choice.lipschitz(pymc_transforms.Interval(lower=2), pm.HalfNormal.dist(), scale=scale)
     theta = chosen.backward(value)
     outputs = [theta, chosen.forward(theta) - value, chosen.log_jac_det(value)]
     for mode in (REWRITTEN, PLAIN):
