@@ -35,6 +35,7 @@ from pymc_sgmcmc.checks import is_auto
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import OwnWhitening
+from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory
 from pymc_sgmcmc.model.data_checks import check_coords
 from pymc_sgmcmc.model.initial_point import is_given
@@ -42,7 +43,6 @@ from pymc_sgmcmc.model.properties import refuse_uninformed
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
 from pymc_sgmcmc.step import arguments
-from pymc_sgmcmc.step.algorithm import Algorithm
 from pymc_sgmcmc.step.notices import tell_compilation, tell_log_likelihood, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.step.rows import Rows, sampled_rows
@@ -62,7 +62,7 @@ class SGMCMCState(StepMethodState):
     chain: ChainState
 
 
-class SGMCMCStep(Algorithm, BlockedStep):
+class SGMCMCStep(Sampler, BlockedStep):
     r"""Base class of the stochastic-gradient samplers.
 
     A sampler is a subclass with two methods, :meth:`update` and, if its state is more than
