@@ -211,7 +211,8 @@ class Estimator:
     ) -> list[TensorVariable]:
         """Mean of :meth:`_one` over K batches, with graphs that batches share computed once."""
         density, others = self._density, self._anchor_others
-        # Each batch gives the adjoints at φ, then those at the anchor or its stored gradient there
+        # For each batch the loop returns adjoints at φ, followed by adjoints at the anchor, or by
+        # the batch's stored gradient there
         here = density.shared(phi)
         there = density.shared(self._anchor, others) if self._anchor and not self._blocks else []
         stored = self._anchor if self._blocks else []
@@ -254,7 +255,6 @@ class Estimator:
             dict(zip(total, zeros, strict=True)),
             dict(zip(inner, shared, strict=True)) | unchanged([*further, *self._density.fixed]),
             self._density.backend,
-            self._batches,
         )
         return [s / self._batches for s in sums]
 

@@ -27,7 +27,6 @@ def looped(
     states: _Replaced,
     fixed: _Replaced,
     backend: str,
-    length: int | None = None,
     in_a_row: int = 1,
     settled: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None,
 ) -> list[TensorVariable]:
@@ -49,8 +48,7 @@ def looped(
     read = set(ancestors(list(graphs)))
     fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
     if backend == "jax":
-        if length is None:
-            length = next(iter(steps.values())).type.shape[0]
+        length = next(iter(steps.values())).type.shape[0]
         return loop(graphs, steps, states, fixed, length, in_a_row, settled)
     placeholders = [*steps, *states, *fixed]
     outputs: list[TensorVariable] = pytensor.scan(
@@ -58,7 +56,6 @@ def looped(
         sequences=list(steps.values()),
         outputs_info=[*states.values(), *[None] * (len(graphs) - len(states))],
         non_sequences=list(fixed.values()),
-        n_steps=length,
         return_list=True,
         return_updates=False,
         strict=True,
