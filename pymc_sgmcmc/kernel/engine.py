@@ -301,16 +301,14 @@ class Engine:
     def _function(
         self, name: str, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
     ) -> Callable[..., Any]:
-        """Return a function of a point, compiled once, as :func:`explain.at_worst_rows` has it."""
+        """Return a function of a point, compiled once, as :func:`explain.at_some_rows` has it."""
         if name not in self._functions or self._functions[name][0] != self.backend:
-            function = explain.at_worst_rows(self.posterior, self.backend, outputs, further)
+            function = explain.at_some_rows(self.posterior, self.backend, outputs, further)
             self._functions[name] = self.backend, function
         return self._functions[name][1]
 
-    def at_worst_rows(
-        self, phi: Arrays, scales: Arrays, others: Arrays
-    ) -> tuple[float, np.ndarray]:
-        """Return U and ∇U, flat, from B rows of each minibatch, non-finite rows first."""
+    def at_some_rows(self, phi: Arrays, scales: Arrays, others: Arrays) -> tuple[float, np.ndarray]:
+        """Return U and ∇U, flat, from B rows of each minibatch, non-finite ones among them."""
         graphs = [-self.posterior.log_density, *self.posterior.gradient]
         potential, *gradient = self._function("density", graphs)(*phi, *scales, *others)
         return float(potential), Potential.join(gradient)

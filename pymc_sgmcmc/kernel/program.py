@@ -78,7 +78,7 @@ class Program:
             whitening=whitening.kind,
             contiguous=self._scheme.contiguous,
             anchored=bool(settings.anchor),
-            known_blocks=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,
+            stored_batches=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,
             batches=settings.batches,
             joined=joined,
             per_coordinate=bool(settings.relative),

@@ -61,7 +61,7 @@ class Transition:
             posterior,
             contiguous=layout.contiguous,
             backend=layout.backend,
-            in_blocks=layout.known_blocks > 0,
+            in_blocks=layout.stored_batches > 0,
         )
         estimator = Estimator(
             density,
@@ -76,9 +76,9 @@ class Transition:
         in_one = not on_processor(layout.backend) and sampler.policy().whitened
         update = Update(sampler, state, estimator, layout, in_one=in_one and state.alike)
         self.noise = update.noise
-        # Times K batches of an update: more than 1 where it asks for independent estimates
+        # How many sets of K batches an update takes: one, and one for each independent estimate
         self.row_sets = len(update.row_sets)
-        # Times K batches for what is measured at the end of a draw
+        # How many sets are drawn for what is measured at a draw's end
         self.fresh = _FRESH if update.row_sets[0] else 0
         self._same = Groups(origin=state.origin, **update.inputs)  # in all updates of a call
 
@@ -175,7 +175,7 @@ class Transition:
         if joined == 1:
             return estimates
         sums = np.add.reduceat(estimates, np.arange(0, len(estimates), joined), axis=0)
-        return (self.layout.groups / self.layout.known_blocks * sums).astype(estimates.dtype)
+        return (self.layout.groups / self.layout.stored_batches * sums).astype(estimates.dtype)
 
 
 def _without_rejected(begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
