@@ -148,7 +148,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # A model of pymc.dims is read and compiled as a model of tensors
-        self._read_model = model = in_tensors(self.model)
+        model = in_tensors(self.model)
         self._values = [model.rvs_to_values[model[name]] for name in self.names]
         self.kinds = arguments.kinds_of_support(model, self._values)
         policy = self.policy()
@@ -164,7 +164,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         # Without tuning nothing chooses how many batches are averaged
         by_default = is_auto(batch_size) and batch_dim is None
         all_rows = by_default and self.options.is_complete()
-        self._batches_asked = None if all_rows else batch_size, batch_dim
+        self._batches_asked = (None if all_rows else batch_size), batch_dim
         self._look_at_rows()
         self._of_variables = of_variables(
             model,
