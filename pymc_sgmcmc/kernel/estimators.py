@@ -24,7 +24,7 @@ from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.groups import Groups
-from pymc_sgmcmc.kernel.loop import looped, unchanged
+from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 
@@ -146,9 +146,7 @@ class Estimator:
     def new_rows(self) -> list[TensorVariable]:
         """Return new symbols for the inputs of K batches, K the first dimension unless 1."""
         one = self._density.rows()
-        if self._batches == 1:
-            return one
-        return [pt.tensor(x.name, dtype=x.dtype, shape=(self._batches, *x.type.shape)) for x in one]
+        return one if self._batches == 1 else along(one, self._batches)
 
     @property
     def log_density(self) -> TensorVariable:

@@ -18,7 +18,7 @@ from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import aligned
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import Estimator, inputs_of
-from pymc_sgmcmc.kernel.loop import looped, unchanged
+from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.tables import read_batches, sizes_of
@@ -152,10 +152,7 @@ class Potential:
         same: Sequence[TensorVariable] = (),
     ) -> Any:
         """Compile a loop over steps; its function takes ``same``, the steps, and what is fixed."""
-        sequences = {
-            s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
-            for s in steps
-        }
+        sequences = dict(zip(steps, along(steps, length), strict=True))
         fixed = self.inputs.flat
         outputs = looped(graphs, sequences, starts or {}, unchanged([*same, *fixed]), self._backend)
         inputs = [*same, *sequences.values(), *fixed]
