@@ -11,7 +11,6 @@ import numpy as np
 import pymc as pm
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.checks import (
     a_function,
     a_generator,
@@ -24,6 +23,7 @@ from pymc_sgmcmc.checks import (
 )
 from pymc_sgmcmc.kernel.policy import TRANSFORM_CHOICES
 from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.step.step import SGMCMCStep
 
@@ -268,8 +268,7 @@ def _distribution(
     """Grid of θ, its distribution function, and the Euler scheme's shift of it over h."""
     with pm.Model() as model:
         build(_GRID)
-    with interpreted():
-        point = model.initial_point()
+    point = initial_point(model)
     choice, named = (transforms, {}) if isinstance(transforms, str) else ("lipschitz", transforms)
     coordinates, start, scales = coordinates_at(model, model.value_vars, choice, point, named=named)
     posterior = Posterior(model, coordinates)
