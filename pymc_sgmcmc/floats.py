@@ -42,5 +42,5 @@ def off(bound: TensorVariable, distance: TensorVariable) -> TensorVariable:
 
 def distance_from(bound: TensorVariable, difference: TensorVariable) -> TensorVariable:
     """Return `difference`, no less than one float off `bound`; NaN where it is negative."""
-    off = pt.maximum(difference, _spacing(bound))
-    return pt.switch(difference >= 0, off, like(difference, np.nan))
+    kept = pt.maximum(difference, _spacing(bound))
+    return pt.switch(difference >= 0, kept, like(difference, np.nan))

@@ -92,7 +92,7 @@ def compiled(
             warnings.filterwarnings("ignore", "Skipping Check", UserWarning)
             function = _compiled(inputs, outputs, mode, compile_kwargs)
         # PyTensor's wrapper of JAX's function costs as much as several updates
-        jitted = getattr(function.vm, "jit_fn", None) or function
+        jitted = function.vm.jit_fn
         traced = False
 
         def in_precision(*arguments: Any) -> Any:

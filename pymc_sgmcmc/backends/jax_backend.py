@@ -47,10 +47,7 @@ def _row_block(op: RowBlock, **kwargs: Any) -> Callable[..., Any]:
 def _once(op: Once, **kwargs: Any) -> Callable[..., Any]:
     from jax.lax import optimization_barrier
 
-    def once(x: Any) -> Any:
-        return optimization_barrier(x)  # type: ignore[no-untyped-call]
-
-    return once
+    return optimization_barrier
 
 
 def _recurrence(op: Recurrence, **kwargs: Any) -> Callable[..., Any]:

@@ -36,7 +36,7 @@ class Draw:
 
 
 @dataclass
-class _Ahead:
+class _Call:
     """Draws of one call, of which ``taken`` were handed out."""
 
     draws: Groups  # as the transition returns them
@@ -74,14 +74,15 @@ class Runner:
         self.gradients = 0
         thin = settings.each or settings.thin
         self._transition = engine.program.transition(engine.backend, settings, state.psi, thin)
-        self._ahead: _Ahead | None = None
-        self._coming: _Ahead | None = None
+        # The call whose draws are handed out, and the next one where it was made already
+        self._current: _Call | None = None
+        self._next_call: _Call | None = None
         self._constant: tuple[tuple[float, int, int], Any] | None = None
-        self.restart(state.psi, state.extra)
+        self._hold(state.psi, state.extra)
         self._feed = Feed(engine, self._transition, state)
-        # Inputs of all calls, and how often the settings in them had been changed
-        self._same: dict[str, list[Any]] = {}
-        self._pushed: int | None = None
+        # Inputs that calls have in common, and how often the settings in them had been changed
+        self._fixed_inputs: dict[str, list[Any]] = {}
+        self._pushed_changes: int | None = None
         # The centre of the temperatures, and its watched elements
         self._origin: tuple[list[np.ndarray], np.ndarray] | None = None
         if not state.origin:
@@ -94,6 +95,10 @@ class Runner:
         self.settle()
         if extra is None:
             extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)
+        self._hold(psi, extra)
+
+    def _hold(self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]]) -> None:
+        """Let the next call begin here."""
         self.state.psi = list(psi)
         self.state.extra = {name: list(parts) for name, parts in extra.items()}
         place = self._transition.place
@@ -101,19 +106,19 @@ class Runner:
 
     def settle(self) -> None:
         """Forget draws that were made ahead: the generators are those after the last draw."""
-        ahead, self._ahead = self._coming or self._ahead, None
-        self._coming = None
-        if ahead is None or ahead.taken == ahead.count:
+        call = self._next_call or self._current
+        self._current = self._next_call = None
+        if call is None or call.taken == call.count:
             return
         state = self.state
-        noise, batches, left = ahead.before
+        noise, batches, left = call.before
         state.noise_rng.bit_generator.state, state.batch_rng.bit_generator.state = noise, batches
         state.batches_left = list(left)
-        for _ in range(ahead.taken):
-            self._transition.noise.draw(state.noise_rng, ahead.updates)
-            self._feed.draw(ahead.updates)
+        for _ in range(call.taken):
+            self._transition.noise.draw(state.noise_rng, call.updates)
+            self._feed.draw(call.updates)
         assert state.psi is not None
-        self.restart(state.psi, state.extra)
+        self._hold(state.psi, state.extra)
 
     def push(self, settings: Settings) -> None:
         """Let the next updates have these settings; draws that were made by others are forgotten.
@@ -122,7 +127,7 @@ class Runner:
         """
         self.settle()
         self.settings = self.state.settings = settings
-        self._pushed, largest = settings.changes, settings.largest_gradient
+        self._pushed_changes, largest = settings.changes, settings.largest_gradient
         blocks = [self._transition.of_groups(estimates) for estimates in settings.anchor_blocks]
         arrays = {
             "origin": self.state.origin,
@@ -137,14 +142,14 @@ class Runner:
         }
         self._transition.inputs.check(arrays)
         place = self._transition.place
-        self._same = {name: place(own) for name, own in arrays.items()}
-        self._same["data"] = self.engine.data()
+        self._fixed_inputs = {name: place(own) for name, own in arrays.items()}
+        self._fixed_inputs["data"] = self.engine.data()
 
     def set_origin(self, origin: Sequence[np.ndarray]) -> None:
         """Set the centre of the configurational temperature."""
         self.settle()
         self.state.origin = [np.array(x) for x in origin]
-        self._same["origin"] = self._transition.place(self.state.origin)
+        self._fixed_inputs["origin"] = self._transition.place(self.state.origin)
 
     def away(self) -> np.ndarray:
         """Return ψ minus the centre of its temperatures, in the watched elements alone."""
@@ -204,42 +209,42 @@ class Runner:
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
     ) -> Draw:
         """Return the next compiled draw, made before or now."""
-        if self._pushed != self.settings.changes:
+        if self._pushed_changes != self.settings.changes:
             self.push(self.settings)
-        ahead = self._ahead
-        if ahead is not None and (ahead.step_size, ahead.updates) != (step_size, updates):
+        call = self._current
+        if call is not None and (call.step_size, call.updates) != (step_size, updates):
             self.settle()
-            ahead = None
-        if ahead is None or ahead.taken == ahead.count:
-            coming, self._coming = self._coming, None
-            ahead = self._ahead = coming or self._make_ahead(step_size, updates, others)
-        k, draws = ahead.taken, ahead.draws
-        ahead.taken += 1
+            call = None
+        if call is None or call.taken == call.count:
+            call = self._current = self._next_call or self._call(step_size, updates, others)
+            self._next_call = None
+        k, draws = call.taken, call.draws
+        call.taken += 1
         self.state.updates += updates
         if self._transition.is_asynchronous and not (
             others or self.settings.refresh or self.engine.on_disk
         ):
             # A GPU makes the next draw while this one is read
-            self._coming = self._make_ahead(step_size, updates, others)
+            self._next_call = self._call(step_size, updates, others)
         self.state.psi = [x[k] for x in draws["psi"]]
-        self.state.extra = {name: [x[k] for x in xs] for name, xs in ahead.extra.items()}
-        if not ahead.measured:
-            ahead.measured = [np.asarray(x).tolist() for x in draws["statistics"][0]]
-        measured = ahead.measured[k]
+        self.state.extra = {name: [x[k] for x in xs] for name, xs in call.extra.items()}
+        if not call.measured:
+            call.measured = [np.asarray(x).tolist() for x in draws["statistics"][0]]
+        measured = call.measured[k]
         statistics = dict(zip(self._transition.statistic_names, measured, strict=True))
-        statistics["step_size"] = ahead.last_steps[k]
+        statistics["step_size"] = call.last_steps[k]
         return Draw(
             values=[np.asarray(x[k]) for x in draws["values"]],
             gradient=[x[k] for x in draws["gradient"]],
             statistics=statistics,
             rejected=int(measured[-1]),
             tamed=int(measured[-2]),
-            weight=ahead.weights[k],
+            weight=call.weights[k],
         )
 
-    def _make_ahead(
+    def _call(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
-    ) -> _Ahead:
+    ) -> _Call:
         """Call the compiled function."""
         transition, state = self._transition, self.state
         count = transition.layout.draws
@@ -262,13 +267,13 @@ class Runner:
                 "rows": [x[:, fresh + k :: sets] for k in range(sets) for x in drawn],
                 "noise": noise,
                 "fresh": [x[:, :fresh] for x in drawn],
-                **self._same,
+                **self._fixed_inputs,
                 "others": others,
                 "tables": tables,
             }
         )
         extra = transition.state.extra.like(draws["extra"])
-        return _Ahead(draws, step_size, updates, count, extra, weights, last_steps, before)
+        return _Call(draws, step_size, updates, count, extra, weights, last_steps, before)
 
     def _step_sizes(
         self, step_size: float | Schedule, draws: int, updates: int

@@ -18,14 +18,15 @@ from scipy.linalg import cholesky, solve_triangular
 from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.result import unconstrained
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options
+from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch_checks import check_minibatches
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
-__all__ = ["LARGEST_DENSE", "ModelDensity", "Standard", "density_of"]
+__all__ = ["ModelDensity", "Standard", "density_of"]
 
 # A covariance from fewer draws would say more of them than of the posterior
 _DRAWS_A_DIMENSION = 5
@@ -152,10 +153,6 @@ class ModelDensity:
                     "Leave them out, or check that model is the one that was sampled."
                 )
         return np.concatenate(flat, axis=1).astype(float)
-
-    def potential(self, positions: np.ndarray) -> np.ndarray:
-        """Return U, shape (n,), at positions of shape (n, d)."""
-        return self._potential.full(positions)[0]
 
     def gradients(self, positions: np.ndarray) -> np.ndarray:
         """Return ∇U of the full data at positions, shapes (n, d); refuse what is not finite."""

@@ -13,13 +13,9 @@ import xarray as xr
 from pymc.model import Model
 
 from pymc_sgmcmc.checks import a_generator, positive, positive_int
-from pymc_sgmcmc.diagnostics.model_density import (
-    LARGEST_DENSE,
-    ModelDensity,
-    Standard,
-    density_of,
-)
+from pymc_sgmcmc.diagnostics.model_density import ModelDensity, Standard, density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, dims_of, draws_of, point_of
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.curvature import mean_hessian
 from pymc_sgmcmc.tuning.whiten import inverse_root
 

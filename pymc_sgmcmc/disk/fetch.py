@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pymc_sgmcmc.disk.source import Source
 
-__all__ = ["design_effect", "fetched", "has_source", "rows_at", "sampled", "warn_of_order"]
+__all__ = ["design_effect", "gather", "has_source", "rows_at", "sampled", "warn_of_order"]
 
 # Places of a file from which a sample of its rows is taken
 _SAMPLED_BLOCKS = 64
@@ -22,43 +22,13 @@ _BLOCKS, _MOST_COLUMNS = 32, 256
 # Largest ratio without a warning: random order exceeds it in one of 100,000 columns
 _LARGEST = 2.5
 
-New = Callable[[tuple[int, ...], Any], np.ndarray]
-
 
 def has_source(tables: Sequence[Sequence[Any]]) -> bool:
     """Whether there are rows on disk among the tables of all minibatches."""
     return any(isinstance(array, Source) for group in tables for array in group)
 
 
-def fetched(
-    tables: Sequence[Sequence[Any]],
-    offsets: Sequence[np.ndarray],
-    sizes: Sequence[tuple[int, int]],
-    new: New = np.empty,
-) -> tuple[list[np.ndarray], list[Any]]:
-    """Read batches into tables of their own; return where batches begin there, and the tables.
-
-    Each minibatch has a group of arrays or sources, offsets of its batches, and the numbers of rows
-    of the data and of a batch. ``new`` makes an empty array.
-    """
-    begins: list[np.ndarray] = []
-    read: list[Any] = []
-    for group, at, (rows, size) in zip(tables, offsets, sizes, strict=True):
-        if not has_source([group]):
-            begins.append(at)
-            read += group
-            continue
-        unique, which = np.unique(at, return_inverse=True)
-        for source in group:
-            source.check()
-            out = new((at.size * size, *source.shape[1:]), source.held)
-            _gather(source, unique, rows, size, out)
-            read.append(out)
-        begins.append((which * size).astype(at.dtype).reshape(at.shape))
-    return begins, read
-
-
-def _gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.ndarray) -> None:
+def gather(source: Source, offsets: np.ndarray, rows: int, size: int, out: np.ndarray) -> None:
     """Put blocks at sorted offsets one after the other; the first row follows the last."""
     whole = int(np.searchsorted(offsets, rows - size, side="right"))
     source.read_blocks(offsets[:whole], size, out[: whole * size])

@@ -21,8 +21,8 @@ import numpy as np
 import pytensor
 
 __all__ = [
-    "MOST_CHUNKS", "ArraySource", "ChunkedSource", "DiskError", "Source", "aligned", "needed",
-    "reading", "state_of", "sync",
+    "MOST_CHUNKS", "ArraySource", "ChunkedSource", "DiskError", "Source", "all_as_sources",
+    "needed", "reading", "state_of", "sync",
 ]  # fmt: skip
 
 # Bytes of decoded chunks that a source keeps
@@ -245,7 +245,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: setattr(ChunkedSource, "_lock", Lock()))
 
 
-def aligned(arrays: Sequence[Any]) -> list[Any]:
+def all_as_sources(arrays: Sequence[Any]) -> list[Any]:
     """Return arrays that are drawn together, all as sources where one of them is on disk."""
     if not any(isinstance(array, Source) for array in arrays):
         return list(arrays)

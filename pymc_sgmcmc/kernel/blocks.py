@@ -1,13 +1,14 @@
 """Arithmetic on the list of tensors that is a position, a gradient or a momentum."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
 from typing import Any
 
 import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Blocks", "exp", "sqrt"]
+__all__ = ["Blocks", "exp", "mapped", "sqrt"]
 
 
 class Blocks:
@@ -86,10 +87,12 @@ class Blocks:
 
     def max_abs(self) -> TensorVariable:
         """Largest absolute value over all blocks."""
-        largest = pt.max(pt.abs(self.parts[0]))
-        for part in self.parts[1:]:
-            largest = pt.maximum(largest, pt.max(pt.abs(part)))
-        return largest
+        return reduce(pt.maximum, [pt.max(pt.abs(part)) for part in self.parts])
+
+
+def mapped(function: Callable[[Any], Any], x: Any) -> Any:
+    """Apply ``function`` to each of ``Blocks``, or to what is one tensor or number."""
+    return x.map(function) if isinstance(x, Blocks) else function(x)
 
 
 def exp(x: Any) -> Any:
@@ -100,7 +103,7 @@ def exp(x: Any) -> Any:
     x : Blocks or tensor_like
         The argument.
     """
-    return x.map(pt.exp) if isinstance(x, Blocks) else pt.exp(x)
+    return mapped(pt.exp, x)
 
 
 def sqrt(x: Any) -> Any:
@@ -111,4 +114,4 @@ def sqrt(x: Any) -> Any:
     x : Blocks or tensor_like
         The argument.
     """
-    return x.map(pt.sqrt) if isinstance(x, Blocks) else pt.sqrt(x)
+    return mapped(pt.sqrt, x)

@@ -94,8 +94,7 @@ class Engine:
         self._row_memory = row_memory
         self._tables = Tables(self.posterior, row_memory)
         self._potential: Potential | None = None
-        # Functions by name, with the backend that each was compiled for
-        self._functions: dict[str, tuple[str, Callable[..., Any]]] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}  # by name
         self._joint: Engine | None = None
 
     @property
@@ -280,7 +279,7 @@ class Engine:
     def use(self, backend: str) -> None:
         """Compile for a backend from now on."""
         if backend != self.backend:
-            self.backend, self._potential = backend, None
+            self.backend, self._potential, self._functions = backend, None, {}
 
     @building()
     def attempt(self, first_use: Callable[[], Any]) -> Any:
@@ -301,16 +300,15 @@ class Engine:
     def _function(
         self, name: str, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
     ) -> Callable[..., Any]:
-        """Return a function of a point, compiled once, as :func:`explain.at_worst_rows` has it."""
-        if name not in self._functions or self._functions[name][0] != self.backend:
-            function = explain.at_worst_rows(self.posterior, self.backend, outputs, further)
-            self._functions[name] = self.backend, function
-        return self._functions[name][1]
+        """Return a function of a point, compiled once, as :func:`explain.at_some_rows` has it."""
+        if name not in self._functions:
+            self._functions[name] = explain.at_some_rows(
+                self.posterior, self.backend, outputs, further
+            )
+        return self._functions[name]
 
-    def at_worst_rows(
-        self, phi: Arrays, scales: Arrays, others: Arrays
-    ) -> tuple[float, np.ndarray]:
-        """Return U and ∇U, flat, from B rows of each minibatch, non-finite rows first."""
+    def at_some_rows(self, phi: Arrays, scales: Arrays, others: Arrays) -> tuple[float, np.ndarray]:
+        """Return U and ∇U, flat, from B rows of each minibatch, non-finite ones among them."""
         graphs = [-self.posterior.log_density, *self.posterior.gradient]
         potential, *gradient = self._function("density", graphs)(*phi, *scales, *others)
         return float(potential), Potential.join(gradient)

@@ -24,7 +24,7 @@ from pymc_sgmcmc.backends.once import computed_once
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.groups import Groups
-from pymc_sgmcmc.kernel.loop import looped, unchanged
+from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 
@@ -146,9 +146,7 @@ class Estimator:
     def new_rows(self) -> list[TensorVariable]:
         """Return new symbols for the inputs of K batches, K the first dimension unless 1."""
         one = self._density.rows()
-        if self._batches == 1:
-            return one
-        return [pt.tensor(x.name, dtype=x.dtype, shape=(self._batches, *x.type.shape)) for x in one]
+        return one if self._batches == 1 else along(one, self._batches)
 
     @property
     def log_density(self) -> TensorVariable:
@@ -211,7 +209,8 @@ class Estimator:
     ) -> list[TensorVariable]:
         """Mean of :meth:`_one` over K batches, with graphs that batches share computed once."""
         density, others = self._density, self._anchor_others
-        # Each batch gives the adjoints at φ, then those at the anchor or its stored gradient there
+        # For each batch the loop returns adjoints at φ, followed by adjoints at the anchor, or by
+        # the batch's stored gradient there
         here = density.shared(phi)
         there = density.shared(self._anchor, others) if self._anchor and not self._blocks else []
         stored = self._anchor if self._blocks else []
@@ -254,7 +253,6 @@ class Estimator:
             dict(zip(total, zeros, strict=True)),
             dict(zip(inner, shared, strict=True)) | unchanged([*further, *self._density.fixed]),
             self._density.backend,
-            self._batches,
         )
         return [s / self._batches for s in sums]
 

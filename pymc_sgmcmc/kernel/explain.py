@@ -17,19 +17,19 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.model.data_checks import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["at_worst_rows", "impossible_rows", "why_not_finite"]
+__all__ = ["at_some_rows", "impossible_rows", "why_not_finite"]
 
 # Number of rows on disk that are searched for non-finite ones
 _SEARCHED = 2**14
 
 
-def at_worst_rows(
+def at_some_rows(
     posterior: Posterior,
     backend: str,
     outputs: list[TensorVariable],
     further: Sequence[TensorVariable] = (),
 ) -> Callable[..., Any]:
-    """Return a function of a point from B rows of each minibatch, non-finite rows first.
+    """Return a function of a point from B rows of each minibatch, non-finite ones among them.
 
     A point has the values of φ, scales, others and ``further`` symbols.
     """
@@ -70,8 +70,8 @@ def why_not_finite(
     model: Model, posterior: Posterior, backend: str, point: Sequence[np.ndarray]
 ) -> str:
     """Return a message that names non-finite terms at a start."""
-    values = at_worst_rows(posterior, backend, list(posterior.terms.values()))(*point)
-    gradients = at_worst_rows(posterior, backend, posterior.gradient)(*point)
+    values = at_some_rows(posterior, backend, list(posterior.terms.values()))(*point)
+    gradients = at_some_rows(posterior, backend, posterior.gradient)(*point)
     terms = {
         name: float(value)
         for name, value in zip(posterior.terms, values, strict=True)

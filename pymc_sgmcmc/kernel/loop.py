@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytensor
+import pytensor.tensor as pt
 
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, io_toposort
@@ -16,7 +17,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.jax_loop import loop
 from pymc_sgmcmc.model.graphs import substitute
 
-__all__ = ["looped", "unchanged"]
+__all__ = ["along", "looped", "unchanged"]
 
 _Replaced = Mapping[TensorVariable, TensorVariable]
 
@@ -27,7 +28,6 @@ def looped(
     states: _Replaced,
     fixed: _Replaced,
     backend: str,
-    length: int | None = None,
     in_a_row: int = 1,
     settled: Callable[[Sequence[Any], Sequence[Any]], list[Any]] | None = None,
 ) -> list[TensorVariable]:
@@ -49,8 +49,7 @@ def looped(
     read = set(ancestors(list(graphs)))
     fixed = {symbol: x for symbol, x in fixed.items() if symbol in read}
     if backend == "jax":
-        if length is None:
-            length = next(iter(steps.values())).type.shape[0]
+        length = next(iter(steps.values())).type.shape[0]
         return loop(graphs, steps, states, fixed, length, in_a_row, settled)
     placeholders = [*steps, *states, *fixed]
     outputs: list[TensorVariable] = pytensor.scan(
@@ -58,7 +57,6 @@ def looped(
         sequences=list(steps.values()),
         outputs_info=[*states.values(), *[None] * (len(graphs) - len(states))],
         non_sequences=list(fixed.values()),
-        n_steps=length,
         return_list=True,
         return_updates=False,
         strict=True,
@@ -82,6 +80,11 @@ def _same_in_all(graphs: Sequence[Variable], varying: Collection[Variable]) -> l
         elif not all(isinstance(x, Constant) for x in node.inputs):
             same.update(node.outputs)
     return list(read)
+
+
+def along(symbols: Iterable[TensorVariable], length: int | None) -> list[TensorVariable]:
+    """Return symbols of such values along a new first dimension."""
+    return [pt.tensor(x.name, dtype=x.dtype, shape=(length, *x.type.shape)) for x in symbols]
 
 
 def unchanged(variables: Iterable[TensorVariable]) -> dict[TensorVariable, TensorVariable]:

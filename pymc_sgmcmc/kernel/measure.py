@@ -28,7 +28,7 @@ def measured(
     Half the squared difference of the estimates from two ``fresh`` batches, the first dimension,
     is the variance of the noise.
     """
-    sampler, estimator, state = update.sampler, update.estimator, update.blocks
+    sampler, estimator, state = update.sampler, update.estimator, update.in_model
     posterior, psi = estimator.posterior, at[: len(state.psi)]
     values = estimator.at(posterior.values, psi, [rows[0] for rows in fresh])
     log_density, gradient, *second = _estimates(update, psi, fresh)
@@ -82,7 +82,7 @@ def wrapped(update: Update, psi: list[TensorVariable]) -> list[TensorVariable]:
     reduced, whitening = [], update.estimator.whitening
     scales = whitening.diagonal(psi, whitening.symbols)
     masks = _masks(update.estimator.posterior, psi)
-    for x, o, scale, circular in zip(psi, update.blocks.origin, scales, masks, strict=True):
+    for x, o, scale, circular in zip(psi, update.in_model.origin, scales, masks, strict=True):
         if not circular.any():
             reduced.append(x)
             continue

@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.device_noise import drawn_on_device
+from pymc_sgmcmc.backends.normals import fill_normal
 from pymc_sgmcmc.backends.placing import aligned, on_processor
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.ravel import Ravel
@@ -130,9 +131,6 @@ class Noise:
 
 def _fill_normal(rng: np.random.Generator, out: np.ndarray) -> np.ndarray:
     if out.size >= _MANY[out.dtype]:
-        # Imported here: numba takes half a second, and few of JAX's users need it
-        from pymc_sgmcmc.backends.normals import fill_normal
-
         fill_normal(rng, out.reshape(-1))
     else:
         rng.standard_normal(out=out, dtype=out.dtype)

@@ -6,7 +6,10 @@ from dataclasses import dataclass, fields
 
 from pymc_sgmcmc.checks import one_of, positive
 
-__all__ = ["Policy"]
+__all__ = ["TRANSFORM_CHOICES", "Policy"]
+
+# Coordinates in which tuning works; in θ itself, "identity", it does not
+TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,8 @@ class Policy:
         Largest variance of a gradient estimate that costs nothing; tuning averages more batches
         where a larger one would cost more time than they do.
     noise_of_many : float or None
-        The same with thousands of parameters, where averaging is what costs most: a bound on the
-        variance that still gives draws that are right, with a step size h that
-        its friction allows. None where it is ``noise``.
+        The same with more than 512 parameters, where averaging batches is the main cost: up to
+        this variance the draws are right at a step size that friction allows. None: as ``noise``.
     widening : float or None
         Bound on h times the variance of a gradient estimate; None for no bound.
     absorbs_noise : bool
@@ -77,8 +79,7 @@ class Policy:
     gradients_bounded: bool = True
 
     def __post_init__(self) -> None:
-        choices = "lipschitz", "mirror", "model", "identity"
-        one_of("Policy's coordinates", self.coordinates, choices)
+        one_of("Policy's coordinates", self.coordinates, (*TRANSFORM_CHOICES, "identity"))
         for field in fields(self):
             name, value = f"Policy's {field.name}", getattr(self, field.name)
             if field.type == "bool" and not isinstance(value, bool):

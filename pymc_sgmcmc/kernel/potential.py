@@ -18,7 +18,7 @@ from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.placing import aligned
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import Estimator, inputs_of
-from pymc_sgmcmc.kernel.loop import looped, unchanged
+from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.tables import read_batches, sizes_of
@@ -36,8 +36,8 @@ _LENGTH = 64
 _LARGEST_CALL = 2**20
 _LARGEST_OUTPUT = 2**22
 
-# What an evaluation computes: 0 nothing (it only fills the call), ∇U alone, or ∇U and U
-_GRADIENT, _VALUE_TOO = 1, 2
+# What an evaluation computes: nothing, where it only fills up a call, ∇U alone, or ∇U and U
+_NOTHING, _GRADIENT, _VALUE_TOO = range(3)
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,6 @@ class Potential:
         self.dimension = self._ravel.size  # d, elements of φ
         self.sizes = sizes_of(posterior)  # rows of the data and of a batch, for each minibatch
         self.batch_size = sum(size for _, size in self.sizes)  # 0 without minibatches
-        # Of a row in a sum over blocks
-        self._weights = [size / n for n, size in self.sizes]
         # Blocks in a pass over the full data; 1 without minibatches
         self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
         self._length = int(np.clip(_LARGEST_CALL // self.dimension, 1, _LENGTH))
@@ -154,10 +152,7 @@ class Potential:
         same: Sequence[TensorVariable] = (),
     ) -> Any:
         """Compile a loop over steps; its function takes ``same``, the steps, and what is fixed."""
-        sequences = {
-            s: pt.tensor(f"{s.name}_sequence", dtype=s.dtype, shape=(length, *s.type.shape))
-            for s in steps
-        }
+        sequences = dict(zip(steps, along(steps, length), strict=True))
         fixed = self.inputs.flat
         outputs = looped(graphs, sequences, starts or {}, unchanged([*same, *fixed]), self._backend)
         inputs = [*same, *sequences.values(), *fixed]
@@ -320,7 +315,7 @@ class Potential:
             np.where(c > 0, blocks * size, 0)
             for c, (_, size) in zip(counted, self.sizes, strict=True)
         ]
-        return _Rows(blocks == 0, starts, counted, self._weights)
+        return _Rows(blocks == 0, starts, counted, self.posterior.row_weights)
 
     def _evaluate(
         self, points: np.ndarray, rows: _Rows, *, value: bool = False
@@ -336,7 +331,7 @@ class Potential:
             self._count[0] += count
             length = self._length if self._padded else count
             index = first + np.minimum(np.arange(length), count - 1)
-            wanted = np.zeros(length, dtype=np.int8)
+            wanted = np.full(length, _NOTHING, dtype=np.int8)
             wanted[:count] = _VALUE_TOO if value else _GRADIENT
             fixed, arrays = self._arrays(rows, index, length)
             u, g = self._function(wanted, points[index].astype(self._dtype), *arrays, *fixed)

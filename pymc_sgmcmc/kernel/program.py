@@ -26,15 +26,14 @@ _LARGEST_NOISE_OF_DRAW = 2**26
 # Numbers of rows on disk that a call reads: two or three copies of them are in memory
 _LARGEST_READ_OF_DRAW = 2**22
 
-# Draws in one compiled call, elements of data and position that it works through, for calls of
-# up to a twentieth of a second, and of position alone, for which it takes noise
+# Draws in one compiled call, and elements of data and position that it works through, for calls of
+# up to a twentieth of a second
 _MOST_DRAWS = 16
 _LARGEST_CALL = 2**24
-_LARGEST_NOISE = 2**20
 
-# Numbers read from disk for the draws of a call: few enough to stay in a processor's cache from
-# when a thread reads them until they are used
-_LARGEST_READ = 2**20
+# Numbers of noise for the draws of a call, and numbers read from disk: few enough for these to stay
+# in a processor's cache from when a thread reads them until they are used
+_LARGEST_INPUT = 2**20
 
 # Largest relative variance of the sizes of groups of joined blocks: the last one may be smaller
 _LARGEST_UNEVENNESS = 0.02
@@ -79,7 +78,7 @@ class Program:
             whitening=whitening.kind,
             contiguous=self._scheme.contiguous,
             anchored=bool(settings.anchor),
-            known_blocks=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,
+            stored_batches=len(settings.anchor_blocks[0]) if settings.anchor_blocks else 0,
             batches=settings.batches,
             joined=joined,
             per_coordinate=bool(settings.relative),
@@ -132,8 +131,7 @@ class Program:
         elements = self._dimension + settings.gradients * (self._numbers + whole)
         fit = min(
             _LARGEST_CALL // max(updates * elements, 1),
-            _LARGEST_NOISE // (updates * self._dimension),
-            _LARGEST_READ // max(updates * settings.batches * self._read, 1),
+            _LARGEST_INPUT // (updates * max(self._dimension, settings.batches * self._read)),
         )
         return int(np.clip(fit, 1, _MOST_DRAWS))
 

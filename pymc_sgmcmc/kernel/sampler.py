@@ -1,11 +1,11 @@
-"""What an algorithm is to the kernel, and what an update may ask of the density."""
+"""What a sampler defines, and what its update may ask of the density."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
@@ -66,6 +66,11 @@ class Gradient:
 
     Attributes
     ----------
+    potential : callable
+        ``potential(position)`` is the estimate of U from the same rows, a scalar.
+    independent : callable
+        ``independent()`` is an estimate from other rows, independent of these; each call takes new
+        ones.
     variance : Blocks or float
         Variance of the estimate in each coordinate, which a sampler may subtract from the noise
         that it injects: measured while tuning for a policy that ``compensates``, else 0.
@@ -78,8 +83,8 @@ class Gradient:
     """
 
     _estimate: Callable[[Blocks], Blocks]
-    _potential: Callable[[Blocks], TensorVariable]
-    _independent: Callable[[], Gradient]
+    potential: Callable[[Blocks], TensorVariable]
+    independent: Callable[[], Gradient]
     variance: Blocks | float
     centre: Blocks
     taming: Taming
@@ -89,35 +94,96 @@ class Gradient:
         """Return the estimate of ∇U."""
         return self._estimate(position)
 
-    def potential(self, position: Blocks) -> TensorVariable:
-        """Return the estimate of U from the same rows, a scalar."""
-        return self._potential(position)
 
-    def independent(self) -> Gradient:
-        """Return an estimate from other rows, independent of these; each call takes new ones."""
-        return self._independent()
+class Sampler:
+    """The methods of a step method that its sampler defines; defaults but for :meth:`update`."""
 
-
-class Sampler(Protocol):
-    """What the kernel needs to know of an algorithm."""
-
-    own_statistics: ClassVar[tuple[str, ...]]
+    own_statistics: ClassVar[tuple[str, ...]] = ()
+    """Names of the statistics that :meth:`statistics` returns."""
 
     def policy(self) -> Policy:
-        """How it is to be run."""
+        """Return how the method is run and tuned; by default as a first-order method."""
+        return Policy(step_size=0.04)
 
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator
     ) -> dict[str, list[np.ndarray]]:
-        """Draw the state beyond the position."""
+        """Draw the state beyond the position at the start of a chain.
+
+        Parameters
+        ----------
+        position : list of ndarray
+            The start, one array for each block.
+        rng : numpy.random.Generator
+            The chain's generator.
+
+        Returns
+        -------
+        dict
+            Name to one array for each block, such as a momentum.
+        """
+        return {}
 
     def update(
         self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
-        """One update, symbolic."""
+        """One update, in symbols.
+
+        Parameters
+        ----------
+        position : Blocks
+            The position.
+        extra : dict of Blocks
+            The further state.
+        gradient : callable
+            Estimates ∇U at a position, U of the full data set; every call inside one
+            update uses the same rows. ``gradient.potential`` estimates U from them,
+            ``gradient.independent()`` returns an estimate from other rows,
+            ``gradient.variance`` is what is known of its noise, and ``gradient.variables``
+            what the blocks stand for.
+        step_size : TensorVariable or Blocks
+            h, a scalar; with ``policy().per_coordinate`` possibly one for each coordinate.
+        noise : Noise
+            Source of fresh noise.
+
+        Returns
+        -------
+        position, extra
+            The next state.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define update().")
 
     def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
-        """Statistics of a draw that belong to this algorithm."""
+        """Scalars to record with each draw, named in ``own_statistics``.
+
+        Parameters
+        ----------
+        extra : dict of Blocks
+            The further state at the recorded position.
+
+        Returns
+        -------
+        dict
+            Name to symbolic scalar.
+        """
+        return {}
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
-        """Relative excess of a unit Gaussian's variance by gradient noise."""
+        """Relative excess of a unit Gaussian's variance through gradient noise.
+
+        Parameters
+        ----------
+        step_size : TensorVariable or Blocks
+            h.
+        variance : Blocks
+            Variance of the gradient estimate in each coordinate.
+        known : Blocks or float
+            The part of that variance that :meth:`update` makes up for; 0 unless the policy
+            compensates.
+
+        Returns
+        -------
+        Blocks
+            The relative excess, for each coordinate.
+        """
+        return step_size * (variance - known) / 2

@@ -66,7 +66,8 @@ class Settings(Comparable):
     # Values of other step methods' variables at the anchor; both gradients there use them, so that
     # an estimate stays unbiased when those variables move
     anchor_others: list[np.ndarray] = field(default_factory=list)
-    # Of each variable's gradients, over what tuning allows; empty if unknown
+    # For each variable: the variance of its gradients over the largest one that tuning allows.
+    # Empty if unknown
     noise: list[float] = field(default_factory=list)
     row_order: int = 0  # seed of the order of the rows in these blocks
     batches: int = 1  # K
@@ -96,9 +97,7 @@ class Settings(Comparable):
         inner = Diagonal(self.centre, self.root)
         if self.middle is not None:
             inner = Turned(self.centre, self.root, self.directions, self.middle, self.lengths)
-        if not self.families:
-            return inner
-        return Sheared(inner, [m.shape for m in self.centre], Shear(self.families), self.below)
+        return Sheared(inner, Shear(self.families), self.below) if self.families else inner
 
     def origin(self, psi: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return ψ of the centre, shaped as ``psi``: 0 too where nothing is known of it."""

@@ -10,6 +10,7 @@ import weakref
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import graph_inputs
 
 from pymc_sgmcmc.backends.placing import ALIGNMENT, aligned, place
-from pymc_sgmcmc.disk.fetch import fetched, has_source
+from pymc_sgmcmc.disk.fetch import gather, has_source
 from pymc_sgmcmc.model.minibatch import Minibatch
 from pymc_sgmcmc.model.posterior import Posterior
 
@@ -55,12 +56,33 @@ def sizes_of(posterior: Posterior) -> list[tuple[int, int]]:
 
 
 def read_batches(
-    posterior: Posterior, tables: Sequence[Any], offsets: Sequence[np.ndarray], new: Any
+    posterior: Posterior,
+    tables: Sequence[Any],
+    offsets: Sequence[np.ndarray],
+    new: Callable[[tuple[int, ...], Any], np.ndarray],
 ) -> tuple[list[np.ndarray], list[Any]]:
-    """Return where batches begin, and tables in which rows on disk are replaced by those read."""
+    """Return where batches begin, and tables in which rows on disk are replaced by those read.
+
+    ``new`` makes an empty array of a shape and a dtype.
+    """
+    begins: list[np.ndarray] = []
+    read: list[Any] = []
     rest = iter(tables)
-    groups = [[next(rest) for _ in group] for group in posterior.arrays]
-    return fetched(groups, offsets, sizes_of(posterior), new)
+    sizes = sizes_of(posterior)
+    for arrays, at, (rows, size) in zip(posterior.arrays, offsets, sizes, strict=True):
+        group = list(islice(rest, len(arrays)))
+        if not has_source([group]):
+            begins.append(at)
+            read += group
+            continue
+        unique, which = np.unique(at, return_inverse=True)
+        for source in group:
+            source.check()
+            out = new((at.size * size, *source.shape[1:]), source.held)
+            gather(source, unique, rows, size, out)
+            read.append(out)
+        begins.append((which * size).astype(at.dtype).reshape(at.shape))
+    return begins, read
 
 
 def is_large(minibatches: Sequence[Minibatch]) -> bool:

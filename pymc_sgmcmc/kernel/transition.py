@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
-from pytensor.tensor.variable import TensorVariable
-
 from pymc_sgmcmc.backends.compiling import compiled
 from pymc_sgmcmc.backends.jax_backend import prepare
 from pymc_sgmcmc.backends.placing import on_processor, place
 from pymc_sgmcmc.kernel.estimators import Estimator
 from pymc_sgmcmc.kernel.groups import Groups
-from pymc_sgmcmc.kernel.loop import looped, unchanged
+from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.measure import measured, wrapped
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.update import Layout, State, Update, is_finite
@@ -61,7 +59,7 @@ class Transition:
             posterior,
             contiguous=layout.contiguous,
             backend=layout.backend,
-            in_blocks=layout.known_blocks > 0,
+            in_blocks=layout.stored_batches > 0,
         )
         estimator = Estimator(
             density,
@@ -76,9 +74,9 @@ class Transition:
         in_one = not on_processor(layout.backend) and sampler.policy().whitened
         update = Update(sampler, state, estimator, layout, in_one=in_one and state.alike)
         self.noise = update.noise
-        # Times K batches of an update: more than 1 where it asks for independent estimates
+        # How many sets of K batches an update takes: one, and one for each independent estimate
         self.row_sets = len(update.row_sets)
-        # Times K batches for what is measured at the end of a draw
+        # How many sets are drawn for what is measured at a draw's end
         self.fresh = _FRESH if update.row_sets[0] else 0
         self._same = Groups(origin=state.origin, **update.inputs)  # in all updates of a call
 
@@ -86,10 +84,10 @@ class Transition:
         compiled_in = layout.backend == "jax"
         draws, updates = (layout.draws, layout.updates) if compiled_in else (None, None)
         each = Groups(
-            **{name: _along(own, updates) for name, own in update.own_inputs.items()},
-            fresh=_along(update.row_sets[0], _FRESH),
+            **{name: along(own, updates) for name, own in update.own_inputs.items()},
+            fresh=along(update.row_sets[0], _FRESH),
         )
-        given = Groups({name: _along(own, draws) for name, own in each.items()})
+        given = Groups({name: along(own, draws) for name, own in each.items()})
         of_draw = self._draw(update, each)
         outputs = of_draw.flat
         if layout.draws == 1:
@@ -175,7 +173,7 @@ class Transition:
         if joined == 1:
             return estimates
         sums = np.add.reduceat(estimates, np.arange(0, len(estimates), joined), axis=0)
-        return (self.layout.groups / self.layout.known_blocks * sums).astype(estimates.dtype)
+        return (self.layout.groups / self.layout.stored_batches * sums).astype(estimates.dtype)
 
 
 def _without_rejected(begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
@@ -188,8 +186,3 @@ def _without_rejected(begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
     finite = is_finite(new)
     kept = [pt.switch(finite, x, was) for x, was in zip(new, old, strict=True)]
     return [*kept, tamed, pt.switch(finite, accepted, before)]
-
-
-def _along(symbols: Iterable[TensorVariable], length: int | None) -> list[TensorVariable]:
-    """Return symbols of such values along a new first dimension."""
-    return [pt.tensor(x.name, dtype=x.dtype, shape=(length, *x.type.shape)) for x in symbols]

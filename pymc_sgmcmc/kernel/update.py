@@ -39,7 +39,7 @@ class Layout:
     whitening: Hashable  # kind of the map from ψ to φ
     contiguous: bool  # whether a batch is an offset, not row indices
     anchored: bool  # whether gradients have an anchor
-    known_blocks: int  # blocks with known gradients at the anchor, which are then the batches
+    stored_batches: int  # batches whose gradients at the anchor are stored; 0 where none are
     batches: int  # K, batches averaged for one gradient
     joined: int  # neighbouring blocks evaluated together, a divisor of K
     per_coordinate: bool  # whether each coordinate has a step size
@@ -50,8 +50,8 @@ class Layout:
 
     @property
     def groups(self) -> int:
-        """Groups of joined blocks that make up the data, where blocks are known."""
-        return -(-self.known_blocks // self.joined)
+        """Groups of joined blocks that make up the data, 0 where no gradients are stored."""
+        return -(-self.stored_batches // self.joined)
 
     @property
     def averaged(self) -> int:
@@ -147,9 +147,9 @@ class Update:
         in_one: bool = False,
     ) -> None:
         self.sampler = sampler
-        self.blocks = state
+        # The state in the model's variables; ``state`` is what the graph is of
+        self.in_model = state
         self._in_one = in_one
-        # What the graph is of
         self.state = state.joined() if in_one else state
         self.estimator = estimator
         self.backend = layout.backend
@@ -206,7 +206,7 @@ class Update:
     def _as_state(self, x: Any) -> Any:
         """Return what may be blocks as blocks of the state that the graph is of."""
         joins = self._in_one and isinstance(x, Blocks)
-        return Blocks(self.blocks.join(list(x))) if joins else x
+        return Blocks(self.in_model.join(list(x))) if joins else x
 
     def _gradient(self, taming: Taming) -> Gradient:
         """Return what an update may ask of the density, from rows of its own."""
@@ -214,7 +214,7 @@ class Update:
         self.row_sets.append(rows)
 
         def blocks(position: Blocks) -> list[Any]:
-            return self.blocks.part(list(position)) if self._in_one else list(position)
+            return self.in_model.part(list(position)) if self._in_one else list(position)
 
         def estimate(position: Blocks) -> Blocks:
             """Estimate ∇U, scaled down as a whole where an element exceeds the bound."""
@@ -228,7 +228,7 @@ class Update:
             lambda position: estimator.potential(blocks(position), rows),
             lambda: self._gradient(taming),
             self._as_state(self.steps()[1]),
-            self._as_state(Blocks(self.blocks.origin)),
+            self._as_state(Blocks(self.in_model.origin)),
             taming,
             self._variables,
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from itertools import compress
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
+
+from pymc_sgmcmc.kernel.ravel import Ravel
 
 __all__ = [
     "Dense", "Diagonal", "Shear", "Sheared", "Turned", "Unwhitened", "Whitening",
@@ -51,7 +54,7 @@ class Whitening:
         return list(gradient)
 
     def to_psi(self, phi: Parts, symbols: Parts) -> list[Any]:
-        """Return ψ of φ; of symbols only where L is diagonal."""
+        """Return ψ of φ, of arrays."""
         return list(phi)
 
     def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
@@ -73,7 +76,7 @@ class Diagonal(Whitening):
 
     def __init__(self, centre: Sequence[np.ndarray], scale: Sequence[np.ndarray]) -> None:
         super().__init__()
-        self._shapes = [x.shape for x in centre]
+        self.shapes = [x.shape for x in centre]
         names = [f"{name}_{i}" for name in ("centre", "scale") for i in range(len(centre))]
         self._add(names, _flat([*centre, *scale]))
 
@@ -82,7 +85,7 @@ class Diagonal(Whitening):
         centre, scale = symbols[: len(psi)], symbols[len(psi) :]
         return [
             (m + s * x).reshape(shape)
-            for m, s, x, shape in zip(centre, scale, psi, self._shapes, strict=True)
+            for m, s, x, shape in zip(centre, scale, psi, self.shapes, strict=True)
         ]
 
     def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
@@ -117,9 +120,9 @@ class Turned(Diagonal):
         super().__init__(centre, scale)
         self._turned = [len(part) > 0 for part in directions]
         self.kind = "turned", len(middle), *self._turned
-        dtypes = [x.dtype for x, turned in zip(centre, self._turned, strict=True) if turned]
+        dtypes = [x.dtype for x in compress(centre, self._turned)]
         self._own, self._count = len(self.arrays), len(dtypes)
-        own = [*_where(self._turned, directions), *_where(self._turned, _flat(lengths))]
+        own = [*compress(directions, self._turned), *compress(_flat(lengths), self._turned)]
         own = [x.astype(dtype) for x, dtype in zip(own, [*dtypes, *dtypes], strict=True)]
         own.append(middle.astype(np.result_type(*dtypes)))
         self._add([f"turn_{i}" for i in range(len(own))], own)
@@ -159,7 +162,7 @@ class Turned(Diagonal):
 
     def _turn(self, parts: Parts, directions: Parts, middle: Any) -> list[Any]:
         """Return (I − V M V') x."""
-        own = _where(self._turned, parts)
+        own = compress(parts, self._turned)
         along: Any = sum(v @ x.reshape((-1,)) for v, x in zip(directions, own, strict=True))
         along = middle @ along
         return self._each(
@@ -220,14 +223,8 @@ class Shear:
 class Sheared(Whitening):
     """Another whitening followed by a shear: L is (I + N) times its L, an N for each family."""
 
-    def __init__(
-        self,
-        inner: Diagonal,
-        shapes: Sequence[tuple[int, ...]],
-        shear: Shear,
-        below: Sequence[np.ndarray],
-    ) -> None:
-        self._inner, self._shapes, self._shear = inner, shapes, shear
+    def __init__(self, inner: Diagonal, shear: Shear, below: Sequence[np.ndarray]) -> None:
+        self._inner, self._shear = inner, shear
         self.kind = "sheared", shear.families, inner.kind
         self.arrays, self.symbols = inner.arrays, inner.symbols
         own = [c.astype(np.result_type(*inner.arrays)) for c in below]
@@ -257,8 +254,9 @@ class Sheared(Whitening):
     def _split(self, symbols: Parts) -> tuple[Parts, list[Any], Parts]:
         """Return the inner map's symbols, the centre shaped as the variables, and N."""
         count = len(self._inner.arrays)
-        centre = zip(symbols[: len(self._shapes)], self._shapes, strict=True)
-        return symbols[:count], [m.reshape(shape) for m, shape in centre], symbols[count:]
+        # The inner map's symbols begin with its centre
+        centre = [m.reshape(shape) for m, shape in zip(symbols, self._inner.shapes, strict=False)]
+        return symbols[:count], centre, symbols[count:]
 
 
 class Dense(Whitening):
@@ -268,17 +266,14 @@ class Dense(Whitening):
 
     def __init__(self, centre: Sequence[np.ndarray], matrix: np.ndarray) -> None:
         super().__init__()
-        self._shapes = [x.shape for x in centre]
-        self._dtypes = [x.dtype for x in centre]
-        flat = _joined(centre).astype(np.result_type(*self._dtypes))
+        self._ravel = Ravel.of(centre)
+        flat = _joined(centre).astype(np.result_type(*self._ravel.dtypes))
         self._add(["centre", "scale"], [flat, np.ascontiguousarray(matrix, dtype=flat.dtype)])
 
     def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return m + Lψ, split into the variables."""
-        flat = symbols[0] + symbols[1] @ psi[0]
-        ends = np.cumsum([int(np.prod(shape)) for shape in self._shapes]).tolist()
-        parts = zip([0, *ends[:-1]], ends, self._shapes, self._dtypes, strict=True)
-        return [flat[a:b].reshape(shape).astype(dtype) for a, b, shape, dtype in parts]
+        centre, matrix = symbols
+        return self._ravel.split(centre + matrix @ psi[0])
 
     def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
         """Return L'∇, one vector."""
@@ -300,10 +295,6 @@ def parts_of_variances(root: np.ndarray) -> np.ndarray:
     """Return the shares of each element's variance that lie along each ψ, shape (d, d)."""
     squares = root.astype(float) ** 2
     return squares / squares.sum(axis=1, keepdims=True)
-
-
-def _where(wanted: Sequence[bool], parts: Parts) -> list[Any]:
-    return [x for x, own in zip(parts, wanted, strict=True) if own]
 
 
 def _flat(parts: Parts) -> list[Any]:

@@ -22,7 +22,7 @@ from pytensor.tensor.variable import TensorVariable
 from scipy.sparse import issparse
 
 from pymc_sgmcmc.disk.on_disk import source_of
-from pymc_sgmcmc.disk.source import Source, aligned
+from pymc_sgmcmc.disk.source import Source, all_as_sources
 from pymc_sgmcmc.model.graphs import nodes_of
 
 __all__ = [
@@ -55,7 +55,7 @@ class Minibatch:
 
     def arrays(self) -> list[Any]:
         """Return the full arrays; where one is on disk, sources of all of them."""
-        return aligned([evaluate(source) for source in self.sources])
+        return all_as_sources([evaluate(source) for source in self.sources])
 
 
 def evaluate(source: Variable) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from pymc_sgmcmc.checks import one_of, positive, positive_int, within
-from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.blocks import Blocks, mapped
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
@@ -148,7 +148,7 @@ class FLA(SGMCMCStep):
             signs, logs = riesz_drift(gradient, x, alpha, self.delta, self.terms)
             # It grows like e^U, so that the way back would always be taken at once
             largest: Any = self.largest_drift or np.inf
-            drift = gradient.taming.shortened_power(signs, logs + _log(h), largest)
+            drift = gradient.taming.shortened_power(signs, logs + mapped(pt.log, h), largest)
         else:
             drift = h * self.drift_constant(alpha) * gradient(x)
             if self.largest_drift is not None:
@@ -159,10 +159,6 @@ class FLA(SGMCMCStep):
         if self.largest_jump is not None:
             jump = gradient.taming.clipped(jump, self.largest_jump)
         return x - drift + jump, extra
-
-
-def _log(h: Any) -> Any:
-    return h.map(pt.log) if isinstance(h, Blocks) else pt.log(h)
 
 
 def _plain(gradient: Any) -> Any:

@@ -83,11 +83,10 @@ class MSGNHT(SGMCMCStep):
 
     def policy(self) -> Policy:
         """Return one step size for all coordinates: the thermostat absorbs the noise."""
-        h = 0.2 if self.integrator == "ssi" else 0.05
-        order = 2 if self.integrator == "ssi" else 1
+        second = self.integrator == "ssi"
         return Policy(
-            step_size=h,
-            order=order,
+            step_size=0.2 if second else 0.05,
+            order=2 if second else 1,
             power=1,
             noise=6.0,
             noise_of_many=24.0,

@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.kernel.blocks import Blocks
+from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.sampler import Gradient
 
 __all__ = ["coefficients", "riesz_drift"]
@@ -41,19 +42,15 @@ def riesz_drift(
 
     It takes (2 K + 1) d potentials and gradients of the same rows.
     """
-    sizes = [int(np.prod(x.type.shape)) for x in position]
-    dtype = np.result_type(*[x.dtype for x in position])
-    d, count = sum(sizes), 2 * terms + 1
+    ravel = Ravel.of(position.parts)
+    dtype = np.result_type(*ravel.dtypes)
+    d, count = ravel.size, 2 * terms + 1
     # One row for each coordinate and k: along which coordinate, and how far
     along = np.repeat(np.eye(d, dtype=dtype), count, axis=0)
     far = np.tile(np.arange(-terms, terms + 1, dtype=dtype) * delta, d)
-    ends = np.cumsum(sizes)
 
     def parts(flat: TensorVariable) -> Blocks:
-        return Blocks(
-            flat[end - size : end].reshape(x.type.shape).astype(x.dtype)
-            for end, size, x in zip(ends, sizes, position, strict=True)
-        )
+        return Blocks(ravel.split(flat))
 
     def at_shift(unit: TensorVariable, length: TensorVariable) -> list[TensorVariable]:
         shifted = position - parts(unit * length)

@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.checks import one_of, positive
-from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
+from pymc_sgmcmc.kernel.blocks import Blocks, exp, mapped, sqrt
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
@@ -100,7 +100,7 @@ class SGHMC(SGMCMCStep):
     ) -> tuple[Blocks, Extra]:
         """One update of the chosen integrator."""
         x, p, h, C = position, extra["momentum"], step_size, self.friction
-        missing = _positive_part(C - h * gradient.variance / 2)
+        missing = mapped(lambda part: pt.maximum(part, 0), C - h * gradient.variance / 2)
         kick = sqrt(2 * h * missing) * noise.normal()
         if self.integrator == "euler":
             x = x + h * p
@@ -116,7 +116,3 @@ class SGHMC(SGMCMCStep):
     def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
         """Mean p²."""
         return {"kinetic_temperature": (extra["momentum"] * extra["momentum"]).mean()}
-
-
-def _positive_part(x: Any) -> Any:
-    return x.map(lambda part: pt.maximum(part, 0)) if isinstance(x, Blocks) else pt.maximum(x, 0)

@@ -33,7 +33,7 @@ from pymc_sgmcmc.checks import (
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options, OwnWhitening
-from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.kernel.policy import TRANSFORM_CHOICES, Policy
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
@@ -42,7 +42,7 @@ from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
 from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
-    "TRANSFORM_CHOICES", "check_batches", "checked_backend", "checked_gradient", "checked_options",
+    "check_batches", "checked_backend", "checked_gradient", "checked_options",
     "checked_rng", "kinds_of_support", "refuse_nothing", "refuse_unknown", "require_kinds",
     "sampled_values",
 ]  # fmt: skip
@@ -52,8 +52,6 @@ _FOR_COMPILE = [
     "random_seed",
     *[k for k in signature(function).parameters if k not in ("inputs", "outputs", "givens")],
 ]
-
-TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
 
 
 def checked_options(

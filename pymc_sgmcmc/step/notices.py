@@ -19,7 +19,7 @@ from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
 from pymc_sgmcmc.model.row_view import RowView
 
 __all__ = ["left_out", "tell_compilation", "tell_log_likelihood", "tell_memory"]
@@ -55,7 +55,7 @@ def _size(model: Model, value: TensorVariable) -> int:
     for k, dim in enumerate(model.named_vars_to_dims.get(rv.name, ())):
         length = model.dim_lengths.get(dim)
         if shape[k] is None and length is not None:
-            shape[k] = int(length.eval())
+            shape[k] = int(evaluate(length))
     return 0 if None in shape else int(np.prod(shape, dtype=np.int64))
 
 

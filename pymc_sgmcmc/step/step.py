@@ -35,6 +35,7 @@ from pymc_sgmcmc.checks import is_auto
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import OwnWhitening
+from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory
 from pymc_sgmcmc.model.data_checks import check_coords
 from pymc_sgmcmc.model.initial_point import is_given
@@ -42,7 +43,6 @@ from pymc_sgmcmc.model.properties import refuse_uninformed
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
 from pymc_sgmcmc.step import arguments
-from pymc_sgmcmc.step.algorithm import Algorithm
 from pymc_sgmcmc.step.notices import tell_compilation, tell_log_likelihood, tell_memory
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.step.rows import Rows, sampled_rows
@@ -62,7 +62,7 @@ class SGMCMCState(StepMethodState):
     chain: ChainState
 
 
-class SGMCMCStep(Algorithm, BlockedStep):
+class SGMCMCStep(Sampler, BlockedStep):
     r"""Base class of the stochastic-gradient samplers.
 
     A sampler is a subclass with two methods, :meth:`update` and, if its state is more than
@@ -148,7 +148,7 @@ class SGMCMCStep(Algorithm, BlockedStep):
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # A model of pymc.dims is read and compiled as a model of tensors
-        self._read_model = model = in_tensors(self.model)
+        model = in_tensors(self.model)
         self._values = [model.rvs_to_values[model[name]] for name in self.names]
         self.kinds = arguments.kinds_of_support(model, self._values)
         policy = self.policy()
@@ -164,7 +164,7 @@ class SGMCMCStep(Algorithm, BlockedStep):
         # Without tuning nothing chooses how many batches are averaged
         by_default = is_auto(batch_size) and batch_dim is None
         all_rows = by_default and self.options.is_complete()
-        self._batches_asked = None if all_rows else batch_size, batch_dim
+        self._batches_asked = (None if all_rows else batch_size), batch_dim
         self._look_at_rows()
         self._of_variables = of_variables(
             model,

@@ -36,8 +36,9 @@ from scipy.sparse import issparse
 from pymc_sgmcmc._version import __version__
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE, OwnWhitening
+from pymc_sgmcmc.kernel.options import OwnWhitening
 from pymc_sgmcmc.model.minibatch import evaluate
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule
 

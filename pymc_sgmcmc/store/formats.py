@@ -94,7 +94,8 @@ def packed(tree: Any) -> bytes:
         elif isinstance(value, dict):
             value = {"dict": [[encoded(k), encoded(x)] for k, x in value.items()]}
         elif is_dataclass(value) and (name := _name(type(value))) in _dataclasses():
-            value = {"of": name, "fields": {k: encoded(x) for k, x in _fields(value).items()}}
+            own = {f.name: encoded(getattr(value, f.name)) for f in fields(value)}
+            value = {"of": name, "fields": own}
         elif hasattr(value, "__array__"):
             value = {"array": array(np.asarray(value))}
         elif not known:
@@ -139,10 +140,6 @@ def made(cls: type, own: dict[str, Any]) -> Any:
     if differ := own.keys() ^ {f.name for f in fields(cls)}:
         raise ValueError(f"{cls.__name__} has other fields, {', '.join(map(str, differ))}")
     return cls(**own)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {f.name: getattr(value, f.name) for f in fields(value)}
 
 
 def _generator_state(parts: list[Any]) -> RandomGeneratorState:

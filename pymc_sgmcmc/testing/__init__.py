@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.diagnostics.result import constrained
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.testing.targets import (
     Moment,
@@ -69,23 +69,16 @@ def run_chain(
     dict
         Draws of every free variable in its own space, shape ``(draws, *shape)``.
     """
-    with interpreted():
-        point = model.initial_point()
-    to_own = pm.compile(
-        model.value_vars,
-        model.replace_rvs_by_values(model.free_RVs),
-        mode=INTERPRETER,
-        on_unused_input="ignore",
-    )
+    point = initial_point(model)
     step.setup_chain(np.random.default_rng(seed), burn, draws)
-    kept: list[list[np.ndarray]] = []
+    kept: list[dict[str, np.ndarray]] = []
     for i in range(burn + draws):
         point, [statistics] = step.step(point)
         if statistics["rejected_updates"]:
             raise AssertionError(f"{statistics['rejected_updates']} updates were not finite")
         if i >= burn:
-            kept.append(to_own(*[point[value.name] for value in model.value_vars]))
-    return {rv.name: np.array([row[i] for row in kept]) for i, rv in enumerate(model.free_RVs)}
+            kept.append(point)
+    return constrained(model, {name: np.array([row[name] for row in kept]) for name in point})
 
 
 @checked

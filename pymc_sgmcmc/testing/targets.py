@@ -11,7 +11,6 @@ import numpy as np
 import pymc as pm
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.checks import (
     a_function,
     a_generator,
@@ -22,9 +21,10 @@ from pymc_sgmcmc.checks import (
     positive_int,
     with_checks,
 )
+from pymc_sgmcmc.kernel.policy import TRANSFORM_CHOICES
 from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.posterior import Posterior
-from pymc_sgmcmc.step.arguments import TRANSFORM_CHOICES
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = [
@@ -90,6 +90,9 @@ class Target:
     relaxation: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
 
+
+# Points of a grid over one coordinate
+_GRID = 20001
 
 _count, _positive = partial(positive_int, usual=40), partial(positive, usual=0.1)
 checked = with_checks(
@@ -260,19 +263,18 @@ def one_dimensional(
 
 
 def _distribution(
-    build: Callable[[int], Any], transforms: Any, size: int = 20001
+    build: Callable[[int], Any], transforms: Any
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Grid of θ, its distribution function, and the Euler scheme's shift of it over h."""
     with pm.Model() as model:
-        build(size)
-    with interpreted():
-        point = model.initial_point()
+        build(_GRID)
+    point = initial_point(model)
     choice, named = (transforms, {}) if isinstance(transforms, str) else ("lipschitz", transforms)
     coordinates, start, scales = coordinates_at(model, model.value_vars, choice, point, named=named)
     posterior = Posterior(model, coordinates)
     inputs = [*posterior.phi, *posterior.scales]
     values_to_theta = model.replace_rvs_by_values(model.free_RVs)
-    phi = np.linspace(-60.0, 60.0, size).astype(start[0].dtype)
+    phi = np.linspace(-60.0, 60.0, _GRID).astype(start[0].dtype)
     slope, value = pm.compile(inputs, [*posterior.gradient, *posterior.values], mode=INTERPRETER)(
         phi, *scales
     )

@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
 from pymc_sgmcmc.tuning.density import Density

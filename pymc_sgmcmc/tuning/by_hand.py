@@ -78,7 +78,7 @@ def _jittered(
     """
 
     def potential(phi: Sequence[np.ndarray]) -> float:
-        u, gradient = engine.at_worst_rows(phi, place.scales, place.others)
+        u, gradient = engine.at_some_rows(phi, place.scales, place.others)
         return float(u) if np.all(np.isfinite(gradient)) else np.inf
 
     names = [str(value.name) for value in engine.values]
@@ -128,7 +128,7 @@ def _power(engine: Engine, place: Place, i: int, k: int, edge: float) -> float:
         moved = [x.copy() for x in place.phi]
         start = float(moved[i].flat[k])
         moved[i].flat[k] = edge + share * (start - edge)
-        return -engine.at_worst_rows(moved, place.scales, place.others)[0]
+        return -engine.at_some_rows(moved, place.scales, place.others)[0]
 
     near, nearer = log_density(_NEAR), log_density(_NEARER)
     if nearer == np.inf:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import Plain
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.check import BURN_IN, LARGEST_THIN, TRIAL_DRAWS
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.surface import Surface

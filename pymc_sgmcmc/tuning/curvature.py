@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Root, Surface, antithetic
 

@@ -14,10 +14,10 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring.coefficients import Coefficients, information_of_block
 from pymc_sgmcmc.centring.gaussian_map import Middle, Probe
 from pymc_sgmcmc.kernel.engine import Engine
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import depends_on
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
 from pymc_sgmcmc.tuning.surface import Surface

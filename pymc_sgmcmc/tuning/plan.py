@@ -10,10 +10,11 @@ import numpy as np
 
 from pymc_sgmcmc.checks import name_of
 from pymc_sgmcmc.kernel.estimators import SVRG, GradientChoice, Plain
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE, Options, OwnWhitening
+from pymc_sgmcmc.kernel.options import Options, OwnWhitening
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
 from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal

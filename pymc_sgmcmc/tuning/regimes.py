@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.options import LARGEST_DENSE
 from pymc_sgmcmc.kernel.policy import Policy
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.bounds import shared_bound
 from pymc_sgmcmc.tuning.noise import most_of_each
 

@@ -101,7 +101,7 @@ def test_a_shear_is_the_matrix_that_it_stands_for(dtype, turned):
         lengths = [x.reshape(s) for x, s in zip(parts, shapes, strict=True)]
         inner = Turned(centre, scale, turn.parts(sizes), turn.middle, lengths)
         matrix = matrix @ turn(np.eye(26)).T
-    whitening = Sheared(inner, shapes, Shear(families), below)
+    whitening = Sheared(inner, Shear(families), below)
     dense = Dense([x.astype(float) for x in centre], matrix)
     psi = [RNG.normal(size=s).astype(dtype).reshape(-1 if s else ()) for s in shapes]
     joined = np.concatenate([x.reshape(-1) for x in psi]).astype(float)

@@ -49,7 +49,7 @@ def test_an_untuned_run_is_right_and_draws_made_ahead_may_be_forgotten(one_at_a_
             point, _ = step.step(point)
             if forgets:
                 runner = step._runner
-                assert runner._coming if one_at_a_time else runner._ahead.count > 1
+                assert runner._next_call if one_at_a_time else runner._current.count > 1
                 step._runner.settle()
             draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
     np.testing.assert_array_equal(draws[:30], draws[30:])

@@ -44,7 +44,7 @@ def test_restored_state_continues_bit_for_bit(name, batch, new_step):
 def test_draws_made_ahead_are_those_made_one_by_one(name, new_step):
     step = new_step(name, batch="random" if name == "FLA" else "shuffled")
     _, ahead = take(step, start(step), draws=20)
-    calls = step._runner._ahead
+    calls = step._runner._current
     assert calls.count == 16
     assert calls.taken == 4
     point, one_by_one = start(step), []
