@@ -25,7 +25,7 @@ from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,
 )
-from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
+from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, sds_of
 
 __all__ = ["find_bulk"]
 
@@ -34,10 +34,8 @@ __all__ = ["find_bulk"]
 _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
 
-def find_bulk(
-    begin: Beginning, scale: object, rng: Rng, report: Callable[[str], None]
-) -> tuple[Flat, Root, bool]:
-    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen.
+def find_bulk(begin: Beginning, rng: Rng, report: Callable[[str], None]) -> tuple[Flat, Root, bool]:
+    """Return centre m, root L of shape (d, d) or (d,), and whether the descent collapsed.
 
     Where no fit succeeds, raises TuningError, and NoGaussianError of exchangeable units.
     """
@@ -48,7 +46,7 @@ def find_bulk(
     if len(start) <= (LARGEST_NEWTON if begin.exchangeable else LARGEST_DENSE):
         scales = density.scales
         try:
-            return search.dense(start.copy(), scale)
+            return search.dense(start.copy())
         except TuningError as error:
             # As for neural networks: no Gaussian is near, but each coordinate has a width
             failed = error
@@ -85,7 +83,7 @@ class _Search:
     others: Sequence[Flat]
     fit: Callable[..., tuple[Flat, Flat]]
 
-    def dense(self, start: Flat, scale: object) -> tuple[Flat, Root, bool]:
+    def dense(self, start: Flat) -> tuple[Flat, Root, bool]:
         """Find the bulk with a full L."""
         by_newton = len(start) <= LARGEST_NEWTON or not self.surface.batch_size
         bulk = self._rough_mode(start) if by_newton else self._rough_normals(start)
@@ -99,8 +97,6 @@ class _Search:
                 self._whiten(bulk)
         if not by_newton:
             self._whiten(bulk)
-        if isinstance(scale, str) and scale == "diagonal":
-            bulk.root = _sds(bulk.root)
         return bulk.centre, bulk.root, bulk.collapses
 
     def diagonal(self, start: Flat) -> tuple[Flat, Flat]:
@@ -109,7 +105,7 @@ class _Search:
         fit = partial(self.fit, patient=self.parametrisation is not None)
         bulk = self._rough_normals(start, fit)
         while self._rewrite(bulk):
-            bulk = self._rough_normals(bulk.centre, partial(self.fit, known=_sds(bulk.root)))
+            bulk = self._rough_normals(bulk.centre, partial(self.fit, known=sds_of(bulk.root)))
         return bulk.centre, bulk.root
 
     def _rewrite(self, bulk: _Bulk, *, at_mode: bool = False) -> bool:
@@ -130,7 +126,7 @@ class _Search:
         """
         if not self.density.is_bent(bulk.centre):
             return False
-        centre, sd, moves = bulk.centre, _sds(bulk.root), SECANT * bulk.root.T
+        centre, sd, moves = bulk.centre, sds_of(bulk.root), SECANT * bulk.root.T
         points = np.stack([centre, centre + sd, centre - sd, bulk.start])
         points = np.concatenate([points, centre + moves, centre - moves])
         (bulk.centre, _, _, bulk.start), above, below = np.split(
@@ -227,8 +223,3 @@ class _Search:
             return start
         along = Conditional(self.surface, start, free)
         return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-
-
-def _sds(root: Root) -> Flat:
-    """Return the sds of N(0, LL'), shape (d,), for L of shape (d, d) or its diagonal."""
-    return root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))

@@ -59,7 +59,7 @@ class Rules:
     draws: int = TRIAL_DRAWS  # of a trial
     most_updates: int = 2**62  # of all trials
     about_mean: bool = False  # temperatures are: other step methods move the bulk
-    funnel: bool = False  # the search ended in one: wide coordinates warn sooner
+    collapses: bool = False  # the search for the centre does: wide coordinates warn sooner
     exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
     all_seen: bool = False  # trials have all coordinates: a wrong temperature shows that it left
 
@@ -192,7 +192,8 @@ class _Judge:
     def far(self, trial: Trial) -> list[Warned]:
         """Return a warning if the chain is far from what the whitening promised."""
         sd, mean = trial.widths(moments=self._rules.policy.second_moments)
-        if sd > (_WIDEST_OF_FUNNEL if self._rules.funnel else _WIDEST) or mean > _FARTHEST_MEAN:
+        widest = _WIDEST_OF_FUNNEL if self._rules.collapses else _WIDEST
+        if sd > widest or mean > _FARTHEST_MEAN:
             code = "far" if trial.variables is None else "far, of many"
             return [(code, {"sd": sd, "mean": mean})]
         return []

@@ -30,7 +30,7 @@ from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
 from pymc_sgmcmc.tuning.surface import Surface, TuningError
-from pymc_sgmcmc.tuning.whiten import upright
+from pymc_sgmcmc.tuning.whiten import sds_of, upright
 
 __all__ = ["Bulk", "Plan", "Problem", "make_plan"]
 
@@ -191,7 +191,9 @@ def _unit_and_root(
         return _narrowest(root, own), own
     if isinstance(scale, np.ndarray):
         return 1.0, scale
-    if problem.policy.isotropic or (root.ndim == 1 and regime.by_quantile):
+    if scale == "diagonal":
+        root = sds_of(root)
+    if problem.policy.isotropic or regime.by_quantile:
         return 1.0, root
     # Heavy tails: sums of coordinates are wider than each
     if root.ndim == 2:
@@ -236,8 +238,8 @@ def _narrowest(fit: np.ndarray, own: np.ndarray) -> float:
 def _widths(fit: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Return the fit's sds along coordinates whitened by another root, shape (d,)."""
     if own.ndim == 2:
-        return np.linalg.norm(np.linalg.solve(own, fit), axis=1)
-    return (fit if fit.ndim == 1 else np.linalg.norm(fit, axis=1)) / own
+        return sds_of(np.linalg.solve(own, fit))
+    return sds_of(fit) / own
 
 
 def _with_batches(
@@ -302,7 +304,7 @@ def _with_batches(
 
 def _is_invertible(root: np.ndarray) -> bool:
     """Return whether L, (d, d), is invertible, or sds are positive and finite."""
-    widths = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+    widths = sds_of(root)
     sound = bool(np.all((widths > 0) & np.isfinite(widths)))
     if sound and root.ndim == 2:
         sound = bool(np.linalg.cond(root / widths[:, None]) < _LARGEST_CONDITION)

@@ -113,9 +113,8 @@ class NoGaussian(Exchangeable):
     """No Gaussian at all: the coordinates stay in units of the priors."""
 
 
-def regime_of(root: np.ndarray, scale: Any, *, exchangeable: bool) -> Regime:
+def regime_of(root: np.ndarray, *, exchangeable: bool) -> Regime:
     """Return the regime of a fit with L of shape (d, d) or (d,)."""
-    wished = isinstance(scale, str) and scale == "diagonal"
-    if len(root) <= LARGEST_DENSE and (root.ndim == 2 or wished):
+    if root.ndim == 2:
         return Dense(exchangeable)
     return (Exchangeable if exchangeable else Diagonal)(exchangeable)

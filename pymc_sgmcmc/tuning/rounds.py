@@ -174,7 +174,7 @@ class Rounds:
             return None
         job.report("correcting the posterior's centre")
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
-        centre, root, _ = find_bulk(begin, job.problem.scale, job.rng, job.report)
+        centre, root, _ = find_bulk(begin, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
         return Bulk(centre, root)
 

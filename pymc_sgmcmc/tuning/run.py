@@ -109,11 +109,11 @@ class Tuning:
 
     def _near_a_gaussian(self, begin: Beginning, *, trials: bool) -> tuple[Runner, Plan]:
         """Tune a chain by the Gaussian fitted to its bulk, which :func:`find_bulk` searches for."""
-        job, surface, scale = self._job, begin.surface, self._job.problem.scale
-        centre, root, funnel = find_bulk(begin, scale, job.rng, job.report)
+        job, surface = self._job, begin.surface
+        centre, root, collapses = find_bulk(begin, job.rng, job.report)
         if begin.exchangeable:
             refuse_stiff(surface, centre, root, job.rng)
-        regime = regime_of(root, scale, exchangeable=begin.exchangeable)
+        regime = regime_of(root, exchangeable=begin.exchangeable)
         last = Rounds(job, surface, Bulk(centre, root), regime).run()
         runner, plan = last.runner, last.plan
         if job.options.step_size is not None and job.fixed_step is None:
@@ -121,11 +121,11 @@ class Tuning:
         if not trials:
             runner.settings.step_size = last.step_size
             return runner, plan
-        return runner, self._tried(last, funnel=funnel)
+        return runner, self._tried(last, collapses=collapses)
 
     # ------------------------------------------------------------------ trials
 
-    def _tried(self, last: Round, *, funnel: bool) -> Plan:
+    def _tried(self, last: Round, *, collapses: bool) -> Plan:
         """Set step size and thinning by trials, and return the plan with the noise along them."""
         job, plan, chain, settings = self._job, last.plan, last.chain, last.runner.settings
         regime, bounds = plan.regime, job.bounds(plan)
@@ -142,7 +142,7 @@ class Tuning:
             draws=bounds.draws_of_a_trial(settings.thin),
             most_updates=bounds.updates_of_trials(),
             about_mean=len(job.density.others) > 0,
-            funnel=funnel,
+            collapses=collapses,
             exchangeable=regime.exchangeable,
             all_seen=last.surface.dimension <= MOST_WATCHED,
         )

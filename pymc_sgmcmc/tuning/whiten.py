@@ -30,6 +30,7 @@ __all__ = [
     "inverse_root",
     "refined",
     "rewhitened",
+    "sds_of",
     "upright",
 ]
 
@@ -84,9 +85,14 @@ def inverse_root(hessian: Root, circular: Flat | None = None) -> Root:
     return (v / np.sqrt(w)) / d[:, None]
 
 
+def sds_of(root: Root) -> Flat:
+    """Return the sds of N(0, LL'), shape (d,), for L of shape (d, d) or its diagonal."""
+    return root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+
+
 def upright(root: Root) -> Root:
     """Return the L of the same LL' that mixes coordinates least: symmetric but for their scales."""
-    scale = np.sqrt(np.sum(root**2, axis=1))
+    scale = sds_of(root)
     unit = root / scale[:, None]
     w, v = np.linalg.eigh(unit @ unit.T)
     return scale[:, None] * ((v * np.sqrt(np.maximum(w, 0))) @ v.T)
@@ -145,7 +151,8 @@ class _Bulk:
             pairs = min(count, most) * d
             return mean_curvature(gradients, self.centre, self.root, self.rng, pairs)
         step, central = difference_step(surface), most >= 2 * points
-        hessian = mean_hessian(gradients, x[:most], _sds(self.root), step, central=central)
+        sds = _conditional_sds(self.root)
+        hessian = mean_hessian(gradients, x[:most], sds, step, central=central)
         return self.root.T @ hessian @ self.root
 
     # ------------------------------------------------------------ on batches
@@ -189,7 +196,8 @@ class _Bulk:
                 return surface.batch_gradient(x, rows[p])
 
         at, step = self.centre + x @ self.root.T, difference_step(surface)
-        hessian = mean_hessian(gradients, at, _sds(self.root), step, central=False)
+        sds = _conditional_sds(self.root)
+        hessian = mean_hessian(gradients, at, sds, step, central=False)
         return self.root.T @ hessian @ self.root
 
     def _regressed(self, work: float) -> Root:
@@ -352,7 +360,7 @@ def _with_circles(line: Root, circular: Flat, lengths: Flat) -> Root:
     return root
 
 
-def _sds(root: Root) -> Flat:
+def _conditional_sds(root: Root) -> Flat:
     """Return conditional sds of N(0, LL'), (d,), along which a difference stays in the bulk."""
     inverse = np.linalg.pinv(root)
     # A direction without any curvature has a length that pinv takes for infinite

@@ -174,7 +174,7 @@ def plan_for(surface, centre, root, regime, rng):
 
 def whole_plan(surface, rng):
     start = np.full(D, 0.5)
-    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
     return plan_for(surface, centre, root, Dense(), rng)
 
 
