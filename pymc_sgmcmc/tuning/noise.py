@@ -27,14 +27,12 @@ from pymc_sgmcmc.tuning.surface import (
 )
 
 __all__ = [
-    "ALLOWED",
     "GradientNoise",
     "NoiseOnTheWay",
     "TurnedNoise",
     "measured_noise",
     "most_of_each",
     "noise_along_burn_in",
-    "shorter",
     "turned_noise",
 ]
 
@@ -45,12 +43,10 @@ _POINTS, _LEAST_BATCHES, _BATCHES_OF_EACH, _LARGEST = 16, 512, 4, 2**24
 # Passes over the data where a batch may touch few of thousands of coordinates
 _PASSES = 4
 
-# Least variance of a coordinate, over that of the direction replacing it, for which a ratio is
-# formed: less is unreliable, as for an intercept that data depend on only through its effects
+# The noise of a direction is given as a multiple of the noise of the coordinate that it replaces.
+# Where the coordinate has less than 1 % of the direction's noise, as an intercept that data depend
+# on only through its effects, the multiple is unreliable and the noise itself is kept
 _OWN = 0.01
-
-# Most batches averaged for a single variable's noise, as all variables pay for them
-ALLOWED = 16
 
 _NOT_FINITE = (
     "the measurement of the gradient noise met gradients that are not finite all around the "
@@ -182,20 +178,6 @@ def most_of_each(variance: Flat, sizes: Sequence[int]) -> float:
     """
     parts = [variance[of.start : of.stop] for of in ranges_of(sizes)] if len(sizes) else [variance]
     return float(max(np.quantile(part, MOST_OF_MANY) for part in parts if part.size))
-
-
-def shorter(
-    root: Root, turn: Turn | None, turned: TurnedNoise, variance: Flat, free: float
-) -> tuple[Root, Turn | None, TurnedNoise, Flat]:
-    """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
-    most = max(float(np.quantile(variance, MOST_OF_MANY)), free)
-    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
-    if turn is None:
-        root = root * by
-    else:
-        turn = replace(turn, lengths=turn.lengths * by)
-        turned = replace(turned, times=turned.times * by**2, plus=turned.plus * by**2)
-    return root, turn, turned, np.minimum(variance, most)
 
 
 # ---------------------------------------------------------------- batches at single positions

@@ -15,21 +15,15 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
-from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, within_noise
+from pymc_sgmcmc.tuning.bounds import FRICTION, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.noise import (
-    NoiseOnTheWay,
-    TurnedNoise,
-    measured_noise,
-    shorter,
-    turned_noise,
-)
+from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, TurnedNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
+from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError
 from pymc_sgmcmc.tuning.whiten import sds_of, upright
 
 __all__ = ["Bulk", "Plan", "Problem", "make_plan"]
@@ -270,15 +264,9 @@ def _with_batches(
     if many and whitened and not shared:
         gradients = WhitenedGradients(surface, plan.centre, root, turn)
         shared = noise_in_common(gradients, noise.plain, policy, problem.sizes, rng)
-    ask = regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows)
-    step_size = policy.step_size * ask.factor
     terms = Terms(
-        bound=ask.bound,
-        anchored_bound=min(anchored_bound(policy), ask.bound),
-        most_of=ask.most_of,
-        most_of_all=ask.most_of_all,
-        doubt=ask.doubt,
-        rate=step_size,
+        regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows),
+        policy,
         unit=plan.unit,
         ratios=partial(variance_ratios, surface, problem.scheme),
         n_blocks=surface.n_blocks,
@@ -293,13 +281,27 @@ def _with_batches(
     effect = turned[not plain]
     if many and whitened and not policy.per_coordinate:
         # Noise that the whole step allows costs a coordinate nothing
-        free = FRICTION / (step_size * plan.unit) ** 2 if policy.noise_of_many else 0.0
-        root, turn, effect, variance = shorter(root, turn, effect, variance, free)
+        free = FRICTION / (terms.step_size * plan.unit) ** 2 if policy.noise_of_many else 0.0
+        root, turn, effect, variance = _shortened(root, turn, effect, variance, free)
     return replace(
         plan, root=root, gradient=gradient, batches=batches, variance=variance, ratio=ratio,
-        step_size=step_size, turn=turn, turned=effect,
-        bound=terms.bound if plain else terms.anchored_bound,
+        step_size=terms.step_size, turn=turn, turned=effect,
+        bound=terms.noise.bound if plain else terms.anchored_bound,
     )  # fmt: skip
+
+
+def _shortened(
+    root: np.ndarray, turn: Turn | None, turned: TurnedNoise, variance: np.ndarray, free: float
+) -> tuple[np.ndarray, Turn | None, TurnedNoise, np.ndarray]:
+    """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
+    most = max(float(np.quantile(variance, MOST_OF_MANY)), free)
+    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
+    if turn is None:
+        root = root * by
+    else:
+        turn = replace(turn, lengths=turn.lengths * by)
+        turned = replace(turned, times=turned.times * by**2, plus=turned.plus * by**2)
+    return root, turn, turned, np.minimum(variance, most)
 
 
 def _is_invertible(root: np.ndarray) -> bool:

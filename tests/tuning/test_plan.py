@@ -16,9 +16,9 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
-from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each, shorter
+from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Problem, make_plan
+from pymc_sgmcmc.tuning.plan import Bulk, Problem, _shortened, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
 from pymc_sgmcmc.tuning.surface import TuningError
 
@@ -119,10 +119,10 @@ def test_steps_are_shortened_only_where_noise_costs():
     """Of few coordinates, to the noise of most or to what the whole step allows."""
     root, variance = np.ones(101), np.array([40.0, *[0.1] * 100])
     none = TurnedNoise.none(len(root))
-    found, *_, after = shorter(root, None, none, variance, 10.0)
+    found, *_, after = _shortened(root, None, none, variance, 10.0)
     np.testing.assert_allclose(found, [0.5, *[1] * 100])
     np.testing.assert_allclose(after, [10, *[0.1] * 100])
-    np.testing.assert_array_equal(shorter(root, None, none, variance, 50.0)[0], root)
+    np.testing.assert_array_equal(_shortened(root, None, none, variance, 50.0)[0], root)
 
 
 def test_noise_that_is_measured_on_the_way_is_that_of_the_shortened_coordinates():
