@@ -22,7 +22,7 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import shape_priors
 from pymc_sgmcmc.model.properties import prior_widths
-from pymc_sgmcmc.tuning.bounds import AIM, within_noise
+from pymc_sgmcmc.tuning.bounds import stable_step, within_noise
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.job import FARTHEST, Job
@@ -185,7 +185,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         return float(surface.batch(points, rows)[0].mean())
 
     def allowed(curvatures: list[float]) -> float:
-        by_curvature = (AIM / float(np.median(curvatures))) ** (policy.power / 2)
+        by_curvature = stable_step(policy, float(np.median(curvatures)))
         by_noise = within_noise(policy, np.array([noise]), friction=policy.widening is None)
         return min(by_curvature, float(by_noise[0]))
 

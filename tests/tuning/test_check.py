@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.policies import LM
+from helpers.policies import LM, rules_of
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
+from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.trial_chain import Trial
@@ -53,8 +53,8 @@ class FakeChain:
 
 
 def settled(chain, *, thin=20, fixed_step=False, policy=LM, curvatures=None, **rules):
-    h, _ = burn_in(chain, 0.2, thin, fixed_step=fixed_step)
-    return settle(chain, h, Rules(policy, thin, fixed_step=fixed_step, **rules), curvatures)
+    h, _ = burn_in(chain, 0.2, thin, fixed_step=fixed_step, updates=1000)
+    return settle(chain, h, rules_of(policy, thin, fixed_step=fixed_step, **rules), curvatures)
 
 
 def texts(found):
@@ -78,7 +78,7 @@ def test_a_chain_that_is_right_passes_whatever_its_seed():
 @pytest.mark.parametrize("thin", [1, 20, 100, 1000, 5000])
 def test_the_mean_of_a_burn_in_is_not_that_of_a_single_draw(thin):
     chain = FakeChain(d=1000)
-    _, seen = burn_in(chain, 0.2, thin, fixed_step=False)
+    _, seen = burn_in(chain, 0.2, thin, fixed_step=False, updates=1000)
     # The largest of a thousand: 2.5 sds off a chain is taken to begin beside its centre
     assert np.abs(seen.mean(axis=0)).max() < 2.5
     [(_, _, draws)] = chain.asked

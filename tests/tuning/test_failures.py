@@ -10,12 +10,13 @@ from pymc.exceptions import SamplingError
 
 import pymc_sgmcmc as sg
 
+from helpers.policies import rules_of
 from helpers.surfaces import OneScale
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
+from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.messages import text_of
@@ -310,7 +311,7 @@ BAD_CHAINS = [
 def test_a_bad_chain_ends_in_a_warning_or_in_a_cure(chain, fixed):
     curvatures = [None, lambda psi: np.full(len(psi), np.nan), lambda psi: np.zeros(len(psi))]
     for found in curvatures:
-        rules = Rules(POLICY, 20, fixed_step=fixed, fixed_thin=fixed)
+        rules = rules_of(POLICY, 20, fixed_step=fixed, fixed_thin=fixed)
         settled = settle(FakeChain(**chain), 0.2, rules, found)
         told = " ".join(map(text_of, settled.warnings))
         assert np.isfinite(settled.step_size)
@@ -320,7 +321,7 @@ def test_a_bad_chain_ends_in_a_warning_or_in_a_cure(chain, fixed):
         )
         assert "nan" not in told
     try:
-        h, seen = burn_in(FakeChain(**chain), 0.2, 20, fixed_step=fixed)
+        h, seen = burn_in(FakeChain(**chain), 0.2, 20, fixed_step=fixed, updates=1000)
     except TuningError as error:
         assert "the burn-in" in str(error)
         assert "Pass a smaller step_size" in str(error)
