@@ -25,6 +25,7 @@ from pymc_sgmcmc.tuning.surface import (
     Rows,
     Surface,
     TuningError,
+    gradients_of_batches,
 )
 
 __all__ = [
@@ -188,14 +189,13 @@ def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, Flat]:
         [u], [g] = surface.full(x[None])
         return float(u), g
     u, g = surface.batch(np.repeat(x[None], len(rows), axis=0), rows)
-    return float(u[None].mean(axis=1)[0]), g[None].mean(axis=1)[0]
+    return float(u.mean()), g.mean(axis=0)
 
 
 def _gradients(surface: Surface, points: Points, rows: Rows | None) -> Points:
     if rows is None:
         return surface.full(points)[1]
-    each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
-    return surface.batch_gradient(*each).reshape(len(points), len(rows), -1).mean(1)
+    return gradients_of_batches(surface, points, rows).mean(axis=1)
 
 
 # ---------------------------------------------------------------- several modes

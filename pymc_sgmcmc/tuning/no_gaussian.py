@@ -28,7 +28,7 @@ from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.job import FARTHEST, Job
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.regimes import NoGaussian
-from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError
+from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, gradients_of_batches
 
 __all__ = ["descended", "lower_step", "plan_of_priors", "shapes_priors", "tune_without_gaussian"]
 
@@ -178,7 +178,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
     rows = surface.draw_rows(rng, batches)
 
     def position() -> np.ndarray:
-        return np.concatenate([x.reshape(-1) for x in runner.phi()])
+        return Potential.join(runner.phi())
 
     def potential() -> float:
         points = np.repeat(position()[None], batches, axis=0)
@@ -197,7 +197,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         curvatures.append(largest_curvature_of_batches(surface, phi, units, batches, rng))
         if surface.batch_size and len(curvatures) % _NOISE_EACH == 1:
             some = surface.draw_rows(rng, _NOISE_BATCHES)
-            g = surface.batch_gradient(np.repeat(phi[None], len(some), axis=0), some) * units
+            g = gradients_of_batches(surface, phi[None], some)[0] * units
             noise = float(np.quantile(np.var(g, axis=0), MOST_OF_MANY)) / settings.batches
         if not fixed:
             h = min(h, allowed(curvatures))

@@ -23,6 +23,7 @@ from pymc_sgmcmc.tuning.surface import (
     Root,
     Surface,
     TuningError,
+    gradients_of_batches,
     ranges_of,
 )
 
@@ -223,11 +224,10 @@ def _samples(
     for here, anchor, x in places:
         rows = surface.draw_rows(rng, each)
         if here is anchor:
-            both = here.batch_gradient(np.repeat([x, centre], each, axis=0), np.tile(rows, (2, 1)))
-            at_x, at_centre = both[:each], both[each:]
+            at_x, at_centre = gradients_of_batches(here, np.stack([x, centre]), rows)
         else:
-            at_x = here.batch_gradient(np.repeat([x], each, axis=0), rows)
-            at_centre = anchor.batch_gradient(np.repeat([centre], each, axis=0), rows)
+            [at_x] = gradients_of_batches(here, x[None], rows)
+            [at_centre] = gradients_of_batches(anchor, centre[None], rows)
         finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
         if finite.sum() >= 2:
             yield at_x[finite], (at_x - at_centre)[finite]

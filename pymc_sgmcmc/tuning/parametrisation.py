@@ -20,7 +20,7 @@ from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
-from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.surface import Surface, gradients_of_batches
 
 __all__ = ["SECANT", "Beginning", "Parametrisation", "beginning"]
 
@@ -438,10 +438,7 @@ def _derivatives(
     count = max(1, _MOST_GRADIENTS // len(points))
     if count < surface.n_blocks:
         batches = surface.draw_rows(rng, count)
-        of_batches = surface.batch_gradient(
-            np.repeat(points, count, axis=0), np.tile(batches, (len(points), 1))
-        )
-        gradients = of_batches.reshape(len(points), count, -1).mean(axis=1)
+        gradients = gradients_of_batches(surface, points, batches).mean(axis=1)
     else:
         gradients = surface.full(points)[1]
     curvature = (gradients[:n] - gradients[n:])[:, rows] / (2 * _MOVE)

@@ -23,6 +23,7 @@ __all__ = [
     "Surface",
     "TuningError",
     "antithetic",
+    "gradients_of_batches",
     "ranges_of",
 ]
 
@@ -83,6 +84,12 @@ class Surface(Protocol):
 
     def draw_rows(self, rng: Rng, count: int) -> Rows:
         """Draw batches."""
+
+
+def gradients_of_batches(surface: Surface, points: Points, rows: Rows) -> np.ndarray:
+    """Return estimates of ∇U at each position from each batch, shape (P, n, d)."""
+    each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
+    return surface.batch_gradient(*each).reshape(len(points), len(rows), -1)
 
 
 def antithetic(rng: Rng, pairs: int, dimension: int) -> Points:

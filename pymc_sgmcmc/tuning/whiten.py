@@ -22,6 +22,7 @@ from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,
     antithetic,
+    gradients_of_batches,
 )
 
 __all__ = [
@@ -264,7 +265,7 @@ class _Bulk:
             at = there
         rows, e = surface.draw_rows(self.rng, _FAR_BATCHES), antithetic(self.rng, _FAR_BATCHES, d)
         either = surface.batch_gradient(at + e @ root.T, np.repeat(rows, 2, axis=0)) @ root
-        middle = surface.batch_gradient(np.repeat(at[None], len(rows), axis=0), rows) @ root
+        middle = gradients_of_batches(surface, at[None], rows)[0] @ root
         if not np.all(np.isfinite(either)):
             return None
         above, below = either[::2], either[1::2]
