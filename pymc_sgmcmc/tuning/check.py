@@ -10,13 +10,14 @@ from typing import Literal
 
 import numpy as np
 
+from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.schedules import USUAL_THIN
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.messages import Warned
-from pymc_sgmcmc.tuning.surface import CLEAR, NoGaussianError, TuningError
-from pymc_sgmcmc.tuning.trial_chain import FEW, SLOW, Trial, TrialChain
+from pymc_sgmcmc.tuning.surface import CLEAR, FEW, NoGaussianError, TuningError
+from pymc_sgmcmc.tuning.trial_chain import SLOW, Trial, TrialChain
 
 __all__ = ["Rules", "Settled", "burn_in", "settle"]
 
@@ -31,8 +32,8 @@ _MOST_LOWERED, _MOST_THINNED = 16, 8
 
 # Share of clipped gradients above which a chain has left the Gaussian: in a neural network they are
 # nearly all, mostly far beyond the bound. Otherwise the bound is too low for the noise, and is
-# raised above the second share, at most so many times
-_LEFT, _OFTEN, _MOST_RAISED = 0.25, 0.05, 2
+# raised, at most so many times
+_LEFT, _MOST_RAISED = 0.25, 2
 
 # Draws of a trial between two at which the curvature is measured
 _EACH = 10
@@ -175,7 +176,7 @@ class _Judge:
         far = trial.variables is None and bool(self.far(trial))
         if far or (clipped and (spent or trial.escaped > _LEFT)):
             raise NoGaussianError
-        if trial.clipped > _OFTEN and not spent:
+        if trial.clipped > MOST_TAMED and not spent:
             self._chain.raise_bound()
             self._raised += 1
         return clipped

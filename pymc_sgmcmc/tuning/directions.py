@@ -11,7 +11,16 @@ from scipy.optimize import linear_sum_assignment
 
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
-from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Surface, antithetic, ranges_of
+from pymc_sgmcmc.tuning.surface import (
+    Flat,
+    Map,
+    Points,
+    Rng,
+    Surface,
+    antithetic,
+    parts_of,
+    ranges_of,
+)
 
 __all__ = ["Turn", "is_small", "shared_directions"]
 
@@ -98,8 +107,8 @@ class Turn:
 
     def parts(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """Return V' of each variable, without rows where the variable is left as it is."""
-        split = np.split(self.away.T, np.cumsum(sizes)[:-1], axis=1)
-        return [part if part.any() else part[:0] for part in split]
+        parts = parts_of(self.away.T, sizes)
+        return [part if part.any() else part[:0] for part in parts]
 
 
 @named_step("the search for directions that variables share")

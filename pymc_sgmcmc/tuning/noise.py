@@ -24,7 +24,7 @@ from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,
     gradients_of_batches,
-    ranges_of,
+    parts_of,
 )
 
 __all__ = [
@@ -177,7 +177,7 @@ def most_of_each(variance: Flat, sizes: Sequence[int]) -> float:
 
     A scale may be one of thousands of coordinates, and the one of interest.
     """
-    parts = [variance[of.start : of.stop] for of in ranges_of(sizes)] if len(sizes) else [variance]
+    parts = parts_of(variance, sizes)
     return float(max(np.quantile(part, MOST_OF_MANY) for part in parts if part.size))
 
 

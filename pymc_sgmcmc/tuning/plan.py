@@ -23,10 +23,10 @@ from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, TurnedNoise, measured_noise,
 from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
-from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError
+from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, parts_of
 from pymc_sgmcmc.tuning.whiten import sds_of, upright
 
-__all__ = ["Bulk", "Plan", "Problem", "make_plan"]
+__all__ = ["Fit", "Plan", "Problem", "make_plan"]
 
 # Most numbers in an update's gradients: more would leave too few updates for a chain
 _LARGEST_UPDATE = 2**25
@@ -36,7 +36,7 @@ _LARGEST_CONDITION = 1e15
 
 
 @dataclass(frozen=True)
-class Bulk:
+class Fit:
     """The Gaussian fitted to the bulk, N(m, LL')."""
 
     centre: np.ndarray  # m, flat φ, shape (d,)
@@ -99,8 +99,7 @@ class Plan:
         relative = self.variance * self.unit**2 / self.bound
         if self.root is not None and self.root.ndim == 2:
             relative = parts_of_variances(self.root) @ relative
-        parts = np.split(relative, np.cumsum(sizes)[:-1])
-        return [float(part.max(initial=0.0)) for part in parts]
+        return [float(part.max(initial=0.0)) for part in parts_of(relative, sizes)]
 
     def takes_all_rows(self, n_blocks: int) -> bool:
         """Return whether an update's batches are all rows, each once."""
@@ -131,7 +130,7 @@ class Plan:
 @named_step("the choice of step size and batches")
 def make_plan(
     surface: Surface,
-    bulk: Bulk,
+    bulk: Fit,
     regime: Regime,
     problem: Problem,
     rng: np.random.Generator,
@@ -170,7 +169,7 @@ def make_plan(
 
 def _unit_and_root(
     surface: Surface,
-    bulk: Bulk,
+    bulk: Fit,
     regime: Regime,
     problem: Problem,
     rng: np.random.Generator,

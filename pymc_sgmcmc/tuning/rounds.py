@@ -19,11 +19,11 @@ from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import noise_along_burn_in
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.shared_index import in_blocks
-from pymc_sgmcmc.tuning.surface import Surface
-from pymc_sgmcmc.tuning.trial_chain import FEW, TrialChain
+from pymc_sgmcmc.tuning.surface import FEW, Surface
+from pymc_sgmcmc.tuning.trial_chain import TrialChain
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Round", "Rounds"]
@@ -50,7 +50,7 @@ class Round:
 class Rounds:
     """Changes the Gaussian that is planned for by what the last plan's burn-in has shown."""
 
-    def __init__(self, job: Job, surface: Surface, fit: Bulk, regime: Regime) -> None:
+    def __init__(self, job: Job, surface: Surface, fit: Fit, regime: Regime) -> None:
         self._job, self._surface, self._fit, self._regime = job, surface, fit, regime
         self._centres = 1  # that were tried
         self._least_noise = 0.0  # of one anchored batch, as measured along a burn-in
@@ -82,7 +82,7 @@ class Rounds:
         inside = in_blocks(self._surface, centre, self._fit.root, self._job.rng)
         if inside is not None:
             self._surface = inside
-            self._fit = Bulk(inside.inward(centre[None])[0], inside.sd)
+            self._fit = Fit(inside.inward(centre[None])[0], inside.sd)
 
     def _look_for_directions(self) -> None:
         """Make coordinates of directions that thousands of parameters share."""
@@ -92,7 +92,7 @@ class Rounds:
             centre, turn = shared_directions(
                 self._surface, fit.centre, fit.root, job.problem.sizes, job.rng
             )
-            self._fit = Bulk(centre, fit.root, turn)
+            self._fit = Fit(centre, fit.root, turn)
 
     def _mixes(self) -> bool:
         problem = self._job.problem
@@ -164,7 +164,7 @@ class Rounds:
             self._centres += 1
         return moved is not None
 
-    def _refitted_below(self, phi: np.ndarray) -> Bulk | None:
+    def _refitted_below(self, phi: np.ndarray) -> Fit | None:
         """Return another fit if the chain has left the present one, None to keep it.
 
         Along products' ridges a chain has no mean: U shows whether it has left.
@@ -176,9 +176,9 @@ class Rounds:
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
         centre, root, _ = find_bulk(begin, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
-        return Bulk(centre, root)
+        return Fit(centre, root)
 
-    def _recentred(self, last: Round) -> Bulk | None:
+    def _recentred(self, last: Round) -> Fit | None:
         """Return the Gaussian at the burn-in's mean, None if the centre is near it."""
         job, offset = self._job, self._offset(last.positions)
         if not _is_off(offset).any() or last.plan.root is None or len(job.density.places) > 1:

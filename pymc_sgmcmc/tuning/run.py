@@ -30,7 +30,7 @@ from pymc_sgmcmc.tuning.messages import cost_of_draws, costly, text_of
 from pymc_sgmcmc.tuning.nearness import refuse_stiff
 from pymc_sgmcmc.tuning.no_gaussian import tune_without_gaussian
 from pymc_sgmcmc.tuning.parametrisation import Beginning, beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Plan
+from pymc_sgmcmc.tuning.plan import Fit, Plan
 from pymc_sgmcmc.tuning.regimes import regime_of
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
 from pymc_sgmcmc.tuning.rounds import Round, Rounds
@@ -114,7 +114,7 @@ class Tuning:
         if begin.exchangeable:
             refuse_stiff(surface, centre, root, job.rng)
         regime = regime_of(root, exchangeable=begin.exchangeable)
-        last = Rounds(job, surface, Bulk(centre, root), regime).run()
+        last = Rounds(job, surface, Fit(centre, root), regime).run()
         runner, plan = last.runner, last.plan
         if job.options.step_size is not None and job.fixed_step is None:
             return runner, plan

@@ -11,6 +11,7 @@ from pymc_sgmcmc.kernel.pair_sums import PairSums
 
 __all__ = [
     "CLEAR",
+    "FEW",
     "MOST_OF_MANY",
     "TINY",
     "Flat",
@@ -24,6 +25,7 @@ __all__ = [
     "TuningError",
     "antithetic",
     "gradients_of_batches",
+    "parts_of",
     "ranges_of",
 ]
 
@@ -33,8 +35,10 @@ TINY = 1e-300
 # Standard errors from 0 beyond which a measurement is not chance
 CLEAR = 3.0
 
-# Quantile that stands for thousands of measurements, of which some are always far off
-MOST_OF_MANY = 0.95
+# Share of thousands of measurements that may be far off, as some always are, and the quantile that
+# stands for all of them
+FEW = 0.05
+MOST_OF_MANY = 1 - FEW
 
 type Flat = np.ndarray  # of each coordinate, shape (d,): a position φ, a gradient, widths
 type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,); or a Hessian
@@ -96,6 +100,11 @@ def antithetic(rng: Rng, pairs: int, dimension: int) -> Points:
     """Return standard normal vectors e and −e, shape (2 pairs, d), neighbours opposite."""
     e = rng.standard_normal((pairs, dimension))
     return np.stack([e, -e], axis=1).reshape(2 * pairs, dimension)
+
+
+def parts_of(flat: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Return each variable's part of vectors, shape (..., d)."""
+    return np.split(flat, np.cumsum(sizes)[:-1], axis=-1)
 
 
 def ranges_of(sizes: Sequence[int]) -> list[range]:

@@ -15,6 +15,10 @@ from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.trial_chain import Trial
 
 
+def on_lines(d):
+    return np.zeros(d, dtype=bool)
+
+
 class FakeChain:
     """Autoregressive draws of N(0, variance(h)); wild above a step size.
 
@@ -36,7 +40,8 @@ class FakeChain:
     def run(self, step_size, thin, draws):
         self.asked.append((step_size, thin, draws))
         if step_size > self.wild_above:
-            return Trial(np.full((1, self.d), np.nan), np.zeros((1, self.d)), 1)
+            nowhere = np.full((1, self.d), np.nan)
+            return Trial(nowhere, np.zeros((1, self.d)), 1, on_lines(self.d))
         keep = np.exp(-thin * step_size / self.time)
         variance = self.variance(step_size)
         psi = []
@@ -46,7 +51,7 @@ class FakeChain:
             psi.append(self.x)
         psi = np.array(psi)
         # E ψ ĝ is the variance
-        return Trial(psi, psi.copy(), 0)
+        return Trial(psi, psi.copy(), 0, on_lines(self.d))
 
     def raise_bound(self):
         self.raised += 1
@@ -193,7 +198,7 @@ def test_trials_end_with_a_warning():
     assert found.step_size == pytest.approx(0.2 / 16)
     chain = WildLater()
     chain.run = lambda h, thin, draws: Trial(
-        np.full((draws, 3), 2e3 if draws == 500 else 0.1), np.zeros((draws, 3)), 0
+        np.full((draws, 3), 2e3 if draws == 500 else 0.1), np.zeros((draws, 3)), 0, on_lines(3)
     )
     [text] = texts(settled(chain))
     assert "updates diverged" in text
@@ -294,7 +299,7 @@ def test_settling_is_deterministic():
 def test_temperatures_of_independent_draws():
     rng = np.random.default_rng(6)
     psi = rng.normal(size=(500, 2000))
-    mean, error = Trial(psi, 1.3 * psi, 0).temperatures()
+    mean, error = Trial(psi, 1.3 * psi, 0, on_lines(2000)).temperatures()
     assert abs(z_score(mean, 1.3)) < STANDARD_ERRORS
     # The error is that of a mean of 500 squares
     assert np.sqrt(np.mean(error**2)) == pytest.approx(1.3 * np.sqrt(2 / 500), rel=0.05)

@@ -24,7 +24,7 @@ from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Plan, Problem, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Plan, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import TuningError
@@ -169,7 +169,7 @@ def plan(root):
 
 
 def plan_for(surface, centre, root, regime, rng):
-    bulk = Bulk(centre, root)
+    bulk = Fit(centre, root)
     return make_plan(surface, bulk, regime, Problem(POLICY), rng, lambda step: None)
 
 
@@ -296,7 +296,7 @@ class FakeChain:
         e = self.rng.standard_normal((draws, 2))
         psi = e if self.psi is None else np.full((draws, 2), self.psi)
         gradient = e if self.gradient is None else np.full((draws, 2), self.gradient)
-        return Trial(psi, gradient, self.rejected)
+        return Trial(psi, gradient, self.rejected, np.zeros(2, dtype=bool))
 
 
 BAD_CHAINS = [

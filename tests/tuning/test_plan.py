@@ -18,7 +18,7 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Problem, _shortened, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Problem, _shortened, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
 from pymc_sgmcmc.tuning.surface import TuningError
 
@@ -29,7 +29,7 @@ def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, scale = np.random.default_rng(0), wishes.pop("scale", "auto")
     centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
     return make_plan(
-        surface, Bulk(centre, root), regime_of(root, exchangeable=False),
+        surface, Fit(centre, root), regime_of(root, exchangeable=False),
         Problem(policy, Options(**wishes), scale, [len(start)]), rng, lambda step: None,
         compiled=compiled,
     )  # fmt: skip
@@ -39,7 +39,7 @@ def plan_at_zero(surface, policy=LM, *, many=False, turn=None, sd=1.0, centre=0.
     """Return a plan for independent normals."""
     d, rng = surface.dimension, np.random.default_rng(0)
     return make_plan(
-        surface, Bulk(np.full(d, centre), np.full(d, sd), turn),
+        surface, Fit(np.full(d, centre), np.full(d, sd), turn),
         Diagonal() if many else Dense(), Problem(policy, **problem), rng, lambda step: None,
     )  # fmt: skip
 
