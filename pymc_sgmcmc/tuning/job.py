@@ -58,6 +58,11 @@ class Job:
         return schedule.h if isinstance(schedule, constant) else None
 
     @property
+    def step_changes(self) -> bool:
+        """Whether the user's step size changes from update to update."""
+        return self.options.step_size is not None and self.fixed_step is None
+
+    @property
     def draws(self) -> int:
         """Draws of the chain that are left."""
         return self.state.last_draw - self.state.draw

@@ -20,8 +20,8 @@ from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation
 from pymc_sgmcmc.tuning.modes import more_starts
-from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.surface import TINY, Surface, gradients_of_batches
 

@@ -15,8 +15,8 @@ from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in
 from pymc_sgmcmc.tuning.directions import shared_directions
+from pymc_sgmcmc.tuning.exchangeable import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.job import Job
-from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import noise_along_burn_in
 from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
@@ -31,7 +31,8 @@ __all__ = ["Round", "Rounds"]
 # Sds from the burn-in's mean beyond which a centre is wrong, and most centres
 _OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 
-# E vψ² / E ψ² over E v in most posteriors, and how much noisier than planned a chain may be
+# For most posteriors E vψ² / E ψ² is twice E v. A plan is repeated if the noise, after division by
+# that 2, is more than twice its bound
 _OF_SQUARES, _NOISIER = 2.0, 2.0
 
 
@@ -66,8 +67,7 @@ class Rounds:
             self._look_for_directions()
             last = self._burnt_in()
             # At one place of a schedule no step size that changes can be checked
-            changes = job.options.step_size is not None and job.fixed_step is None
-            if changes or not (self._replans_for_noise(last) or self._moves(last)):
+            if job.step_changes or not (self._replans_for_noise(last) or self._moves(last)):
                 return last
             job.gradients += last.runner.gradients
 
@@ -112,7 +112,7 @@ class Rounds:
             None if turn is None else turn.coordinates,
         )  # fmt: skip
         settings, fixed, h = runner.settings, job.fixed_step, plan.step_size
-        if job.options.step_size is not None and fixed is None:
+        if job.step_changes:
             chain.restart()
             return Round(self._surface, plan, runner, chain, h, np.zeros((0, len(plan.centre))))
         job.report("running the burn-in")

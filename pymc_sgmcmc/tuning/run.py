@@ -24,10 +24,10 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Rules, Settled, settle
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.messages import cost_of_draws, costly, text_of
-from pymc_sgmcmc.tuning.nearness import refuse_stiff
 from pymc_sgmcmc.tuning.no_gaussian import tune_without_gaussian
 from pymc_sgmcmc.tuning.parametrisation import Beginning, beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan
@@ -116,7 +116,7 @@ class Tuning:
         regime = regime_of(root, exchangeable=begin.exchangeable)
         last = Rounds(job, surface, Fit(centre, root), regime).run()
         runner, plan = last.runner, last.plan
-        if job.options.step_size is not None and job.fixed_step is None:
+        if job.step_changes:
             return runner, plan
         if not trials:
             runner.settings.step_size = last.step_size
@@ -175,7 +175,10 @@ class Tuning:
                 _log.warning("Tuning: %s.", text_of(warning))
 
     def _curvatures(self, last: Round) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Return a function of ψ for the largest h λ / max h, or None if it costs much."""
+        """Return a function of ψ for the largest h λ / max h.
+
+        None if it costs much, or if trials do not see all coordinates (``MOST_WATCHED``).
+        """
         surface, plan = last.surface, last.plan
         if surface.n_blocks > _MOST_BLOCKS or surface.dimension > MOST_WATCHED:
             return None

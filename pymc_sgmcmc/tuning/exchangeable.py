@@ -1,4 +1,4 @@
-"""Checks that a Gaussian is near the posterior of a model with exchangeable units."""
+"""Which models have exchangeable units, and whether normals are near the posterior of one."""
 
 from __future__ import annotations
 
