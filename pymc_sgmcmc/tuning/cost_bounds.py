@@ -24,8 +24,8 @@ _GRADIENTS_OF_FEW, _PASSES_OF_FEW = 10_240, 160
 # Numbers computed for a draw of up to 512 parameters, which takes a fifth of a second, and for a
 # trial; a burn-in may cost half of a trial, and all trials twice as much
 _DRAW, _TRIAL = 2**27, 2**34
-# Factor of these for the numbers in many parameters' gradients: with millions a draw takes a second
-_OF_MANY = 2
+# Twice as many numbers may gradients have: with millions of parameters a draw takes a second
+_IN_GRADIENTS = 2
 # Least draws of a trial, least updates of a burn-in, and of a draw that costs too much
 _LEAST_OF_TRIAL, _LEAST_BURN_IN, _LEAST_THIN = 100, 250, 5
 # More updates than all trials ever have
@@ -58,7 +58,7 @@ class CostBounds:
 
     def draws_of_a_trial(self, thin: int) -> int:
         """Return the number of draws of a trial."""
-        most = _OF_MANY * _TRIAL // (self._gradients * len(self.plan.centre))
+        most = _IN_GRADIENTS * _TRIAL // (self._gradients * len(self.plan.centre))
         most = min(most, self._computing(_TRIAL))
         return int(np.clip(most // thin, _LEAST_OF_TRIAL, _DRAWS_OF_TRIAL))
 
@@ -92,7 +92,7 @@ class CostBounds:
     def _updates_of_many(self) -> int:
         """Most updates of a draw of many parameters, 0 for few."""
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._blocks)
-        most = min(gradients, _OF_MANY * _DRAW // len(self.plan.centre))
+        most = min(gradients, _IN_GRADIENTS * _DRAW // len(self.plan.centre))
         return max(1, most // self._gradients) if self.plan.regime.by_quantile else 0
 
     def _computing(self, numbers: int) -> int:

@@ -114,13 +114,11 @@ def measured_noise(
         places = _places(surface, centre, bulk, rng)
         return _samples(surface, centre, places, rng, _batches(root))
 
-    if root.ndim == 1:
-        if many and bulk.ndim == 1 and not isinstance(surface, Remembered):
-            plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
-            return GradientNoise(root**2 * plain, root**2 * controlled)
-        return GradientNoise(*_variances(samples(), lambda g: g * root))
-    if not rotated:
-        return GradientNoise(*_variances(samples(), lambda g: g @ root))
+    if many and root.ndim == bulk.ndim == 1 and not isinstance(surface, Remembered):
+        plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
+        return GradientNoise(root**2 * plain, root**2 * controlled)
+    if root.ndim == 1 or not rotated:
+        return GradientNoise(*_variances(samples(), lambda g: _whitened(g, root)))
     covariance = np.zeros(root.shape)
     for _, g in samples():
         noise = (g - g.mean(axis=0)) @ root
@@ -167,7 +165,7 @@ def noise_along_burn_in(
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
         for _, g in _samples(surface, centre, [(surface, surface, x)], rng, _batches(root)):
-            heat += _variance(g * root if root.ndim == 1 else g @ root) * square
+            heat += _variance(_whitened(g, root)) * square
             distance += square
     return heat / np.maximum(distance, TINY)
 
@@ -231,6 +229,11 @@ def _samples(
         finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
         if finite.sum() >= 2:
             yield at_x[finite], (at_x - at_centre)[finite]
+
+
+def _whitened(gradients: Points, root: Root) -> Points:
+    """Return L'g, shape (P, d)."""
+    return gradients * root if root.ndim == 1 else gradients @ root
 
 
 def _variance(gradients: Points) -> Flat:
