@@ -16,7 +16,14 @@ from scipy.special import stdtrit
 from pymc_sgmcmc.backends.placing import every
 from pymc_sgmcmc.kernel.settings import Comparable
 
-__all__ = ["LARGEST_ERROR", "MOST_WATCHED", "Monitor", "final_warning", "watched"]
+__all__ = [
+    "LARGEST_ERROR",
+    "MOST_TAMED",
+    "MOST_WATCHED",
+    "Monitor",
+    "final_warning",
+    "watched",
+]
 
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
@@ -25,7 +32,7 @@ _LEAST_OF_PART, _LEAST_PARTS = 10, 10
 # Elements of ψ of which every draw is watched: sums of all would be as large as 240 draws
 MOST_WATCHED = 1024
 # Share of updates whose gradient was scaled down: fewer hardly widen what is sampled
-_MOST_TAMED = 0.05
+MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
 LARGEST_ERROR = 0.1
 
@@ -145,7 +152,7 @@ def final_warning(
             f"{rejected} updates ({rejected / updates:.2%}) were not finite and were rejected. "
             "The draws are biased near where that happened: pass a smaller step_size."
         )
-    if tamed > _MOST_TAMED * updates:
+    if tamed > MOST_TAMED * updates:
         texts.append(
             f"In {tamed / updates:.0%} of the updates the gradient was far larger than where the "
             "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "

@@ -9,8 +9,11 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice, Plain
 from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.batch_schemes import BatchScheme
-from pymc_sgmcmc.tuning.noise import ALLOWED, GradientNoise
+from pymc_sgmcmc.tuning.bounds import anchored_bound
+from pymc_sgmcmc.tuning.noise import GradientNoise
+from pymc_sgmcmc.tuning.regimes import NoiseTerms
 from pymc_sgmcmc.tuning.surface import Flat, Surface
 
 __all__ = ["Terms", "chosen_estimator", "variance_ratios"]
@@ -19,24 +22,20 @@ __all__ = ["Terms", "chosen_estimator", "variance_ratios"]
 # without noise a wrong estimate of it costs nothing
 _ALL_FROM = 1 / 3
 
-# Factor of the least cost of an effective draw below which another K is not compiled
+# The K of an earlier plan is kept if it costs less than 1.6 times the best K: another K has to be
+# compiled
 _LITTLE = 1.6
+
+# Most batches averaged for a single variable's noise, as all variables pay for them
+_ALLOWED = 16
 
 
 @dataclass(frozen=True)
 class Terms:
     """Terms on which estimators are compared."""
 
-    bound: float  # variance that costs nothing
-    # The same for an anchored estimator, whose noise grows with the distance from the anchor and so
-    # acts as heat that differs from place to place
-    anchored_bound: float
-    # Statistics of the variances to keep below the bound: for the first at most 16 batches are
-    # averaged, or as many as the second needs
-    most_of: Callable[[np.ndarray], float]
-    most_of_all: Callable[[np.ndarray], float]
-    doubt: float  # factor on an anchored estimator's apparent cost
-    rate: float  # step size with exact gradients
+    noise: NoiseTerms
+    policy: Policy
     unit: float  # scale of the narrowest direction in the chain's coordinates
     # Maps numbers K to the variance of the mean of K batches over that of one; True: of blocks
     ratios: Callable[[np.ndarray, bool], np.ndarray]
@@ -44,6 +43,16 @@ class Terms:
     most_batches: int  # largest K
     remembered: bool  # gradients at an anchor are kept, and cost nothing
     compiled: int | None  # K of an earlier plan, kept where another would be little better
+
+    @property
+    def anchored_bound(self) -> float:
+        """The largest variance of an anchored estimator that costs nothing."""
+        return min(anchored_bound(self.policy), self.noise.bound)
+
+    @property
+    def step_size(self) -> float:
+        """The step size with exact gradients."""
+        return self.policy.step_size * self.noise.factor
 
     def counts(self, wished: int | str) -> np.ndarray:
         """Return the numbers K to compare."""
@@ -68,14 +77,15 @@ class _Candidate:
     ) -> tuple[int, float, float]:
         """Return which of the numbers K costs least, its cost, and its largest variance."""
         is_plain = isinstance(self.estimator, Plain)
-        bound = terms.bound if is_plain else terms.anchored_bound
-        price = self.gradients * (1.0 if is_plain else terms.doubt)
+        noise = terms.noise
+        bound = noise.bound if is_plain else terms.anchored_bound
+        price = self.gradients * (1.0 if is_plain else noise.doubt)
         largest, of_all = (
-            f(self.variance) * terms.unit**2 * ratios for f in (terms.most_of, terms.most_of_all)
+            f(self.variance) * terms.unit**2 * ratios for f in (noise.most_of, noise.most_of_all)
         )
         cost, by_all = (price * _cost(counts, v / bound) for v in (largest, of_all))
         k = int(np.argmin(cost))
-        allowed = max(ALLOWED, counts[np.argmin(by_all)])
+        allowed = max(_ALLOWED, counts[np.argmin(by_all)])
         if counts[k] > allowed and counts.min() <= allowed:
             k, cost = int(np.flatnonzero(counts <= allowed)[-1]), by_all
         kept = np.flatnonzero((counts == terms.compiled) & (cost < _LITTLE * cost[k]))
@@ -118,7 +128,7 @@ def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) 
     if wish == "auto" or isinstance(wish, ControlVariates):
         candidates.append(_Candidate(ControlVariates(), noise.controlled, anchored_cost))
     if isinstance(wish, SVRG):
-        away = _distance_to_anchor(wish.refresh, terms.rate)
+        away = _distance_to_anchor(wish.refresh, terms.step_size)
         candidates.append(_Candidate(wish, away * noise.controlled, anchored_cost))
     return candidates
 

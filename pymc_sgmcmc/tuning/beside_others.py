@@ -42,7 +42,7 @@ from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
 from pymc_sgmcmc.tuning.surface import TuningError
-from pymc_sgmcmc.tuning.trial_chain import FARTHEST
+from pymc_sgmcmc.tuning.trial_chain import DIVERGED
 
 __all__ = ["Companion", "joint_start", "skips_draw", "times_of_tuning"]
 
@@ -50,7 +50,7 @@ _log = logging.getLogger("pymc.sgmcmc")
 
 # Draws after which a chain is tuned again, and the share of the tuning draws after which for the
 # last time; none of the first within the last fifth before that
-_TIMES, _LAST, _FIFTH = (5, 15, 40, 100, 250), 2 / 3, 0.8
+_TIMES, _LAST, _BEFORE_LAST = (5, 15, 40, 100, 250), 2 / 3, 0.8
 
 # Most places averaged over by the last tuning, and by earlier ones
 _MOST_PLACES, _FEW_PLACES = 7, 3
@@ -67,7 +67,7 @@ _KEPT = ("pymc_bart",)
 def times_of_tuning(tuning_draws: int) -> list[int]:
     """Return the draws after which a chain is tuned again; the last of them decides."""
     last = int(_LAST * tuning_draws)
-    return [*(t for t in _TIMES if t < _FIFTH * last), last] if last >= _TIMES[0] else []
+    return [*(t for t in _TIMES if t < _BEFORE_LAST * last), last] if last >= _TIMES[0] else []
 
 
 class Companion:
@@ -102,7 +102,7 @@ class Companion:
         draw = runner.advance(step_size, runner.settings.thin, others)
         origin = runner.settings.origin(state.psi)
         away = [np.abs(x - o).max(initial=0.0) for x, o in zip(state.psi, origin, strict=True)]
-        if not draw.rejected and max(away) < FARTHEST:
+        if not draw.rejected and max(away) < DIVERGED:
             return runner, step_size, draw
         runner.restart(psi, extra)
         place = Place(list(others), runner.phi(), state.scales)
@@ -155,7 +155,7 @@ def _bulk_of_all(joint: Engine, point: PointType, state: ChainState) -> PointTyp
     density = Density(joint, state, [place])
     joint.attempt(density.compile)
     begin = beginning(density, joint, state.tuning_rng)
-    centre, _, _ = find_bulk(begin, "auto", state.tuning_rng, lambda _: None)
+    centre, _, _ = find_bulk(begin, state.tuning_rng, lambda _: None)
     values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
     return dict(zip((str(x.name) for x in joint.values), values, strict=True))
 

@@ -8,11 +8,11 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.surface import TINY
 
 __all__ = [
-    "AIM",
     "FRICTION",
     "anchored_bound",
     "not_too_stiff",
     "shared_bound",
+    "stable_step",
     "within_noise",
 ]
 
@@ -31,7 +31,7 @@ FRICTION = 0.4
 
 # Largest accepted h λ (h²λ where a step size is a length), the value that a smaller step aims at,
 # and the share of the positions at which it must hold
-_STIFFEST, AIM, _SHARE = 1.0, 0.75, 0.9
+_STIFFEST, _AIM, _SHARE = 1.0, 0.75, 0.9
 
 
 def anchored_bound(policy: Policy) -> float:
@@ -59,6 +59,11 @@ def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False
     return h if policy.widening is None else np.minimum(h, policy.widening / variance)
 
 
+def stable_step(policy: Policy, curvature: float) -> float:
+    """Return the step size that a largest curvature λ allows, with which hλ or h²λ is 0.75."""
+    return float((_AIM / curvature) ** (policy.power / 2))
+
+
 def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
     """Return the step size, lowered where the curvature is far above its mean of 1.
 
@@ -68,5 +73,5 @@ def not_too_stiff(h: float, curvatures: np.ndarray, policy: Policy) -> float:
     known = curvatures[np.isfinite(curvatures)]
     if not known.size:
         return h
-    stiff, root = float(np.quantile(known, _SHARE)), policy.power / 2
-    return float((AIM / stiff) ** root) if h ** (1 / root) * stiff > _STIFFEST else h
+    stiff = float(np.quantile(known, _SHARE))
+    return stable_step(policy, stiff) if h ** (2 / policy.power) * stiff > _STIFFEST else h

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,10 +11,9 @@ import numpy as np
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
-from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
-from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning, Parametrisation
+from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
 from pymc_sgmcmc.tuning.surface import (
     Flat,
@@ -22,10 +21,9 @@ from pymc_sgmcmc.tuning.surface import (
     Rng,
     Root,
     Rows,
-    Surface,
     TuningError,
 )
-from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root
+from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, sds_of
 
 __all__ = ["find_bulk"]
 
@@ -34,26 +32,22 @@ __all__ = ["find_bulk"]
 _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4
 
 
-def find_bulk(
-    begin: Beginning, scale: object, rng: Rng, report: Callable[[str], None]
-) -> tuple[Flat, Root, bool]:
-    """Return centre m, root L of shape (d, d) or (d,), and whether a funnel's neck was seen.
+def find_bulk(begin: Beginning, rng: Rng, report: Callable[[str], None]) -> tuple[Flat, Root, bool]:
+    """Return centre m, root L of shape (d, d) or (d,), and whether the descent to it collapses.
 
     Where no fit succeeds, raises TuningError, and NoGaussianError of exchangeable units.
     """
-    start, density, parametrisation = begin.start, begin.density, begin.parametrisation
-    fit = gaussian_of_many if begin.exchangeable else fitted_in_blocks
-    search = _Search(begin.surface, density, rng, report, parametrisation, begin.others, fit)
+    start, density, search = begin.start, begin.density, _Search(begin, rng, report)
     failed: TuningError | None = None
     if len(start) <= (LARGEST_NEWTON if begin.exchangeable else LARGEST_DENSE):
         scales = density.scales
         try:
-            return search.dense(start.copy(), scale)
+            return search.dense(start.copy())
         except TuningError as error:
             # As for neural networks: no Gaussian is near, but each coordinate has a width
             failed = error
-            if parametrisation is not None:
-                parametrisation.undo()
+            if begin.parametrisation is not None:
+                begin.parametrisation.undo()
             density.set_scales(scales)
     try:
         return *search.diagonal(start), False
@@ -64,7 +58,7 @@ def find_bulk(
 
 
 @dataclass
-class _Bulk:
+class _Reached:
     """What a search has reached, in the present coordinates."""
 
     centre: Flat
@@ -77,17 +71,13 @@ class _Bulk:
 class _Search:
     """Searches for the bulk from a start; see :func:`find_bulk`."""
 
-    surface: Surface
-    density: Density
+    begin: Beginning
     rng: Rng
     report: Callable[[str], None]
-    parametrisation: Parametrisation | None
-    others: Sequence[Flat]
-    fit: Callable[..., tuple[Flat, Flat]]
 
-    def dense(self, start: Flat, scale: object) -> tuple[Flat, Root, bool]:
+    def dense(self, start: Flat) -> tuple[Flat, Root, bool]:
         """Find the bulk with a full L."""
-        by_newton = len(start) <= LARGEST_NEWTON or not self.surface.batch_size
+        by_newton = len(start) <= LARGEST_NEWTON or not self.begin.surface.batch_size
         bulk = self._rough_mode(start) if by_newton else self._rough_normals(start)
         if by_newton:
             self._rewrite(bulk, at_mode=True)
@@ -99,49 +89,50 @@ class _Search:
                 self._whiten(bulk)
         if not by_newton:
             self._whiten(bulk)
-        if isinstance(scale, str) and scale == "diagonal":
-            bulk.root = _sds(bulk.root)
         return bulk.centre, bulk.root, bulk.collapses
 
     def diagonal(self, start: Flat) -> tuple[Flat, Flat]:
         """Find centre and sds of independent normals."""
+        fit = gaussian_of_many if self.begin.exchangeable else fitted_in_blocks
         # A neural network's U may fall for long, and the chain finds its modes
-        fit = partial(self.fit, patient=self.parametrisation is not None)
-        bulk = self._rough_normals(start, fit)
+        patient = self.begin.parametrisation is not None
+        bulk = self._rough_normals(start, partial(fit, patient=patient))
         while self._rewrite(bulk):
-            bulk = self._rough_normals(bulk.centre, partial(self.fit, known=_sds(bulk.root)))
+            bulk = self._rough_normals(bulk.centre, partial(fit, known=sds_of(bulk.root)))
         return bulk.centre, bulk.root
 
-    def _rewrite(self, bulk: _Bulk, *, at_mode: bool = False) -> bool:
+    def _rewrite(self, bulk: _Reached, *, at_mode: bool = False) -> bool:
         """Express the bulk in better coordinates; return whether there are any."""
-        if self.parametrisation is None:
+        parametrisation = self.begin.parametrisation
+        if parametrisation is None:
             return False
-        rewritten = self.parametrisation(bulk.centre, bulk.root, at_mode=at_mode)
+        rewritten = parametrisation(bulk.centre, bulk.root, at_mode=at_mode)
         if rewritten is None:
             return False
         bulk.centre, bulk.root = rewritten
         bulk.start, bulk.collapses = bulk.centre, False
         return True
 
-    def _straighten(self, bulk: _Bulk) -> bool:
+    def _straighten(self, bulk: _Reached) -> bool:
         """Refit the scales of half-lines whose bulk is far above the mode; return whether any are.
 
         There a map that is log-like at the mode is linear, and the bulk skewed.
         """
-        if not self.density.is_bent(bulk.centre):
+        density = self.begin.density
+        if not density.is_bent(bulk.centre):
             return False
-        centre, sd, moves = bulk.centre, _sds(bulk.root), SECANT * bulk.root.T
+        centre, sd, moves = bulk.centre, sds_of(bulk.root), SECANT * bulk.root.T
         points = np.stack([centre, centre + sd, centre - sd, bulk.start])
         points = np.concatenate([points, centre + moves, centre - moves])
         (bulk.centre, _, _, bulk.start), above, below = np.split(
-            self.density.rescale(points), [4, 4 + len(moves)]
+            density.rescale(points), [4, 4 + len(moves)]
         )
         bulk.root = (above - below).T / (2 * SECANT)
         return True
 
-    def _whiten(self, bulk: _Bulk) -> None:
+    def _whiten(self, bulk: _Reached) -> None:
         """Move a rough centre and L to the bulk; L is dense afterwards."""
-        surface, rng = self.surface, self.rng
+        surface, rng = self.begin.surface, self.rng
         root = np.diag(bulk.root) if bulk.root.ndim == 1 else bulk.root
         self.report("measuring the posterior's widths and correlations")
         if surface.batch_size:
@@ -162,32 +153,33 @@ class _Search:
 
     def _rough_normals(
         self, start: Flat, fit: Callable[..., tuple[Flat, Flat]] | None = None
-    ) -> _Bulk:
+    ) -> _Reached:
         """Return mean and sds of independent normals, in coordinates of scales fitted to them."""
         self.report("searching for the posterior's centre")
-        centre, sd = (fit or diagonal_gaussian)(self.surface, start, self.rng)
+        surface = self.begin.surface
+        centre, sd = (fit or diagonal_gaussian)(surface, start, self.rng)
         points = np.stack([centre, centre + sd, centre - sd, start])
-        centre, above, below, start = self.density.rescale(points)
-        return _Bulk(centre, np.minimum(np.abs(above - below) / 2, self.surface.widest), start)
+        centre, above, below, start = self.begin.density.rescale(points)
+        return _Reached(centre, np.minimum(np.abs(above - below) / 2, surface.widest), start)
 
-    def _rough_mode(self, start: Flat) -> _Bulk:
+    def _rough_mode(self, start: Flat) -> _Reached:
         """Return a mode and L from the curvature there."""
-        surface = self.surface
+        surface, density = self.begin.surface, self.begin.density
         self.report("searching for the posterior's centre")
         rows = rows_of_a_search(surface, self.rng)
         centre, start, collapses = self._mode(start, rows)
-        centre, start = self.density.rescale(np.stack([centre, start]))
-        _, hessian, _ = newton(surface, centre, rows, most_steps=0)
+        centre, start = density.rescale(np.stack([centre, start]))
+        hessian = newton(surface, centre, rows, most_steps=0).hessian
         for _ in range(_MOST_FITS):
             # Scales of masses follow from curvatures; along a saddle there is no width
             sd = np.maximum(np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()) ** -0.5
             points = np.stack([centre, centre + sd, centre - sd, start])
             before = centre
-            centre, _, _, start = self.density.rescale(points)
+            centre, _, _, start = density.rescale(points)
             if np.abs(centre - before).max() < _LITTLE:
                 break
             centre, hessian, collapses = newton(surface, centre, rows)
-        return _Bulk(centre, inverse_root(hessian, surface.circular), start, collapses)
+        return _Reached(centre, inverse_root(hessian, surface.circular), start, collapses)
 
     def _mode(self, start: Flat, rows: Rows | None) -> tuple[Flat, Flat, bool]:
         """Return a rough mode, the start of the path to it, and whether it went on to less mass.
@@ -195,20 +187,20 @@ class _Search:
         Scales, which would fall to 0 far from the data, move last and in coordinates fitted to the
         likelihood at the present scales: in others the path follows a curved valley.
         """
-        surface, parametrisation, free = self.surface, self.parametrisation, self.surface.unbounded
-        fitted = partial(self._fitted_to_scales, rows=rows)
+        surface, parametrisation = self.begin.surface, self.begin.parametrisation
+        free, fitted = surface.unbounded, partial(self._fitted_to_scales, rows=rows)
         if parametrisation is None or not 0 < free.sum() < len(start):
-            return best_mode(surface, [start, *self.others], rows, self.rng, begin=fitted)
+            return best_mode(surface, [start, *self.begin.others], rows, self.rng, begin=fitted)
         begun = at = fitted(start)
         for _ in range(_MOST_ROUNDS):
-            _, hessian, _ = newton(surface, at, rows, most_steps=0)
+            hessian = newton(surface, at, rows, most_steps=0).hessian
             hessian[np.ix_(free, ~free)] = hessian[np.ix_(~free, free)] = 0
             rewritten = parametrisation(at, inverse_root(hessian, surface.circular), at_mode=True)
             if rewritten is None:
                 break
-            parametrisation.move()
+            parametrisation.repeat_here()
             before = rewritten[0]
-            at = newton(surface, before, rows, most_steps=_STEPS, rough=True)[0]
+            at = newton(surface, before, rows, most_steps=_STEPS, rough=True).centre
             if np.abs(at - before)[~free].max() < _LITTLE:
                 break
             at = fitted(at)
@@ -222,13 +214,8 @@ class _Search:
 
     def _fitted_to_scales(self, start: Flat, rows: Rows | None) -> Flat:
         """Move all variables but scales to a rough mode."""
-        free = self.surface.unbounded
+        surface, free = self.begin.surface, self.begin.surface.unbounded
         if not 0 < free.sum() < len(start):
             return start
-        along = Conditional(self.surface, start, free)
-        return along.whole(newton(along, start[free], rows, rough=True)[0][None])[0]
-
-
-def _sds(root: Root) -> Flat:
-    """Return the sds of N(0, LL'), shape (d,), for L of shape (d, d) or its diagonal."""
-    return root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+        along = Conditional(surface, start, free)
+        return along.whole(newton(along, start[free], rows, rough=True).centre[None])[0]

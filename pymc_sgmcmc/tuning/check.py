@@ -10,31 +10,30 @@ from typing import Literal
 
 import numpy as np
 
+from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.schedules import USUAL_THIN
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
 from pymc_sgmcmc.tuning.messages import Warned
-from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
-from pymc_sgmcmc.tuning.trial_chain import FEW, SLOW, Trial, TrialChain
+from pymc_sgmcmc.tuning.surface import CLEAR, FEW, NoGaussianError, TuningError
+from pymc_sgmcmc.tuning.trial_chain import SLOW, Trial, TrialChain
 
-__all__ = ["BURN_IN", "LARGEST_THIN", "TRIAL_DRAWS", "Rules", "Settled", "burn_in", "settle"]
+__all__ = ["Rules", "Settled", "burn_in", "settle"]
 
-# Updates of a burn-in, and its least draws: the mean of half of them has an error of half an sd
-BURN_IN, _LEAST_DRAWS = 1000, 10
-_MOST_HALVINGS = 12
+# Least draws of a burn-in: the mean of half of them has an error of half an sd
+_LEAST_DRAWS, _MOST_HALVINGS = 10, 12
 
-# Draws of a trial, most trials, and the effective draws below which thinning is not extrapolated
-TRIAL_DRAWS, _MOST_TRIALS, _LEAST_TO_EXTRAPOLATE = 500, 14, 30
-LARGEST_THIN = 2560
+# Most trials, and the effective draws below which thinning is not extrapolated
+_MOST_TRIALS, _LEAST_TO_EXTRAPOLATE = 14, 30
 
 # Divisor of the step size below which trials do not lower it, and most factor of a trial's thinning
 _MOST_LOWERED, _MOST_THINNED = 16, 8
 
 # Share of clipped gradients above which a chain has left the Gaussian: in a neural network they are
 # nearly all, mostly far beyond the bound. Otherwise the bound is too low for the noise, and is
-# raised above the second share, at most so many times
-_LEFT, _OFTEN, _MOST_RAISED = 0.25, 0.05, 2
+# raised, at most so many times
+_LEFT, _MOST_RAISED = 0.25, 2
 
 # Draws of a trial between two at which the curvature is measured
 _EACH = 10
@@ -53,15 +52,15 @@ class Rules:
 
     policy: Policy
     thin: int  # to begin with
-    fixed_step: bool = False
-    fixed_thin: bool = False
-    most_thin: int = LARGEST_THIN
-    draws: int = TRIAL_DRAWS  # of a trial
-    most_updates: int = 2**62  # of all trials
-    about_mean: bool = False  # temperatures are: other step methods move the bulk
-    funnel: bool = False  # the search ended in one: wide coordinates warn sooner
-    exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
-    all_seen: bool = False  # trials have all coordinates: a wrong temperature shows that it left
+    fixed_step: bool
+    fixed_thin: bool
+    most_thin: int
+    draws: int  # of a trial
+    most_updates: int  # of all trials
+    about_mean: bool  # temperatures are: other step methods move the bulk
+    collapses: bool  # the search for the centre does: wide coordinates warn sooner
+    exchangeable: bool  # units can be exchanged: the chain may leave the Gaussian
+    all_seen: bool  # trials have all coordinates: a wrong temperature shows that it left
 
 
 @dataclass(frozen=True)
@@ -177,7 +176,7 @@ class _Judge:
         far = trial.variables is None and bool(self.far(trial))
         if far or (clipped and (spent or trial.escaped > _LEFT)):
             raise NoGaussianError
-        if trial.clipped > _OFTEN and not spent:
+        if trial.clipped > MOST_TAMED and not spent:
             self._chain.raise_bound()
             self._raised += 1
         return clipped
@@ -192,7 +191,8 @@ class _Judge:
     def far(self, trial: Trial) -> list[Warned]:
         """Return a warning if the chain is far from what the whitening promised."""
         sd, mean = trial.widths(moments=self._rules.policy.second_moments)
-        if sd > (_WIDEST_OF_FUNNEL if self._rules.funnel else _WIDEST) or mean > _FARTHEST_MEAN:
+        widest = _WIDEST_OF_FUNNEL if self._rules.collapses else _WIDEST
+        if sd > widest or mean > _FARTHEST_MEAN:
             code = "far" if trial.variables is None else "far, of many"
             return [(code, {"sd": sd, "mean": mean})]
         return []
@@ -200,7 +200,7 @@ class _Judge:
 
 @named_step("the burn-in")
 def burn_in(
-    chain: TrialChain, h: float, thin: int, *, fixed_step: bool, updates: int = BURN_IN
+    chain: TrialChain, h: float, thin: int, *, fixed_step: bool, updates: int
 ) -> tuple[float, np.ndarray]:
     """Return the step size and positions, (draws, d), of a burn-in's later half from m + Le.
 
@@ -246,7 +246,7 @@ def _why_not(trial: Trial, policy: Policy, *, slow: bool) -> list[Warned]:
         if not abs(_farthest_from_1(mean)) < _ABSURD:
             return [("absurd gradients", {})]
         # In a chain that mixes slowly they are chance
-        worst = _farthest_from_1(np.where(np.abs(mean - 1) > 3 * error, mean, 1.0))
+        worst = _farthest_from_1(np.where(np.abs(mean - 1) > CLEAR * error, mean, 1.0))
         if abs(worst - 1) > _REPORTED:
             wrong = abs(worst**0.5 - 1) if worst > 0 else 1
             return [("temperature", {"worst": worst, "wrong": wrong})]

@@ -8,24 +8,28 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
-from pymc_sgmcmc.tuning.check import BURN_IN, LARGEST_THIN, TRIAL_DRAWS
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.surface import Surface
 
 __all__ = ["CostBounds"]
 
+# Draws of a trial, updates of a burn-in, and most updates of a draw, where they cost little
+_DRAWS_OF_TRIAL, _LONGEST_BURN_IN, _LARGEST_THIN = 500, 1000, 2560
 # What a draw of many parameters may cost, in gradients or in passes over the data
 _GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW = 160, 2
 # What a draw of few parameters may cost: at a saddle both thin and the batches of an update reach
 # their bounds, and the product would take hours. The passes equal those of eight draws of 20
 # updates on all rows
 _GRADIENTS_OF_FEW, _PASSES_OF_FEW = 10_240, 160
-# Numbers in these, and in a trial's gradients: with millions of parameters a draw takes a second
-_LARGEST_DRAW, _LARGEST_TRIAL, _LEAST_OF_TRIAL = 2**28, 2**35, 100
-# Numbers computed for a draw of up to 512 parameters, which takes a fifth of a second, a trial, a
-# burn-in and all trials; least updates of a burn-in, and of a draw that costs too much
-_DRAW, _TRIAL, _BURN_IN, _TRIALS = 2**27, 2**34, 2**33, 2**35
-_LEAST_BURN_IN, _LEAST_THIN, _NO_BOUND = 250, 5, 2**62
+# Numbers computed for a draw of up to 512 parameters, which takes a fifth of a second, and for a
+# trial; a burn-in may cost half of a trial, and all trials twice as much
+_DRAW, _TRIAL = 2**27, 2**34
+# Twice as many numbers may gradients have: with millions of parameters a draw takes a second
+_IN_GRADIENTS = 2
+# Least draws of a trial, least updates of a burn-in, and of a draw that costs too much
+_LEAST_OF_TRIAL, _LEAST_BURN_IN, _LEAST_THIN = 100, 250, 5
+# More updates than all trials ever have
+_NO_BOUND = 2**62
 
 
 @dataclass(frozen=True)
@@ -47,24 +51,24 @@ class CostBounds:
         """Return the largest multiple of ``each`` that a draw may cost, ``each`` at least."""
         most = self._updates_of_many
         if not most:
-            most = min(LARGEST_THIN, _GRADIENTS_OF_FEW // self._gradients, self._computing(_DRAW))
+            most = min(_LARGEST_THIN, _GRADIENTS_OF_FEW // self._gradients, self._computing(_DRAW))
             if self._blocks > 1:
                 most = min(most, int(_PASSES_OF_FEW / self.passes))
         return max(1, most // each) * each
 
     def draws_of_a_trial(self, thin: int) -> int:
         """Return the number of draws of a trial."""
-        most = _LARGEST_TRIAL // (self._gradients * len(self.plan.centre))
+        most = _IN_GRADIENTS * _TRIAL // (self._gradients * len(self.plan.centre))
         most = min(most, self._computing(_TRIAL))
-        return int(np.clip(most // thin, _LEAST_OF_TRIAL, TRIAL_DRAWS))
+        return int(np.clip(most // thin, _LEAST_OF_TRIAL, _DRAWS_OF_TRIAL))
 
     def updates_of_trials(self) -> int:
         """Return the most updates of all trials together."""
-        return self._computing(_TRIALS)
+        return self._computing(2 * _TRIAL)
 
     def updates_of_a_burn_in(self) -> int:
         """Return the number of updates of a burn-in."""
-        return int(np.clip(self._computing(_BURN_IN), _LEAST_BURN_IN, BURN_IN))
+        return int(np.clip(self._computing(_TRIAL // 2), _LEAST_BURN_IN, _LONGEST_BURN_IN))
 
     @property
     def passes(self) -> float:
@@ -88,7 +92,7 @@ class CostBounds:
     def _updates_of_many(self) -> int:
         """Most updates of a draw of many parameters, 0 for few."""
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._blocks)
-        most = min(gradients, _LARGEST_DRAW // len(self.plan.centre))
+        most = min(gradients, _IN_GRADIENTS * _DRAW // len(self.plan.centre))
         return max(1, most // self._gradients) if self.plan.regime.by_quantile else 0
 
     def _computing(self, numbers: int) -> int:

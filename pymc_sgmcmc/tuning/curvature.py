@@ -8,7 +8,17 @@ import numpy as np
 
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
-from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Root, Surface, antithetic
+from pymc_sgmcmc.tuning.surface import (
+    TINY,
+    Flat,
+    Map,
+    Points,
+    Rng,
+    Root,
+    Surface,
+    antithetic,
+    gradients_of_batches,
+)
 
 __all__ = [
     "LEAST_CURVATURE",
@@ -41,9 +51,9 @@ _ERROR = 10.0
 # multiplies it there, and L would become far too short
 _STEEP = 1.2
 
-# Rounds and pairs of a round for a diagonal, whose errors would stay with noise that is not normal;
-# the factor of a precision beyond which a measurement is not used
-_ROUNDS_OF_DIAGONAL, _PAIRS_OF_DIAGONAL, _IMPLAUSIBLE = 8, 8, 16.0
+# Rounds for a diagonal, whose errors would stay with noise that is not normal, and the factor of a
+# precision beyond which a measurement is not used
+_ROUNDS_OF_DIAGONAL, _IMPLAUSIBLE = 8, 16.0
 
 # Power iterations, and those that continue from an earlier direction
 _ROUNDS, _FURTHER_ROUNDS = 8, 2
@@ -127,7 +137,7 @@ def mean_curvature(
     if not batches:
         slope = np.linalg.norm(change, axis=1) / np.linalg.norm(e, axis=1)
         # Between kinks gradients may not change at all
-        most = _STEEP * np.median(slope) / np.maximum(slope, np.finfo(float).tiny)
+        most = _STEEP * np.median(slope) / np.maximum(slope, TINY)
         weight = np.minimum(1, most)[:, None]
         e, change = weight * e, weight * change
     # Unlike the mean of products, a regression is exact for a normal density
@@ -153,14 +163,14 @@ def measured_diagonal(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> Fla
     d = len(centre)
     products, squares = np.zeros(d), np.zeros(d)
     for _ in range(_ROUNDS_OF_DIAGONAL):
-        e = antithetic(rng, _PAIRS_OF_DIAGONAL, d)
-        rows = np.repeat(surface.draw_rows(rng, _PAIRS_OF_DIAGONAL), 2, axis=0)
+        e = antithetic(rng, PAIRS, d)
+        rows = np.repeat(surface.draw_rows(rng, PAIRS), 2, axis=0)
         g = surface.batch_gradient(centre + sd * e, rows)
         e, change = e[::2], g[::2] - g[1::2]
         finite = np.all(np.isfinite(change), axis=1)
         products += np.sum(change[finite] * e[finite], axis=0)
         squares += np.sum(e[finite] ** 2, axis=0)
-    ratio = products * sd / (2 * np.maximum(squares, np.finfo(float).tiny))
+    ratio = products * sd / (2 * np.maximum(squares, TINY))
     # The fit is kept where the curvature is not positive, or far from the fit's
     usable = ~surface.circular & (ratio > 1 / _IMPLAUSIBLE) & (ratio < _IMPLAUSIBLE)
     return np.where(usable, sd / np.sqrt(np.where(usable, ratio, 1.0)), sd)
@@ -214,8 +224,7 @@ def largest_curvature_of_batches(
         total = np.zeros(len(at))
         for first in range(0, batches, each):
             some = rows[first : first + each]
-            g = surface.batch_gradient(np.repeat(at[None], len(some), axis=0), some)
-            total += g.sum(axis=0)
+            total += gradients_of_batches(surface, at[None], some)[0].sum(axis=0)
         return total / batches
 
     def image(unit: Flat) -> Flat:

@@ -14,29 +14,25 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
-from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, LEAST_BATCHES, LEAST_STARTS, more_starts
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import Flat, Points, Surface
 
 __all__ = ["Density"]
 
-# Numbers that searches for other modes may compute, counted as one gradient of a few batches per
-# parameter (they take a hundred)
-_SEARCHED = 2**28
-
 
 class Density:
     """The density at ``places`` of the variables that are not sampled, the present one last.
 
     ``scales`` are those of softplus coordinates and a hierarchy's weights, ``views`` the compiled
-    potentials of the places, ``others`` the present values of the variables not sampled.
+    potentials of the places, ``others`` the present values of the variables not sampled, and
+    ``jitter`` is how far chains begin from a start.
     """
 
     def __init__(self, engine: Engine, state: ChainState, places: Sequence[Place]) -> None:
         self._engine = engine
-        self._state = state
-        self._rng = state.tuning_rng
+        self._row_order = state.row_order
+        self._rng, self.jitter = state.tuning_rng, state.jitter
         self.places = list(places)
         self.others = self.places[-1].others
         self.scales = list(self.places[-1].scales)
@@ -50,7 +46,7 @@ class Density:
         self.views[-1].block(Potential.join(self.places[-1].phi)[None], 0)
 
     def _fixed(self, others: Sequence[np.ndarray]) -> list[Any]:
-        return self._engine.fixed(self._state.row_order, self.scales, others)
+        return self._engine.fixed(self._row_order, self.scales, others)
 
     def surface(self) -> Surface:
         """Return the potential to tune on, the mean over several places."""
@@ -80,20 +76,10 @@ class Density:
             finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
             return np.where(finite, values, np.inf)
 
-        start = jittered(Potential.join(phi), self._rng, potential, self._state.jitter)
+        start = jittered(Potential.join(phi), self._rng, potential, self.jitter)
         if start is None:
             raise SamplingError(self._engine.why_not_finite(phi, self.scales, self.others))
         return start
-
-    def more_starts(self, phi: Sequence[np.ndarray]) -> list[Flat]:
-        """Return starts for a search for other modes, none if the first must be kept."""
-        start = Potential.join(phi)
-        if not self._state.jitter or len(self.places) > 1 or len(start) > LARGEST_NEWTON:
-            return []
-        view = self.views[-1]
-        cost = len(start) * min(view.n_blocks, LEAST_BATCHES) * view.numbers
-        starts = more_starts(start, self._state.jitter, self._rng)
-        return starts[: max(LEAST_STARTS - 1, _SEARCHED // cost)]
 
     def set_scales(self, scales: Sequence[np.ndarray]) -> None:
         """Set the scales, and with them the coordinates of the views."""

@@ -11,13 +11,22 @@ from scipy.optimize import linear_sum_assignment
 
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
-from pymc_sgmcmc.tuning.surface import Flat, Map, Points, Rng, Surface, antithetic, ranges_of
+from pymc_sgmcmc.tuning.surface import (
+    Flat,
+    Map,
+    Points,
+    Rng,
+    Surface,
+    antithetic,
+    parts_of,
+    ranges_of,
+)
 
-__all__ = ["SMALL", "Turn", "shared_directions"]
+__all__ = ["Turn", "is_small", "shared_directions"]
 
 # Most elements of a variable, and of all such variables, that each have their own direction; others
 # have only the one in which all elements move alike
-SMALL, _MOST_OWN = 16, 32
+_SMALL, _MOST_OWN = 16, 32
 
 # Least share in the directions for which a small variable's coordinate becomes one of them, and
 # what keeps a coordinate from becoming one unless no other is left
@@ -55,6 +64,7 @@ class Turn:
     away: np.ndarray  # V = E - U, shape (d, r), with zero columns up to a multiple of 4
     middle: np.ndarray  # inverse of I - U'E, shape (r, r), with zeros too
     lengths: Flat  # Λ, 1 but for the coordinates that become directions, shape (d,)
+    coordinates: np.ndarray  # indices of these, shape (r,)
 
     @classmethod
     def to(cls, directions: np.ndarray, lengths: Flat, sizes: Sequence[int], sd: Flat) -> Turn:
@@ -64,7 +74,7 @@ class Turn:
         directions, of large ones hardly, with a median ``sd``.
         """
         d, r = directions.shape
-        part, small = np.sum(directions**2, axis=1), _small(sizes)
+        part, small = np.sum(directions**2, axis=1), is_small(sizes)
         known = np.flatnonzero(small & (part >= _SHARE_OF_SMALL))
         known = known[np.argsort(-part[known])][:r]
         medians = [(np.median(sd[of]), np.median(part[of])) for of in ranges_of(sizes)]
@@ -82,7 +92,8 @@ class Turn:
         each[chosen] = lengths
         away, middle = own - directions, np.linalg.inv(np.eye(r) - directions[chosen].T)
         spare = -r % _EACH
-        return cls(np.pad(away, ((0, 0), (0, spare))), np.pad(middle, (0, spare)), each)
+        away, middle = np.pad(away, ((0, 0), (0, spare))), np.pad(middle, (0, spare))
+        return cls(away, middle, each, np.sort(chosen))
 
     def __call__(self, psi: np.ndarray) -> np.ndarray:
         """Return QΛψ for vectors of shape (..., d)."""
@@ -94,15 +105,10 @@ class Turn:
         turned = gradient - (gradient @ self.away) @ (self.middle @ self.away.T)
         return turned * self.lengths
 
-    @property
-    def coordinates(self) -> np.ndarray:
-        """Indices of the coordinates that are directions, shape (r,)."""
-        return np.flatnonzero((self.away != 0).any(axis=1) & (self.lengths != 1))
-
     def parts(self, sizes: Sequence[int]) -> list[np.ndarray]:
         """Return V' of each variable, without rows where the variable is left as it is."""
-        split = np.split(self.away.T, np.cumsum(sizes)[:-1], axis=1)
-        return [part if part.any() else part[:0] for part in split]
+        parts = parts_of(self.away.T, sizes)
+        return [part if part.any() else part[:0] for part in parts]
 
 
 @named_step("the search for directions that variables share")
@@ -122,7 +128,7 @@ def shared_directions(
         before, (directions, lengths) = centre, eigen
         far = np.flatnonzero(
             ((lengths > _LONG) | (lengths < _SHORT))
-            & ~np.any(directions[~_small(sizes)] ** 2 > _ALONE, axis=0)
+            & ~np.any(directions[~is_small(sizes)] ** 2 > _ALONE, axis=0)
         )
         far = far[np.argsort(-np.abs(np.log(lengths[far])))[:_MOST]]
         if not far.size:
@@ -142,14 +148,14 @@ def _ritz(
     if not basis.shape[1]:
         return None
     images = products(basis)
-    for last in (*[False] * _ROUNDS, True):
+    for k in range(_ROUNDS + 1):
         if not np.all(np.isfinite(images)):
             return None
         values, vectors = np.linalg.eigh(basis.T @ images)
         least = max(_LEAST, rounding(surface) * np.abs(values).max())
         lengths = np.maximum(np.abs(values), least) ** -0.5
         ritz = basis @ vectors
-        if last:
+        if k == _ROUNDS:
             break
         # What is left of H u outside, in units of the directions' new lengths
         answers = (images @ vectors - ritz * values) * np.maximum(lengths, 1.0)
@@ -177,7 +183,7 @@ def _products(surface: Surface, points: Points, sd: Flat) -> Map:
 
 def _common_moves(sd: Flat, sizes: Sequence[int], circular: Flat) -> np.ndarray:
     """Return common moves of variables, or a small one's elements, in units of the sds, (d, k)."""
-    own = min(SMALL, _MOST_OWN // max(1, sum(1 < n <= SMALL for n in sizes)))
+    own = min(_SMALL, _MOST_OWN // max(1, sum(1 < n <= _SMALL for n in sizes)))
     columns = [np.zeros((len(sd), 0))]
     for part in ranges_of(sizes):
         for some in ([k] for k in part) if len(part) <= own else [list(part)]:
@@ -245,6 +251,6 @@ def _moved(
     return centre
 
 
-def _small(sizes: Sequence[int]) -> Flat:
+def is_small(sizes: Sequence[int]) -> Flat:
     """Return which coordinates are those of small variables, shape (d,)."""
-    return np.repeat(np.array(sizes) <= SMALL, sizes)
+    return np.repeat(np.array(sizes) <= _SMALL, sizes)

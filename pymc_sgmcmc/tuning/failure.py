@@ -20,11 +20,8 @@ BY_HAND = (
 NEARER = f"Pass initvals= to pm.sample near the posterior, take tighter priors, or {BY_HAND}"
 
 
-def named_step[**P, R](name: str, cure: str = NEARER) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a step return finite numbers or raise a :class:`TuningError`.
-
-    ``name`` is the subject of the error's sentence; ``cure`` ends without a full stop.
-    """
+def named_step[**P, R](name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a step return finite numbers or raise a TuningError that begins with the step's name."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -36,12 +33,12 @@ def named_step[**P, R](name: str, cure: str = NEARER) -> Callable[[Callable[P, R
             except (np.linalg.LinAlgError, ArithmeticError) as error:
                 raise TuningError(
                     f"{name} failed ({str(error).rstrip('.')}): the curvature of the log density "
-                    f"is not finite, or it is 0 in some direction. {cure}"
+                    f"is not finite, or it is 0 in some direction. {NEARER}"
                 ) from error
             if not all(np.all(np.isfinite(number)) for number in _numbers(result)):
                 raise TuningError(
                     f"{name} ended in numbers that are not finite: the log density has an "
-                    f"unbounded gradient or curvature, or no curvature in some direction. {cure}"
+                    f"unbounded gradient or curvature, or no curvature in some direction. {NEARER}"
                 )
             return result
 

@@ -22,10 +22,10 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.plan import Plan, Problem
 from pymc_sgmcmc.tuning.report import Report
 
-__all__ = ["FARTHEST", "Job"]
+__all__ = ["LARGEST_GRADIENT", "Job"]
 
 # Factor of a gradient's usual size, noise included, that no plausible position exceeds
-FARTHEST = 10.0
+LARGEST_GRADIENT = 10.0
 
 
 @dataclass
@@ -56,6 +56,11 @@ class Job:
         """The step size that the user set, None for "auto" and for steps that change."""
         schedule = self.options.step_size
         return schedule.h if isinstance(schedule, constant) else None
+
+    @property
+    def step_changes(self) -> bool:
+        """Whether the user's step size changes from update to update."""
+        return self.options.step_size is not None and self.fixed_step is None
 
     @property
     def draws(self) -> int:
@@ -131,10 +136,11 @@ class Job:
             if self.policy.compensates and self.engine.scheme.independent:
                 settings.variance = in_parts(psi, plan.variance)
         if root is not None and self.policy.gradients_bounded:
-            # Larger ones occur ten sds away or in an abyss of the density. Few batches move a
-            # coordinate that few rows touch: one of M is at most √M sds from their mean
+            # A larger gradient occurs only ten sds from the centre, or where the density falls
+            # steeply. With thousands of parameters a coordinate may be informed by one of M
+            # batches. The gradient of that batch is up to √M sds from the mean
             of_few = max(1.0, view.n_blocks / plan.batches) if plan.regime.by_quantile else 1.0
-            largest = FARTHEST * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
+            largest = LARGEST_GRADIENT * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre

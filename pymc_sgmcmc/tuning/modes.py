@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,11 @@ from pymc_sgmcmc.tuning.surface import (
     Rows,
     Surface,
     TuningError,
+    gradients_of_batches,
 )
 
 __all__ = [
     "LARGEST_NEWTON",
-    "LEAST_BATCHES",
-    "LEAST_STARTS",
     "best_mode",
     "more_starts",
     "newton",
@@ -42,12 +42,18 @@ __all__ = [
 LARGEST_NEWTON = 128
 
 # Least batches of a search, and least rows of theirs for each coordinate
-LEAST_BATCHES, _ROWS_OF_EACH = 8, 30
+_LEAST_BATCHES, _ROWS_OF_EACH = 8, 30
 
-# First width of differences, and its divisor where they are not finite; most widths tried at one
-# place, without and with kinks, the factor by which one may miss, and its most growth with kinks
-_FIRST_WIDTH, _NARROWER = 0.1, 100.0
-_LOOKS, _LOOKS_AT_KINKS, _FITTING, _FARTHER = 3, 8, 30.0, 10.0
+# First width of differences
+_FIRST_WIDTH = 0.1
+# Divisor of widths at which differences are not finite
+_NARROWER = 100.0
+# Most widths that are tried at one place, without and with kinks
+_LOOKS, _LOOKS_AT_KINKS = 3, 8
+# Factor by which the first width may miss the sd that it finds
+_FITTING = 30.0
+# Factor by which a width grows at most in a look at kinks
+_FARTHER = 10.0
 
 # Damping of the first step, in units of the largest curvature, its factor between attempts, and
 # bounds
@@ -65,7 +71,11 @@ _LOST, _LOST_STEPS = 2.0, 8
 _MOVES = (0.5, 0.25, 1.0) * 3
 
 # Starts after which the search ends if all reached one mode
-LEAST_STARTS = 3
+_LEAST_STARTS = 3
+
+# Numbers that searches for other modes may compute, counted as one gradient of a few batches per
+# parameter (they take a hundred)
+_SEARCHED = 2**28
 
 # Sds of the first within which rough modes are one: on a part of the data a search ends within
 # about one sd
@@ -76,8 +86,16 @@ def rows_of_a_search(surface: Surface, rng: Rng) -> Rows | None:
     """Draw the batches of a search for a rough centre, None if the full data are not more."""
     if not surface.batch_size:
         return None
-    count = max(LEAST_BATCHES, -(-_ROWS_OF_EACH * surface.dimension // surface.batch_size))
+    count = max(_LEAST_BATCHES, -(-_ROWS_OF_EACH * surface.dimension // surface.batch_size))
     return surface.draw_rows(rng, count) if count < surface.n_blocks else None
+
+
+class Descent(NamedTuple):
+    """The end of Newton's steps."""
+
+    centre: Flat  # the rough mode, (d,)
+    hessian: Root  # there, (d, d)
+    collapses: bool  # whether the steps went on to less mass
 
 
 @named_step("the search for the posterior's centre")
@@ -88,8 +106,8 @@ def newton(
     *,
     most_steps: int = _MOST_STEPS,  # 0 measures the curvature alone
     rough: bool = False,  # end within about one sd, as is always done on fixed rows
-) -> tuple[Flat, Root, bool]:
-    """Return a rough mode, (d,), its Hessian, (d, d), and whether the descent went on to less mass.
+) -> Descent:
+    """Return a rough mode, and what is known of the descent to it.
 
     Steps are damped (Levenberg, Marquardt), with eigenvalues by magnitude so that saddles repel
     (Dauphin et al., 2014, NeurIPS 27).
@@ -126,7 +144,7 @@ def newton(
                 break
         elif fall < _FALL and decrement < _DECREMENT * len(x):
             break
-    return (*best, True) if lost else (x, hessian, False)
+    return Descent(*best, True) if lost else Descent(x, hessian, False)
 
 
 class _Differences:
@@ -188,26 +206,29 @@ def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, Flat]:
         [u], [g] = surface.full(x[None])
         return float(u), g
     u, g = surface.batch(np.repeat(x[None], len(rows), axis=0), rows)
-    return float(u[None].mean(axis=1)[0]), g[None].mean(axis=1)[0]
+    return float(u.mean()), g.mean(axis=0)
 
 
 def _gradients(surface: Surface, points: Points, rows: Rows | None) -> Points:
     if rows is None:
         return surface.full(points)[1]
-    each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
-    return surface.batch_gradient(*each).reshape(len(points), len(rows), -1).mean(1)
+    return gradients_of_batches(surface, points, rows).mean(axis=1)
 
 
 # ---------------------------------------------------------------- several modes
 
 
-def more_starts(start: Flat, width: float, rng: Rng) -> list[Flat]:
-    """Return starts within ``width`` of an unjittered one, shape (d,) each.
+def more_starts(surface: Surface, start: Flat, jitter: float, rng: Rng) -> list[Flat]:
+    """Return starts for a search for other modes, (d,) each, none if the first must be kept.
 
-    The generator's own draws stay the same.
+    They are within ``jitter`` of the unjittered ``start``. The generator's own draws stay the same.
     """
+    if not jitter or len(start) > LARGEST_NEWTON:
+        return []
     [rng] = rng.spawn(1)
-    return [start + width * move * rng.uniform(-1, 1, start.shape) for move in _MOVES]
+    cost = len(start) * min(surface.n_blocks, _LEAST_BATCHES) * surface.numbers
+    moves = _MOVES[: max(_LEAST_STARTS - 1, _SEARCHED // cost)]
+    return [start + jitter * move * rng.uniform(-1, 1, start.shape) for move in moves]
 
 
 def best_mode(
@@ -222,7 +243,7 @@ def best_mode(
     first = _mode(surface, begin(starts[0]), rows)
     modes = [first] if np.isfinite(first.mass) else []
     for k, start in enumerate(starts[1:], start=1):
-        if k >= LEAST_STARTS and len(modes) == 1:
+        if k >= _LEAST_STARTS and len(modes) == 1:
             break
         with suppress(TuningError, np.linalg.LinAlgError):
             mode = _mode(surface, begin(start), rows)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
@@ -22,13 +23,14 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import shape_priors
 from pymc_sgmcmc.model.properties import prior_widths
-from pymc_sgmcmc.tuning.bounds import AIM, within_noise
+from pymc_sgmcmc.tuning.bounds import stable_step, within_noise
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
 from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
-from pymc_sgmcmc.tuning.job import FARTHEST, Job
+from pymc_sgmcmc.tuning.job import LARGEST_GRADIENT, Job
+from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.plan import Plan
-from pymc_sgmcmc.tuning.regimes import NoGaussian
-from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError
+from pymc_sgmcmc.tuning.regimes import Exchangeable
+from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, gradients_of_batches
 
 __all__ = ["descended", "lower_step", "plan_of_priors", "shapes_priors", "tune_without_gaussian"]
 
@@ -42,10 +44,9 @@ _PASSES, _LEAST, _MOST, _MOST_NUMBERS = 60, 60, 4_000, 2**26
 # Adam's first rate in units of the priors, and the shares forgotten in an update
 _RATE, _FORGET, _FORGET_SQUARES, _TINY = 0.01, 0.1, 0.01, 1e-8
 
-# Curvature estimates in the warm-up, updates between them, and how many there are per noise
-# estimate; batches of both
-_WINDOWS, _UPDATES, _NOISE_EACH = 24, 500, 4
-_BATCHES, _NOISE_BATCHES = 8, 64
+# Curvature estimates in the warm-up, updates between them, how many there are per noise estimate,
+# and its batches
+_WINDOWS, _UPDATES, _NOISE_EACH, _NOISE_BATCHES = 24, 500, 4, 64
 _MOST_HALVINGS = 20
 
 # Largest rise of U above its start, per parameter: in the bulk it is 1/2 above a mode
@@ -54,9 +55,8 @@ _MOST_RISE = 10.0
 # Friction of a step, and the draws in which a weight informed only by its prior is forgotten
 _DAMPING, _DRAWS_TO_FORGET = 0.2, 25
 
-# Share of a draw's gradients beyond the bound above which the next draw has a smaller step size and
-# a higher bound, and their factors
-_CLIPPED, _SMALLER, _HIGHER = 0.05, 0.95, 1.1
+# Factors of the step size and of the bound after a draw with many gradients beyond the bound
+_SMALLER, _HIGHER = 0.95, 1.1
 
 # A bound of gradients that is none
 _NO_BOUND = 1e12
@@ -102,7 +102,7 @@ def plan_of_priors(start: np.ndarray, units: np.ndarray, options: Options) -> Pl
             "with the chain"
         )
     return Plan(
-        start, units, np.zeros(len(start)), np.ones(len(start)), 1.0, NoGaussian(True),
+        start, units, np.zeros(len(start)), np.ones(len(start)), 1.0, Exchangeable(),
         gradient=options.gradient if isinstance(options.gradient, SVRG) else Plain(),
         batches=options.batches if isinstance(options.batches, int) else 1,
     )  # fmt: skip
@@ -174,18 +174,18 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
     if policy.gradients_bounded:
         settings.largest_gradient = _NO_BOUND
     updates = settings.each or settings.thin
-    draws, batches = max(1, _UPDATES // updates), _BATCHES if surface.batch_size else 1
+    draws, batches = max(1, _UPDATES // updates), PAIRS if surface.batch_size else 1
     rows = surface.draw_rows(rng, batches)
 
     def position() -> np.ndarray:
-        return np.concatenate([x.reshape(-1) for x in runner.phi()])
+        return Potential.join(runner.phi())
 
     def potential() -> float:
         points = np.repeat(position()[None], batches, axis=0)
         return float(surface.batch(points, rows)[0].mean())
 
     def allowed(curvatures: list[float]) -> float:
-        by_curvature = (AIM / float(np.median(curvatures))) ** (policy.power / 2)
+        by_curvature = stable_step(policy, float(np.median(curvatures)))
         by_noise = within_noise(policy, np.array([noise]), friction=policy.widening is None)
         return min(by_curvature, float(by_noise[0]))
 
@@ -197,7 +197,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         curvatures.append(largest_curvature_of_batches(surface, phi, units, batches, rng))
         if surface.batch_size and len(curvatures) % _NOISE_EACH == 1:
             some = surface.draw_rows(rng, _NOISE_BATCHES)
-            g = surface.batch_gradient(np.repeat(phi[None], len(some), axis=0), some) * units
+            g = gradients_of_batches(surface, phi[None], some)[0] * units
             noise = float(np.quantile(np.var(g, axis=0), MOST_OF_MANY)) / settings.batches
         if not fixed:
             h = min(h, allowed(curvatures))
@@ -223,7 +223,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         h = min(h, allowed(curvatures[_WINDOWS // 2 :]))
         if policy.absorbs_noise and noise > 0:
             damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * settings.thin * h))
-    largest = FARTHEST * float(np.sqrt(max(curvatures) + noise)) / damping
+    largest = LARGEST_GRADIENT * float(np.sqrt(max(curvatures) + noise)) / damping
     return _WarmUp(float(h) * damping, damping, largest if policy.gradients_bounded else None)
 
 
@@ -232,7 +232,7 @@ def lower_step(runner: Runner, clipped: float) -> None:
 
     With batches the bound rises too, as these may be noisier there, whatever the step size.
     """
-    if clipped > _CLIPPED:
+    if clipped > MOST_TAMED:
         settings = runner.settings
         assert settings.step_size is not None
         settings.step_size *= _SMALLER

@@ -23,18 +23,17 @@ from pymc_sgmcmc.tuning.surface import (
     Root,
     Surface,
     TuningError,
-    ranges_of,
+    gradients_of_batches,
+    parts_of,
 )
 
 __all__ = [
-    "ALLOWED",
     "GradientNoise",
     "NoiseOnTheWay",
     "TurnedNoise",
     "measured_noise",
     "most_of_each",
     "noise_along_burn_in",
-    "shorter",
     "turned_noise",
 ]
 
@@ -45,12 +44,10 @@ _POINTS, _LEAST_BATCHES, _BATCHES_OF_EACH, _LARGEST = 16, 512, 4, 2**24
 # Passes over the data where a batch may touch few of thousands of coordinates
 _PASSES = 4
 
-# Least variance of a coordinate, over that of the direction replacing it, for which a ratio is
-# formed: less is unreliable, as for an intercept that data depend on only through its effects
+# The noise of a direction is given as a multiple of the noise of the coordinate that it replaces.
+# Where the coordinate has less than 1 % of the direction's noise, as an intercept that data depend
+# on only through its effects, the multiple is unreliable and the noise itself is kept
 _OWN = 0.01
-
-# Most batches averaged for a single variable's noise, as all variables pay for them
-ALLOWED = 16
 
 _NOT_FINITE = (
     "the measurement of the gradient noise met gradients that are not finite all around the "
@@ -117,13 +114,11 @@ def measured_noise(
         places = _places(surface, centre, bulk, rng)
         return _samples(surface, centre, places, rng, _batches(root))
 
-    if root.ndim == 1:
-        if many and bulk.ndim == 1 and not isinstance(surface, Remembered):
-            plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
-            return GradientNoise(root**2 * plain, root**2 * controlled)
-        return GradientNoise(*_variances(samples(), lambda g: g * root))
-    if not rotated:
-        return GradientNoise(*_variances(samples(), lambda g: g @ root))
+    if many and root.ndim == bulk.ndim == 1 and not isinstance(surface, Remembered):
+        plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
+        return GradientNoise(root**2 * plain, root**2 * controlled)
+    if root.ndim == 1 or not rotated:
+        return GradientNoise(*_variances(samples(), lambda g: _whitened(g, root)))
     covariance = np.zeros(root.shape)
     for _, g in samples():
         noise = (g - g.mean(axis=0)) @ root
@@ -170,7 +165,7 @@ def noise_along_burn_in(
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
         for _, g in _samples(surface, centre, [(surface, surface, x)], rng, _batches(root)):
-            heat += _variance(g * root if root.ndim == 1 else g @ root) * square
+            heat += _variance(_whitened(g, root)) * square
             distance += square
     return heat / np.maximum(distance, TINY)
 
@@ -180,22 +175,8 @@ def most_of_each(variance: Flat, sizes: Sequence[int]) -> float:
 
     A scale may be one of thousands of coordinates, and the one of interest.
     """
-    parts = [variance[of.start : of.stop] for of in ranges_of(sizes)] if len(sizes) else [variance]
+    parts = parts_of(variance, sizes)
     return float(max(np.quantile(part, MOST_OF_MANY) for part in parts if part.size))
-
-
-def shorter(
-    root: Root, turn: Turn | None, turned: TurnedNoise, variance: Flat, free: float
-) -> tuple[Root, Turn | None, TurnedNoise, Flat]:
-    """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
-    most = max(float(np.quantile(variance, MOST_OF_MANY)), free)
-    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
-    if turn is None:
-        root = root * by
-    else:
-        turn = replace(turn, lengths=turn.lengths * by)
-        turned = replace(turned, times=turned.times * by**2, plus=turned.plus * by**2)
-    return root, turn, turned, np.minimum(variance, most)
 
 
 # ---------------------------------------------------------------- batches at single positions
@@ -241,14 +222,18 @@ def _samples(
     for here, anchor, x in places:
         rows = surface.draw_rows(rng, each)
         if here is anchor:
-            both = here.batch_gradient(np.repeat([x, centre], each, axis=0), np.tile(rows, (2, 1)))
-            at_x, at_centre = both[:each], both[each:]
+            at_x, at_centre = gradients_of_batches(here, np.stack([x, centre]), rows)
         else:
-            at_x = here.batch_gradient(np.repeat([x], each, axis=0), rows)
-            at_centre = anchor.batch_gradient(np.repeat([centre], each, axis=0), rows)
+            [at_x] = gradients_of_batches(here, x[None], rows)
+            [at_centre] = gradients_of_batches(anchor, centre[None], rows)
         finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
         if finite.sum() >= 2:
             yield at_x[finite], (at_x - at_centre)[finite]
+
+
+def _whitened(gradients: Points, root: Root) -> Points:
+    """Return L'g, shape (P, d)."""
+    return gradients * root if root.ndim == 1 else gradients @ root
 
 
 def _variance(gradients: Points) -> Flat:

@@ -39,7 +39,7 @@ _ABSURD = 1e12
 # Squared slope, in sds, below which x has settled, and for how many steps
 _SLOPE, _STEPS_SETTLED = 0.01, 3
 
-# Divisor of a curvature's error that makes a least precision where its sign is unknown
+# Where a curvature may be 0, the precision is at least its standard error divided by this
 _OF_ERROR = 1e3
 # Least steps that an average remembers, and share of the rate where the start is nearly right
 _LEAST_MEMORY, _NEAR = 8, 0.3
@@ -118,13 +118,13 @@ def gaussian_of_many(
     d, passes, stiffness = len(start), Passes(surface, rng), Stiffness(surface, rng)
     parts = surface.n_blocks / passes.batches
     fresh, several = known is None, stiffness.several
-    plan = _Schedule(surface, passes, several=several, fresh=fresh, patient=patient and fresh)
+    schedule = _Schedule(surface, passes, several=several, fresh=fresh, patient=patient and fresh)
     widths, velocity = _Widths(surface, known, trusted), _Velocity(d, grows=several)
     x, total, count = start.copy(), np.zeros(d), 0
     k, highest, failed = -1, _RATE, 0
-    while (k := k + 1) < plan.steps:
-        plan.lengthen(k, x)
-        if plan.measures(k):
+    while (k := k + 1) < schedule.steps:
+        schedule.lengthen(k, x)
+        if schedule.measures(k):
             # Factors still near 0 seem uninformed, and sds would follow their growth too late
             noise = np.ones(1) if several else widths.noise * widths.sd**2
             noise = noise * surface.n_blocks / (PAIRS * passes.batches)
@@ -137,16 +137,16 @@ def gaussian_of_many(
             widths.sd = widths.sd / 2
             velocity.stop()
             continue
-        widths.learn(sums, *plan.weights(k, sums.count), parts)
+        widths.learn(sums, *schedule.weights(k), parts)
         if fresh and k < _EARLY[0]:
             # Sds first: how far a move may go is not known yet
             continue
-        free = surface.unbounded | (k >= plan.held)
-        x = x + velocity.after(sums.middle / sums.count, widths.sd, plan.rate(k, highest), free)
-        if k >= plan.settled:
+        free = surface.unbounded | (k >= schedule.held)
+        x = x + velocity.after(sums.middle / PAIRS, widths.sd, schedule.rate(k, highest), free)
+        if k >= schedule.settled:
             # The noise of batches keeps x moving: the later half is averaged
             total, count = total + x, count + 1
-    _refuse_failures(failed, plan.steps, plan.steps // 2 + 1)
+    _refuse_failures(failed, schedule.steps, schedule.steps // 2 + 1)
     if np.any((widths.curvature == 0) & (widths.noise == 0)):
         raise TuningError(
             "the fit of independent normals met a density that is flat along some coordinate: a "
@@ -202,16 +202,16 @@ class _Schedule:
         falling = 1 + _FALL * max(0, k - self.full_rate) / self.full_rate
         return (1.0 if self._fresh else _NEAR) * highest / falling
 
-    def weights(self, k: int, pairs: int) -> tuple[float, float]:
+    def weights(self, k: int) -> tuple[float, float]:
         """Return the weight of step k's pairs in averages, and the pairs in these."""
         # Once x has settled the curvature is averaged as x is
         kept = self._memory + max(0, k - self.settled)
         if not self._fresh:
-            return 1 / kept, pairs * kept
+            return 1 / kept, PAIRS * kept
         if k >= _FIRST:
-            return max(1 / kept, 1 / (k + 1)), pairs * min(k + 1, kept)
+            return max(1 / kept, 1 / (k + 1)), PAIRS * min(k + 1, kept)
         weight = max(1 / kept, 1 / (k + 1), _FIRST_WEIGHT if k else 0.0)
-        return weight, pairs * min(k + 1, 1 / _FIRST_WEIGHT)
+        return weight, PAIRS * min(k + 1, 1 / _FIRST_WEIGHT)
 
 
 class _Widths:
@@ -227,7 +227,7 @@ class _Widths:
 
     def learn(self, sums: PairSums, weight: float, seen: float, parts: float) -> None:
         """Add a step's pairs, on 1 / ``parts`` of the data each, to averages over ``seen``."""
-        n, sd = sums.count, self.sd
+        n, sd = PAIRS, self.sd
         self.curvature += weight * (sums.change / (2 * n * sd) - self.curvature)
         self._squared += weight * (sums.change_squared / (4 * n * sd**2) - self._squared)
         variance = np.maximum(sums.middle_squared / n - (sums.middle / n) ** 2, 0) * n / (n - 1)

@@ -15,12 +15,15 @@ from pymc_sgmcmc.centring.coefficients import Coefficients, information_of_block
 from pymc_sgmcmc.centring.gaussian_map import Middle, Probe
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation
-from pymc_sgmcmc.tuning.surface import Surface
+from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation
+from pymc_sgmcmc.tuning.modes import more_starts
+from pymc_sgmcmc.tuning.passes import PAIRS
+from pymc_sgmcmc.tuning.surface import TINY, Surface, gradients_of_batches
 
 __all__ = ["SECANT", "Beginning", "Parametrisation", "beginning"]
 
@@ -31,16 +34,13 @@ _POSITIONS = 64
 # scales
 _WIDE = 0.9
 
-# Most rounds that repeat all learning in its own coordinates, and the factor by which precisions
-# changed that makes them go on, as an sd between elements and their likelihood's means does
+# All information is learned at most this many more times, each time in the coordinates of the last.
+# Learning ends when no precision has changed by more than this factor. An element that is one sd
+# from its likelihood's mean counts as such a change
 _ROUNDS, _CHANGED = 3, 1.5
 
 # Length of a move of all elements, or of one of a block, in units of a step's scale
 _MOVE = 0.3
-
-# Pairs of opposite positions at which the curvature is measured, on the full data: for a group of
-# few rows a part of the data is unreliable
-_PAIRS = 8
 
 # Most gradients of batches in a measurement of a block
 _MOST_GRADIENTS = 20_000
@@ -75,7 +75,8 @@ def beginning(
     phi = density.rewritten(density.places[-1].phi, _uniform(model, density.scales, share))
     start, surface = density.jittered_start(phi), density.surface()
     exchangeable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
-    others, parametrisation = density.more_starts(phi), None
+    others = more_starts(surface, Potential.join(phi), density.jitter, rng)
+    parametrisation = None
     # The data determine one factor of a product only as well as the other
     if not exchangeable and model.weights(density.scales):
         parametrisation = Parametrisation(density, surface, model, rng)
@@ -112,8 +113,8 @@ class Parametrisation:
         self._is_elsewhere = False
         self._is_first = True
 
-    def move(self) -> None:
-        """Have the learning repeated in its own coordinates, at another place."""
+    def repeat_here(self) -> None:
+        """Have the learning repeated in its own coordinates at the next place."""
         self._is_elsewhere = self._rounds_left > 0
 
     def undo(self) -> None:
@@ -134,10 +135,10 @@ class Parametrisation:
         if self._is_first and not self._is_done(at_mode):
             centre, root = self._moved(centre, root, _uniform(self._engine, before, 0.0))
         while not self._is_done(at_mode):
-            bulk = _Bulk(
+            probes = _Probes(
                 self._engine, self._surface, density.scales, density.others, centre, root, self._rng
             )
-            scales = self._next_level(bulk, at_mode)
+            scales = self._next_level(probes, at_mode)
             centre, root = self._moved(centre, root, scales)
             changed = not all(map(np.array_equal, scales, before))
             if changed and not at_mode:
@@ -167,21 +168,22 @@ class Parametrisation:
             if rv not in rvs
         )
 
-    def _next_level(self, bulk: _Bulk, at_mode: bool) -> list[np.ndarray]:
+    def _next_level(self, probes: _Probes, at_mode: bool) -> list[np.ndarray]:
         """Return the scales with new information of the variables whose children have theirs."""
         self._is_first = False
         level = self._level(at_mode)
         repeats = not level
         if repeats:
-            self._rounds_left -= not self._is_elsewhere
+            if not self._is_elsewhere:
+                self._rounds_left -= 1
             level = {c.rv for c in self._hierarchy if c.map.refines}
-        scales, change = bulk.learned(level, 0 if at_mode else _POSITIONS)
+        scales, change = probes.learned(level, 0 if at_mode else _POSITIONS)
         for rv in level:
             self._undecided.pop(rv, None)
         was_elsewhere, self._is_elsewhere = self._is_elsewhere, False
         if repeats and not was_elsewhere and change < np.log(_CHANGED):
             self._rounds_left = 0
-            return list(bulk.scales)
+            return list(probes.scales)
         return scales
 
     # ------------------------------------------------------------------ the bulk in new coordinates
@@ -247,8 +249,8 @@ def _block_of(c: Coordinate) -> set[TensorVariable]:
 
 
 @dataclass(frozen=True, eq=False)
-class _Bulk:
-    """A bulk, or a mode, with centre and root in coordinates of these scales."""
+class _Probes:
+    """Measures information in a bulk, or at a mode, in the coordinates of these scales."""
 
     engine: Engine
     surface: Surface
@@ -259,12 +261,14 @@ class _Bulk:
     rng: np.random.Generator
 
     @cached_property
+    def ravel(self) -> Ravel:
+        """The coordinates as parts of a flat position."""
+        return Ravel.of(self.engine.posterior.phi)
+
+    @cached_property
     def coordinates(self) -> dict[Coordinate, slice]:
         """Each coordinate's slice of a flat position."""
-        coordinates = self.engine.posterior.coordinates
-        ends = np.cumsum([int(np.prod(c.phi.type.shape)) for c in coordinates]).tolist()
-        starts = [0, *ends[:-1]]
-        return {c: slice(a, b) for c, a, b in zip(coordinates, starts, ends, strict=True)}
+        return dict(zip(self.engine.posterior.coordinates, self.ravel.ranges, strict=True))
 
     @cached_property
     def hierarchy(self) -> dict[Coordinate, int]:
@@ -272,16 +276,9 @@ class _Bulk:
         fitted = [c for c in self.coordinates if c.scale is not None]
         return {c: k for k, c in enumerate(fitted) if c.weighted}
 
-    def shaped(self, flat: np.ndarray) -> list[np.ndarray]:
-        """Split a flat position."""
-        return [
-            flat[part].reshape(c.phi.type.shape).astype(c.phi.dtype)
-            for c, part in self.coordinates.items()
-        ]
-
     def widths(self, at: np.ndarray) -> tuple[dict[Coordinate, Any], dict[Coordinate, Any]]:
         """Return scales and locations of hierarchies at a position."""
-        both = self.engine.hierarchy(self.shaped(at), self.scales, self.others)
+        both = self.engine.hierarchy(self.ravel.split(at), self.scales, self.others)
         spreads, locations = (dict(zip(self.hierarchy, x, strict=True)) for x in both)
         return spreads, locations
 
@@ -295,8 +292,8 @@ class _Bulk:
     ) -> tuple[list[np.ndarray], float]:
         """Return scales with new information of a level, and a curvature's largest log change."""
         by_signs = [c for c in self.hierarchy if c.rv in level and c.map.probe is Probe.SIGNS]
-        curvatures = self.shaped(self._curvatures([self.coordinates[c] for c in by_signs]))
-        phi = self.shaped(self.centre)
+        curvatures = self.ravel.split(self._curvatures([self.coordinates[c] for c in by_signs]))
+        phi = self.ravel.split(self.centre)
         places = self.centre + self.moves(positions)
         spreads, locations = self.widths(self.centre)
         at_places = [self.widths(place)[0] for place in places] or [spreads]
@@ -369,13 +366,14 @@ class _Bulk:
         width = expected**-0.5
         error = np.zeros(d)
         for part in variables:
-            for sign in self.rng.choice([-1.0, 1.0], size=(_PAIRS, d)):
+            # On the full data: for a group of few rows a part of the data is unreliable
+            for sign in self.rng.choice([-1.0, 1.0], size=(PAIRS, d)):
                 move = np.zeros(d)
                 move[part] = width[part] * sign[part]
                 _, gradient = self.surface.full(self.centre + np.outer([1, -1], move))
                 of_root = expected * move if root.ndim == 1 else inverse.T @ (inverse @ move)
                 beyond = (gradient[0] - gradient[1]) / 2 - of_root
-                error[part] += beyond[part] / (move[part] * _PAIRS)
+                error[part] += beyond[part] / (move[part] * PAIRS)
         return np.where(np.isfinite(error), expected + error, 1.0)
 
     # ------------------------------------------------------------------ blocks of coefficients
@@ -410,9 +408,8 @@ class _Bulk:
         for x, part in self.coordinates.items():
             if x not in block and depends_on(of_map.parents(), {x.rv}):
                 at[:, part] += moves[:, part]
-        least = np.finfo(float).tiny
         # Only the size of a factor of either sign matters
-        sizes = [np.maximum(np.abs(self._scales_of(block, place)), least) for place in at]
+        sizes = [np.maximum(np.abs(self._scales_of(block, place)), TINY) for place in at]
         widths = [np.log(size).mean() for size in sizes]
         return at[np.argsort(widths)[int(_WIDE * (len(at) - 1))]]
 
@@ -438,10 +435,7 @@ def _derivatives(
     count = max(1, _MOST_GRADIENTS // len(points))
     if count < surface.n_blocks:
         batches = surface.draw_rows(rng, count)
-        of_batches = surface.batch_gradient(
-            np.repeat(points, count, axis=0), np.tile(batches, (len(points), 1))
-        )
-        gradients = of_batches.reshape(len(points), count, -1).mean(axis=1)
+        gradients = gradients_of_batches(surface, points, batches).mean(axis=1)
     else:
         gradients = surface.full(points)[1]
     curvature = (gradients[:n] - gradients[n:])[:, rows] / (2 * _MOVE)

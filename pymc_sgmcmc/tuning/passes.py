@@ -8,8 +8,9 @@ from pymc_sgmcmc.tuning.surface import Points, Rng, Rows, Surface
 
 __all__ = ["LEAST_STEPS", "PAIRS", "PASSES", "Passes", "random_signs"]
 
-# Pairs of a step, least steps of a fit of thousands of parameters, and its passes over the data
+# Pairs of a step, each on a batch of its own: as many batches measure a curvature
 PAIRS = 8
+# Least steps of a fit of thousands of parameters, and its passes over the data
 LEAST_STEPS, PASSES = 400, 20
 
 
@@ -19,7 +20,7 @@ def random_signs(rng: Rng, dimension: int) -> Points:
 
 
 class Passes:
-    """Draws the batches of steps, pass after pass over the data, each from its own first row.
+    """Draws the batches of steps, pass after pass over the data; each begins at a random row.
 
     Independent batches might miss rows that inform a coordinate. A pair has several ``batches``
     where work on all parameters outweighs a batch's; ``pairs`` is the number in a pass.

@@ -16,24 +16,18 @@ from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
-from pymc_sgmcmc.tuning.bounds import FRICTION, anchored_bound, within_noise
+from pymc_sgmcmc.tuning.bounds import FRICTION, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.noise import (
-    NoiseOnTheWay,
-    TurnedNoise,
-    measured_noise,
-    shorter,
-    turned_noise,
-)
+from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, TurnedNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
-from pymc_sgmcmc.tuning.surface import Surface, TuningError
-from pymc_sgmcmc.tuning.whiten import upright
+from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, parts_of
+from pymc_sgmcmc.tuning.whiten import sds_of, upright
 
-__all__ = ["Bulk", "Plan", "Problem", "make_plan"]
+__all__ = ["Fit", "Plan", "Problem", "make_plan"]
 
 # Most numbers in an update's gradients: more would leave too few updates for a chain
 _LARGEST_UPDATE = 2**25
@@ -43,7 +37,7 @@ _LARGEST_CONDITION = 1e15
 
 
 @dataclass(frozen=True)
-class Bulk:
+class Fit:
     """The Gaussian fitted to the bulk, N(m, LL')."""
 
     centre: np.ndarray  # m, flat φ, shape (d,)
@@ -106,8 +100,7 @@ class Plan:
         relative = self.variance * self.unit**2 / self.bound
         if self.root is not None and self.root.ndim == 2:
             relative = parts_of_variances(self.root) @ relative
-        parts = np.split(relative, np.cumsum(sizes)[:-1])
-        return [float(part.max(initial=0.0)) for part in parts]
+        return [float(part.max(initial=0.0)) for part in parts_of(relative, sizes)]
 
     def takes_all_rows(self, n_blocks: int) -> bool:
         """Return whether an update's batches are all rows, each once."""
@@ -138,7 +131,7 @@ class Plan:
 @named_step("the choice of step size and batches")
 def make_plan(
     surface: Surface,
-    bulk: Bulk,
+    bulk: Fit,
     regime: Regime,
     problem: Problem,
     rng: np.random.Generator,
@@ -177,7 +170,7 @@ def make_plan(
 
 def _unit_and_root(
     surface: Surface,
-    bulk: Bulk,
+    bulk: Fit,
     regime: Regime,
     problem: Problem,
     rng: np.random.Generator,
@@ -192,7 +185,9 @@ def _unit_and_root(
         return _narrowest(root, own), own
     if isinstance(scale, np.ndarray):
         return 1.0, scale
-    if problem.policy.isotropic or (root.ndim == 1 and regime.by_quantile):
+    if scale == "diagonal":
+        root = sds_of(root)
+    if problem.policy.isotropic or regime.by_quantile:
         return 1.0, root
     # Heavy tails: sums of coordinates are wider than each
     if root.ndim == 2:
@@ -237,8 +232,8 @@ def _narrowest(fit: np.ndarray, own: np.ndarray) -> float:
 def _widths(fit: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Return the fit's sds along coordinates whitened by another root, shape (d,)."""
     if own.ndim == 2:
-        return np.linalg.norm(np.linalg.solve(own, fit), axis=1)
-    return (fit if fit.ndim == 1 else np.linalg.norm(fit, axis=1)) / own
+        return sds_of(np.linalg.solve(own, fit))
+    return sds_of(fit) / own
 
 
 def _with_batches(
@@ -269,15 +264,9 @@ def _with_batches(
     if many and whitened and not shared:
         gradients = WhitenedGradients(surface, plan.centre, root, turn)
         shared = noise_in_common(gradients, noise.plain, policy, problem.sizes, rng)
-    ask = regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows)
-    step_size = policy.step_size * ask.factor
     terms = Terms(
-        bound=ask.bound,
-        anchored_bound=min(anchored_bound(policy), ask.bound),
-        most_of=ask.most_of,
-        most_of_all=ask.most_of_all,
-        doubt=ask.doubt,
-        rate=step_size,
+        regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows),
+        policy,
         unit=plan.unit,
         ratios=partial(variance_ratios, surface, problem.scheme),
         n_blocks=surface.n_blocks,
@@ -292,18 +281,32 @@ def _with_batches(
     effect = turned[not plain]
     if many and whitened and not policy.per_coordinate:
         # Noise that the whole step allows costs a coordinate nothing
-        free = FRICTION / (step_size * plan.unit) ** 2 if policy.noise_of_many else 0.0
-        root, turn, effect, variance = shorter(root, turn, effect, variance, free)
+        free = FRICTION / (terms.step_size * plan.unit) ** 2 if policy.noise_of_many else 0.0
+        root, turn, effect, variance = _shortened(root, turn, effect, variance, free)
     return replace(
         plan, root=root, gradient=gradient, batches=batches, variance=variance, ratio=ratio,
-        step_size=step_size, turn=turn, turned=effect,
-        bound=terms.bound if plain else terms.anchored_bound,
+        step_size=terms.step_size, turn=turn, turned=effect,
+        bound=terms.noise.bound if plain else terms.anchored_bound,
     )  # fmt: skip
+
+
+def _shortened(
+    root: np.ndarray, turn: Turn | None, turned: TurnedNoise, variance: np.ndarray, free: float
+) -> tuple[np.ndarray, Turn | None, TurnedNoise, np.ndarray]:
+    """Shorten the steps of the few noisier coordinates, so that the others need not wait."""
+    most = max(float(np.quantile(variance, MOST_OF_MANY)), free)
+    by = np.sqrt(np.divide(most, variance, where=variance > most, out=np.ones(len(variance))))
+    if turn is None:
+        root = root * by
+    else:
+        turn = replace(turn, lengths=turn.lengths * by)
+        turned = replace(turned, times=turned.times * by**2, plus=turned.plus * by**2)
+    return root, turn, turned, np.minimum(variance, most)
 
 
 def _is_invertible(root: np.ndarray) -> bool:
     """Return whether L, (d, d), is invertible, or sds are positive and finite."""
-    widths = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+    widths = sds_of(root)
     sound = bool(np.all((widths > 0) & np.isfinite(widths)))
     if sound and root.ndim == 2:
         sound = bool(np.linalg.cond(root / widths[:, None]) < _LARGEST_CONDITION)

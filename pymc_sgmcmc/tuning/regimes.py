@@ -3,7 +3,7 @@
 ``Dense`` whitens by a matrix, and every coordinate must be right. ``Diagonal`` whitens by fitted
 sds: of thousands of coordinates some always look wrong, so a quantile of each variable is judged.
 ``Exchangeable`` is for units that can be exchanged, as factors can: no thinning suffices, and what
-a draw may cost decides. ``NoGaussian`` is for neural networks (``no_gaussian.py``).
+a draw may cost decides. Neural networks are of it too (``no_gaussian.py``).
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.bounds import shared_bound
 from pymc_sgmcmc.tuning.noise import most_of_each
 
-__all__ = ["Dense", "Diagonal", "Exchangeable", "NoGaussian", "NoiseTerms", "Regime", "regime_of"]
+__all__ = ["Dense", "Diagonal", "Exchangeable", "NoiseTerms", "Regime", "regime_of"]
 
-# Factor on the apparent cost of anchored gradients. The fit to thousands of coordinates may be far
-# narrower than the posterior, as along rotations of factors: an anchor then helps less than it
-# seems to. Without rotations only noise is misjudged, and a method that measures it along the chain
-# corrects that
+# Control variates are priced four times higher where the fit may be too narrow, as along rotations
+# of factors: the anchor is then farther away than the fit says. A method that measures noise along
+# its chain needs no such factor
 _DOUBT = 4.0
 
 # Most parameters for which the space of shared directions fits in memory
@@ -103,19 +102,16 @@ class Diagonal(Regime):
         return automatic and not self.exchangeable and LARGEST_DENSE < dimension <= _MOST_MIXED
 
 
+@dataclass(frozen=True)
 class Exchangeable(Diagonal):
-    """Independent normals for units that can be exchanged, as those of a factorisation."""
+    """Independent normals for units that can be exchanged, as those of a factorisation or a net."""
 
-    thinned_by_cost = True
-
-
-class NoGaussian(Exchangeable):
-    """No Gaussian at all: the coordinates stay in units of the priors."""
+    exchangeable: bool = True
+    thinned_by_cost: ClassVar[bool] = True
 
 
-def regime_of(root: np.ndarray, scale: Any, *, exchangeable: bool) -> Regime:
+def regime_of(root: np.ndarray, *, exchangeable: bool) -> Regime:
     """Return the regime of a fit with L of shape (d, d) or (d,)."""
-    wished = isinstance(scale, str) and scale == "diagonal"
-    if len(root) <= LARGEST_DENSE and (root.ndim == 2 or wished):
+    if root.ndim == 2:
         return Dense(exchangeable)
-    return (Exchangeable if exchangeable else Diagonal)(exchangeable)
+    return Exchangeable() if exchangeable else Diagonal()

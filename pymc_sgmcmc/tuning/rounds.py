@@ -15,15 +15,15 @@ from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in
 from pymc_sgmcmc.tuning.directions import shared_directions
+from pymc_sgmcmc.tuning.exchangeable import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.job import Job
-from pymc_sgmcmc.tuning.nearness import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.noise import noise_along_burn_in
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Plan, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.shared_index import in_blocks
-from pymc_sgmcmc.tuning.surface import Surface
-from pymc_sgmcmc.tuning.trial_chain import FEW, TrialChain
+from pymc_sgmcmc.tuning.surface import FEW, Surface
+from pymc_sgmcmc.tuning.trial_chain import TrialChain
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
 __all__ = ["Round", "Rounds"]
@@ -31,7 +31,8 @@ __all__ = ["Round", "Rounds"]
 # Sds from the burn-in's mean beyond which a centre is wrong, and most centres
 _OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 
-# E vψ² / E ψ² over E v in most posteriors, and how much noisier than planned a chain may be
+# For most posteriors E vψ² / E ψ² is twice E v. A plan is repeated if the noise, after division by
+# that 2, is more than twice its bound
 _OF_SQUARES, _NOISIER = 2.0, 2.0
 
 
@@ -50,7 +51,7 @@ class Round:
 class Rounds:
     """Changes the Gaussian that is planned for by what the last plan's burn-in has shown."""
 
-    def __init__(self, job: Job, surface: Surface, fit: Bulk, regime: Regime) -> None:
+    def __init__(self, job: Job, surface: Surface, fit: Fit, regime: Regime) -> None:
         self._job, self._surface, self._fit, self._regime = job, surface, fit, regime
         self._centres = 1  # that were tried
         self._least_noise = 0.0  # of one anchored batch, as measured along a burn-in
@@ -66,8 +67,7 @@ class Rounds:
             self._look_for_directions()
             last = self._burnt_in()
             # At one place of a schedule no step size that changes can be checked
-            changes = job.options.step_size is not None and job.fixed_step is None
-            if changes or not (self._replans_for_noise(last) or self._moves(last)):
+            if job.step_changes or not (self._replans_for_noise(last) or self._moves(last)):
                 return last
             job.gradients += last.runner.gradients
 
@@ -82,7 +82,7 @@ class Rounds:
         inside = in_blocks(self._surface, centre, self._fit.root, self._job.rng)
         if inside is not None:
             self._surface = inside
-            self._fit = Bulk(inside.inward(centre[None])[0], inside.sd)
+            self._fit = Fit(inside.inward(centre[None])[0], inside.sd)
 
     def _look_for_directions(self) -> None:
         """Make coordinates of directions that thousands of parameters share."""
@@ -92,7 +92,7 @@ class Rounds:
             centre, turn = shared_directions(
                 self._surface, fit.centre, fit.root, job.problem.sizes, job.rng
             )
-            self._fit = Bulk(centre, fit.root, turn)
+            self._fit = Fit(centre, fit.root, turn)
 
     def _mixes(self) -> bool:
         problem = self._job.problem
@@ -112,7 +112,7 @@ class Rounds:
             None if turn is None else turn.coordinates,
         )  # fmt: skip
         settings, fixed, h = runner.settings, job.fixed_step, plan.step_size
-        if job.options.step_size is not None and fixed is None:
+        if job.step_changes:
             chain.restart()
             return Round(self._surface, plan, runner, chain, h, np.zeros((0, len(plan.centre))))
         job.report("running the burn-in")
@@ -164,7 +164,7 @@ class Rounds:
             self._centres += 1
         return moved is not None
 
-    def _refitted_below(self, phi: np.ndarray) -> Bulk | None:
+    def _refitted_below(self, phi: np.ndarray) -> Fit | None:
         """Return another fit if the chain has left the present one, None to keep it.
 
         Along products' ridges a chain has no mean: U shows whether it has left.
@@ -174,11 +174,11 @@ class Rounds:
             return None
         job.report("correcting the posterior's centre")
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
-        centre, root, _ = find_bulk(begin, job.problem.scale, job.rng, job.report)
+        centre, root, _ = find_bulk(begin, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
-        return Bulk(centre, root)
+        return Fit(centre, root)
 
-    def _recentred(self, last: Round) -> Bulk | None:
+    def _recentred(self, last: Round) -> Fit | None:
         """Return the Gaussian at the burn-in's mean, None if the centre is near it."""
         job, offset = self._job, self._offset(last.positions)
         if not _is_off(offset).any() or last.plan.root is None or len(job.density.places) > 1:

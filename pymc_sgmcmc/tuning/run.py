@@ -24,13 +24,13 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Rules, Settled, settle
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.messages import cost_of_draws, costly, text_of
-from pymc_sgmcmc.tuning.nearness import refuse_stiff
 from pymc_sgmcmc.tuning.no_gaussian import tune_without_gaussian
 from pymc_sgmcmc.tuning.parametrisation import Beginning, beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Plan
+from pymc_sgmcmc.tuning.plan import Fit, Plan
 from pymc_sgmcmc.tuning.regimes import regime_of
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
 from pymc_sgmcmc.tuning.rounds import Round, Rounds
@@ -109,23 +109,23 @@ class Tuning:
 
     def _near_a_gaussian(self, begin: Beginning, *, trials: bool) -> tuple[Runner, Plan]:
         """Tune a chain by the Gaussian fitted to its bulk, which :func:`find_bulk` searches for."""
-        job, surface, scale = self._job, begin.surface, self._job.problem.scale
-        centre, root, funnel = find_bulk(begin, scale, job.rng, job.report)
+        job, surface = self._job, begin.surface
+        centre, root, collapses = find_bulk(begin, job.rng, job.report)
         if begin.exchangeable:
             refuse_stiff(surface, centre, root, job.rng)
-        regime = regime_of(root, scale, exchangeable=begin.exchangeable)
-        last = Rounds(job, surface, Bulk(centre, root), regime).run()
+        regime = regime_of(root, exchangeable=begin.exchangeable)
+        last = Rounds(job, surface, Fit(centre, root), regime).run()
         runner, plan = last.runner, last.plan
-        if job.options.step_size is not None and job.fixed_step is None:
+        if job.step_changes:
             return runner, plan
         if not trials:
             runner.settings.step_size = last.step_size
             return runner, plan
-        return runner, self._tried(last, funnel=funnel)
+        return runner, self._tried(last, collapses=collapses)
 
     # ------------------------------------------------------------------ trials
 
-    def _tried(self, last: Round, *, funnel: bool) -> Plan:
+    def _tried(self, last: Round, *, collapses: bool) -> Plan:
         """Set step size and thinning by trials, and return the plan with the noise along them."""
         job, plan, chain, settings = self._job, last.plan, last.chain, last.runner.settings
         regime, bounds = plan.regime, job.bounds(plan)
@@ -142,7 +142,7 @@ class Tuning:
             draws=bounds.draws_of_a_trial(settings.thin),
             most_updates=bounds.updates_of_trials(),
             about_mean=len(job.density.others) > 0,
-            funnel=funnel,
+            collapses=collapses,
             exchangeable=regime.exchangeable,
             all_seen=last.surface.dimension <= MOST_WATCHED,
         )
@@ -175,7 +175,10 @@ class Tuning:
                 _log.warning("Tuning: %s.", text_of(warning))
 
     def _curvatures(self, last: Round) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Return a function of ψ for the largest h λ / max h, or None if it costs much."""
+        """Return a function of ψ for the largest h λ / max h.
+
+        None if it costs much, or if trials do not see all coordinates (``MOST_WATCHED``).
+        """
         surface, plan = last.surface, last.plan
         if surface.n_blocks > _MOST_BLOCKS or surface.dimension > MOST_WATCHED:
             return None

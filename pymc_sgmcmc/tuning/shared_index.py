@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.whitening import Shear
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Mapped
@@ -52,22 +53,23 @@ class InBlocks(Mapped):
         super().__init__(surface)
         self.shear, self.below, self.sd, self.alone = shear, list(below), sd.copy(), sd.copy()
         self.mixed = np.zeros(len(sd), dtype=bool)
-        self._of = surface.shapes
+        self._ravel = Ravel(surface.shapes)
 
     def whole(self, points: Points) -> Points:
         """Return φ = Cx, shape (P, d)."""
-        x = _split(points, self._of)
+        x = self._ravel.split(points)
         return _joined(self.shear(x, x, self.below))
 
     def pulled(self, gradient: Points) -> Points:
         """Return C'g, shape (P, d)."""
-        g = _split(gradient, self._of)
+        g = self._ravel.split(gradient)
         return _joined(self.shear(g, g, self.below, transposed=True))
 
     def inward(self, points: Points) -> Points:
         """Return x = C⁻¹φ, shape (P, d)."""
-        phi = _split(points, self._of)
-        return _joined(self.shear.inverse(phi, [np.zeros(s) for s in self._of], self.below))
+        phi = self._ravel.split(points)
+        zeros = [np.zeros(s) for s in self._ravel.shapes]
+        return _joined(self.shear.inverse(phi, zeros, self.below))
 
 
 @named_step("the search for correlated elements of one index")
@@ -82,7 +84,7 @@ def in_blocks(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> InBlocks | 
         return None
     [rng] = rng.spawn(1)
     families, blocks = [], []
-    numbers = _split(np.arange(len(centre)), surface.shapes)
+    numbers = Ravel(surface.shapes).split(np.arange(len(centre)))
     for family in candidates:
         index = np.array(Shear([family]).columns(numbers, 0))
         whitened = _blocks(surface, centre, sd, index, rng)
@@ -125,7 +127,7 @@ def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Yield the variables that have an index of one length, as a :class:`Shear` takes them."""
     # Coordinates of bounded width are not normal, and curvatures at one place describe no block
     normal = ~surface.circular & np.isinf(surface.widest)
-    free = [x.all() for x in _split(normal, surface.shapes)]
+    free = [x.all() for x in Ravel(surface.shapes).split(normal)]
     lengths = dict.fromkeys(n for shape in surface.shapes for n in shape if n >= _LEAST_LENGTH)
     taken: set[int] = set()
     for n in lengths:
@@ -187,14 +189,6 @@ def _significant_curvature(
     mean, error = seen.mean(axis=0), seen.std(axis=0, ddof=1) / _PATTERNS**0.5
     mean[np.abs(mean) < CLEAR * error] = 0
     return mean
-
-
-def _split(flat: np.ndarray, shapes: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-    """Return the variables' parts of flat vectors, shape (..., d)."""
-    if not shapes:
-        return []
-    parts = np.split(flat, np.cumsum([int(np.prod(s)) for s in shapes])[:-1], axis=-1)
-    return [x.reshape((*flat.shape[:-1], *s)) for x, s in zip(parts, shapes, strict=True)]
 
 
 def _joined(parts: Sequence[np.ndarray]) -> Points:

@@ -24,9 +24,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pymc_sgmcmc.chain.monitor import LARGEST_ERROR
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.bounds import FRICTION
-from pymc_sgmcmc.tuning.directions import SMALL, Turn
+from pymc_sgmcmc.tuning.bounds import within_noise
+from pymc_sgmcmc.tuning.directions import Turn, is_small
 from pymc_sgmcmc.tuning.noise import most_of_each
 from pymc_sgmcmc.tuning.surface import (
     CLEAR,
@@ -48,12 +49,11 @@ _LARGEST = 2**21
 # Least elements of variables that are checked together
 _LARGE = 100
 
-# Batches that measure the noise of sums, that of scales, and the slopes of temperatures, and the
-# patterns of signs at which these are measured
-_BATCHES, _RESPONSES, _EACH, _PATTERNS = 256, 16, 64, 2
-
-# Least and most batches that measure errors along curvature
+# Least and most batches of a measurement
 _LEAST, _MOST = 16, 256
+
+# Most batches that measure the slopes of temperatures, and the patterns of signs at which they do
+_EACH, _PATTERNS = 64, 2
 
 # Move along a batch's gradient, in sds of the coordinates
 _MOVE = 0.1
@@ -61,10 +61,6 @@ _MOVE = 0.1
 # Most by which a small variable's variance may be wrong, most heat in units of a scale's own noise,
 # and the largest slope of a temperature over an sd, whose hyperbolic tangent is bounded
 _WRONG, _HEATED, _STEEPEST, _MOST_TANGENT = 0.2, 1.0, 0.2, 0.99
-
-# Largest relative error of large variables' variances along curvature, and largest shift of what
-# depends on them, in its sds
-_ERROR, _SHIFT = 0.1, 0.1
 
 
 class WhitenedGradients:
@@ -103,7 +99,7 @@ def noise_in_common(
         return False
     batches = max(1.0, most_of_each(variance, sizes) / bound)
     averaged = np.minimum(variance / batches, bound)
-    h = min(policy.step_size, (FRICTION / max(averaged.max(), TINY)) ** 0.5)
+    h = min(policy.step_size, within_noise(policy, averaged, friction=True).min())
     share = h * averaged / (2 + h * averaged)
     noise = SharedNoise(gradients, variance, share, sizes, rng.spawn(1)[0])
     return (
@@ -132,13 +128,12 @@ class SharedNoise:
         self._scale = np.sqrt(
             np.divide(share, variance, out=np.zeros_like(share), where=variance > 0)
         )
-        small = [np.array(of) for of in ranges_of(sizes) if len(of) <= SMALL]
-        self._small = np.concatenate([*small, np.zeros(0, int)])
+        self._small = np.flatnonzero(is_small(sizes))
         self._large = [slice(r.start, r.stop) for r in ranges_of(sizes) if len(r) >= _LARGE]
 
     def errors_of_small(self) -> Flat:
         """Return the errors of small variables' variances, relative to these."""
-        noise = self._gradients(self._zero, self._draw(self._rng, _BATCHES))
+        noise = self._gradients(self._zero, self._draw(self._rng, _MOST))
         errors = []
         for k in self._small:
             one = np.zeros((1, noise.shape[1]))
@@ -155,7 +150,7 @@ class SharedNoise:
         gradient change along its own noise recurs as often as the batch.
         """
         gradients, few = self._gradients, self._small
-        rows = self._draw(self._rng, _RESPONSES)
+        rows = self._draw(self._rng, _LEAST)
         at_centre = gradients(self._zero, rows)
         away = at_centre - at_centre.mean(axis=0)
         moved = _MOVE * away * self._scale
@@ -171,7 +166,7 @@ class SharedNoise:
     def slopes(self) -> Flat:
         """Return changes of temperatures over an sd of large variables' coordinates."""
         d = len(self._share)
-        each = int(np.clip(_LARGEST // d, _RESPONSES, _EACH))
+        each = int(np.clip(_LARGEST // d, _LEAST, _EACH))
         rise, total = np.zeros(d), np.zeros(d)
         for _ in range(_PATTERNS):
             signs, rows = self._rng.choice([-1.0, 1.0], size=d), self._draw(self._rng, each)
@@ -191,8 +186,9 @@ class SharedNoise:
         """Return whether large variables' variances, or what depends on them, would be wrong."""
         # Far along noise a model may not be finite, which counts as no error
         with np.errstate(all="ignore"):
-            errors, shifts = self.errors_and_shifts()
-            return bool(np.any(_sure(errors) > _ERROR) or np.any(_sure(shifts) > _SHIFT))
+            errors, shifts = map(_sure, self.errors_and_shifts())
+            # A shift is in sds
+            return bool(np.any(errors > LARGEST_ERROR) or np.any(shifts > LARGEST_ERROR))
 
     def errors_and_shifts(self) -> tuple[np.ndarray, np.ndarray]:
         """Estimate relative errors of large variables' variances, and shifts of small ones' means.

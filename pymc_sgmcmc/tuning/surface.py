@@ -11,6 +11,7 @@ from pymc_sgmcmc.kernel.pair_sums import PairSums
 
 __all__ = [
     "CLEAR",
+    "FEW",
     "MOST_OF_MANY",
     "TINY",
     "Flat",
@@ -23,6 +24,8 @@ __all__ = [
     "Surface",
     "TuningError",
     "antithetic",
+    "gradients_of_batches",
+    "parts_of",
     "ranges_of",
 ]
 
@@ -32,8 +35,10 @@ TINY = 1e-300
 # Standard errors from 0 beyond which a measurement is not chance
 CLEAR = 3.0
 
-# Quantile that stands for thousands of measurements, of which some are always far off
-MOST_OF_MANY = 0.95
+# Share of thousands of measurements that may be far off, as some always are, and the quantile that
+# stands for all of them
+FEW = 0.05
+MOST_OF_MANY = 1 - FEW
 
 type Flat = np.ndarray  # of each coordinate, shape (d,): a position φ, a gradient, widths
 type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,); or a Hessian
@@ -85,10 +90,21 @@ class Surface(Protocol):
         """Draw batches."""
 
 
+def gradients_of_batches(surface: Surface, points: Points, rows: Rows) -> np.ndarray:
+    """Return estimates of ∇U at each position from each batch, shape (P, n, d)."""
+    each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
+    return surface.batch_gradient(*each).reshape(len(points), len(rows), -1)
+
+
 def antithetic(rng: Rng, pairs: int, dimension: int) -> Points:
     """Return standard normal vectors e and −e, shape (2 pairs, d), neighbours opposite."""
     e = rng.standard_normal((pairs, dimension))
     return np.stack([e, -e], axis=1).reshape(2 * pairs, dimension)
+
+
+def parts_of(flat: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Return each variable's part of vectors, shape (..., d)."""
+    return np.split(flat, np.cumsum(sizes)[:-1], axis=-1)
 
 
 def ranges_of(sizes: Sequence[int]) -> list[range]:

@@ -18,21 +18,22 @@ from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
 from pymc_sgmcmc.tuning.plan import Plan
+from pymc_sgmcmc.tuning.surface import FEW, MOST_OF_MANY, parts_of
 
-__all__ = ["FARTHEST", "FEW", "SLOW", "Trial", "TrialChain"]
+__all__ = ["DIVERGED", "SLOW", "Trial", "TrialChain"]
 
 # Factor of the bound above which a gradient is not the Gaussian's, and the factor that raises a
 # bound which batch noise exceeds
 _FAR, _HIGHER = 2.0, 4.0
 
 # Size of a coordinate that no posterior reaches in units of its sds
-FARTHEST = 1e3
+DIVERGED = 1e3
 
 # Error of a temperature that is allowed, and the batches of draws whose means tell the rest
 _SLACK, _BATCH_MEANS = 0.05, 20
 
-# Share of many coordinates that may be slow or off, and the share of draws effective in a slow one
-FEW, SLOW = 0.05, 0.1
+# Share of draws effective in a slow coordinate
+SLOW = 0.1
 
 _IQR_OF_NORMAL = 1.349
 
@@ -44,7 +45,7 @@ class Trial:
     psi: np.ndarray  # whitened positions, shape (draws, d)
     gradient: np.ndarray  # estimates of ∇U there, shape (draws, d)
     rejected: int  # non-finite updates
-    circular: np.ndarray | None = None  # which coordinates lie on a circle: without temperature
+    circular: np.ndarray  # which coordinates lie on a circle: these have no temperature
     # Variable of each of thousands of coordinates, judged by its low quantile; None if each counts
     variables: np.ndarray | None = None
     clipped: float = 0.0  # share of updates whose gradient was scaled down
@@ -54,7 +55,7 @@ class Trial:
 
     def diverged(self) -> bool:
         """Return whether the chain left the region where the posterior can be."""
-        return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < FARTHEST
+        return self.rejected > 0 or not np.max(np.abs(self.psi), initial=0.0) < DIVERGED
 
     def about_mean(self) -> Trial:
         """Return the trial with positions about their mean."""
@@ -62,7 +63,7 @@ class Trial:
 
     def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
         """Return T_i of each non-circular coordinate and its standard error, from batch means."""
-        products = (self.psi * self.gradient)[:, self._on_line()]
+        products = (self.psi * self.gradient)[:, ~self.circular]
         each = len(products) // _BATCH_MEANS
         usable = products[: each * _BATCH_MEANS]
         means = usable.reshape(_BATCH_MEANS, each, products.shape[1]).mean(axis=1)
@@ -77,7 +78,7 @@ class Trial:
         allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
         # A mean or error that is not finite counts as off
         near = (np.abs(mean - 1) <= _SLACK + allowed * error) & np.isfinite(error)
-        if self.shared is not None and not np.all(near[self.shared[self._on_line()]]):
+        if self.shared is not None and not np.all(near[self.shared[~self.circular]]):
             return True
         return bool(np.mean(~near) > (0.0 if self.variables is None else FEW))
 
@@ -91,7 +92,7 @@ class Trial:
         else:
             low, middle, high = np.quantile(self.psi, [0.25, 0.5, 0.75], axis=0)
             sds, means = (high - low) / _IQR_OF_NORMAL, np.abs(middle)
-        share = 1.0 if self.variables is None else 1 - FEW
+        share = 1.0 if self.variables is None else MOST_OF_MANY
         return float(np.quantile(sds, share)), float(np.quantile(means, share))
 
     def effective_draws(self) -> float:
@@ -114,12 +115,6 @@ class Trial:
             (str(name), float(np.mean(own < slow)), float(np.quantile(own, FEW)))
             for name, own in of_each
         ]
-
-    def _on_line(self) -> np.ndarray:
-        """Return which coordinates are not circular, shape (d,)."""
-        if self.circular is None:
-            return np.ones(self.psi.shape[1], dtype=bool)
-        return ~self.circular
 
 
 class TrialChain:
@@ -159,11 +154,12 @@ class TrialChain:
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
         self._runner.settle()
-        centre, ends = self._centre, np.cumsum([x.size for x in self._centre])[:-1]
+        centre = self._centre
+        widths = parts_of(self._width, [x.size for x in centre])
         self._runner.restart(
             [
                 (x + width.reshape(x.shape) * self._rng.standard_normal(x.shape)).astype(x.dtype)
-                for x, width in zip(centre, np.split(self._width, ends), strict=True)
+                for x, width in zip(centre, widths, strict=True)
             ]
         )
 
@@ -202,7 +198,7 @@ class TrialChain:
             np.array(psi),
             np.array(gradient),
             rejected,
-            circular=runner.engine.posterior.circular[self._watched],
+            runner.engine.posterior.circular[self._watched],
             variables=self._variables,
             clipped=clipped / (len(psi) * thin),
             shared=self._shared,
@@ -216,8 +212,7 @@ class TrialChain:
             settings.largest_gradient *= _HIGHER
 
     def _flat(self, parts: Sequence[Any]) -> np.ndarray:
-        flat = np.concatenate([np.asarray(part, dtype=float).reshape(-1) for part in parts])
-        return flat[self._watched]
+        return Potential.join(parts)[self._watched]
 
 
 def _spread_over(sizes: Sequence[int]) -> np.ndarray:

@@ -22,6 +22,7 @@ from pymc_sgmcmc.tuning.surface import (
     Surface,
     TuningError,
     antithetic,
+    gradients_of_batches,
 )
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "inverse_root",
     "refined",
     "rewhitened",
+    "sds_of",
     "upright",
 ]
 
@@ -56,12 +58,12 @@ _SETTLED, _UNSETTLED, _SETTLED_ROUNDS = 1.5, 4.0, 3
 # Rows times gradients for a mean Hessian, and for the last; the fixed cost of a gradient, in rows
 _WORK, _LAST_WORK, _ROWS_OF_OVERHEAD = 4e6, 5e7, 200
 # Numbers computed for the last mean Hessian, and for all rounds on the full data: some ten seconds;
-# least Hessians of the full data and of batches, whatever they cost
-_NUMBERS, _LEAST, _LEAST_OF_BATCHES = int(2.5e10), 2, 8
-# Work at which Hessians of all blocks replace those of batches, beside these. A block is evaluated
-# at no more pairs of opposite places than this; or, of few blocks, at so many that all have this
-# number together, within this share of the work
-_LITTLE_MORE, _MOST_PAIRS, _PAIRS, _SHARE_OF_WORK = 1.5, 4, 640, 0.25
+# least Hessians of the full data and of batches, whatever they cost, and usual ones of a round
+_NUMBERS, _LEAST, _LEAST_OF_BATCHES, _POINTS = int(2.5e10), 2, 8, 32
+# If all blocks cost at most 1.5 times as much as the batches, Hessians of all blocks are measured.
+# Each block is then measured at up to 4 pairs of opposite places, or at more if there are few
+# blocks: 640 pairs in all, and a quarter of the work at most
+_LITTLE_MORE, _USUAL_PAIRS, _PAIRS, _SHARE_OF_WORK = 1.5, 4, 640, 0.25
 # Pairs per dimension of a regression, least and most on the full data: errors from what is not
 # linear in a gradient fall as their root
 _PAIRS_OF_REGRESSION = 8, 64
@@ -84,9 +86,14 @@ def inverse_root(hessian: Root, circular: Flat | None = None) -> Root:
     return (v / np.sqrt(w)) / d[:, None]
 
 
+def sds_of(root: Root) -> Flat:
+    """Return the sds of N(0, LL'), shape (d,), for L of shape (d, d) or its diagonal."""
+    return root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+
+
 def upright(root: Root) -> Root:
     """Return the L of the same LL' that mixes coordinates least: symmetric but for their scales."""
-    scale = np.sqrt(np.sum(root**2, axis=1))
+    scale = sds_of(root)
     unit = root / scale[:, None]
     w, v = np.linalg.eigh(unit @ unit.T)
     return scale[:, None] * ((v * np.sqrt(np.maximum(w, 0))) @ v.T)
@@ -115,7 +122,7 @@ def refined(root: Root, curvature: Root, circular: Flat | None = None) -> tuple[
 
 
 @dataclass
-class _Bulk:
+class _Whitening:
     """Centre m, (d,), and root L, (d, d), which move to the bulk."""
 
     surface: Surface
@@ -130,7 +137,7 @@ class _Bulk:
 
     # ------------------------------------------------------------ on the full data
 
-    def curvature_of_full_data(self, x: Points, points: int, count: int) -> Root:
+    def curvature_of_full_data(self, x: Points, count: int) -> Root:
         """Return L'HL averaged over x or, where Hessians are costly, over few of them.
 
         With kinks it is that of ``count`` times d pairs in N(m, LL').
@@ -144,8 +151,9 @@ class _Bulk:
         if surface.kinked:
             pairs = min(count, most) * d
             return mean_curvature(gradients, self.centre, self.root, self.rng, pairs)
-        step, central = difference_step(surface), most >= 2 * points
-        hessian = mean_hessian(gradients, x[:most], _sds(self.root), step, central=central)
+        step, central = difference_step(surface), most >= 2 * _POINTS
+        sds = _conditional_sds(self.root)
+        hessian = mean_hessian(gradients, x[:most], sds, step, central=central)
         return self.root.T @ hessian @ self.root
 
     # ------------------------------------------------------------ on batches
@@ -171,7 +179,7 @@ class _Bulk:
         if blocks <= _LITTLE_MORE * count:
             affordable = count / (2 * blocks)
             of_few = min(_PAIRS / blocks, _SHARE_OF_WORK * affordable)
-            pairs = int(min(affordable, max(_MOST_PAIRS, of_few)))
+            pairs = int(min(affordable, max(_USUAL_PAIRS, of_few)))
             e = [rng.standard_normal((blocks, d)) for _ in range(pairs)]
             x = np.concatenate(
                 [sign * part for part in e for sign in (1, -1)]
@@ -189,7 +197,8 @@ class _Bulk:
                 return surface.batch_gradient(x, rows[p])
 
         at, step = self.centre + x @ self.root.T, difference_step(surface)
-        hessian = mean_hessian(gradients, at, _sds(self.root), step, central=False)
+        sds = _conditional_sds(self.root)
+        hessian = mean_hessian(gradients, at, sds, step, central=False)
         return self.root.T @ hessian @ self.root
 
     def _regressed(self, work: float) -> Root:
@@ -256,7 +265,7 @@ class _Bulk:
             at = there
         rows, e = surface.draw_rows(self.rng, _FAR_BATCHES), antithetic(self.rng, _FAR_BATCHES, d)
         either = surface.batch_gradient(at + e @ root.T, np.repeat(rows, 2, axis=0)) @ root
-        middle = surface.batch_gradient(np.repeat(at[None], len(rows), axis=0), rows) @ root
+        middle = gradients_of_batches(surface, at[None], rows)[0] @ root
         if not np.all(np.isfinite(either)):
             return None
         above, below = either[::2], either[1::2]
@@ -268,22 +277,21 @@ class _Bulk:
 
 @named_step("the measurement of widths and correlations")
 def bulk_of_full_data(
-    surface: Surface, centre: Flat, root: Root, rng: Rng, *, points: int = 32,
-    rounds: int = _MOST_ROUNDS,
-) -> tuple[Flat, Root, bool]:  # fmt: skip
+    surface: Surface, centre: Flat, root: Root, rng: Rng, *, rounds: int = _MOST_ROUNDS
+) -> tuple[Flat, Root, bool]:
     """Move m and L from the mode to the bulk; return whether L still changed much, too.
 
     The curvature at a mode hardly describes a skewed or hierarchical posterior; averaged over m +
     Le it is that of the best Gaussian approximation.
     """
-    bulk, d, settled, changes = _Bulk(surface, centre, root, rng), len(centre), 0, [1.0]
+    bulk, d, settled, changes = _Whitening(surface, centre, root, rng), len(centre), 0, [1.0]
     for k in range(rounds):
         # Few points until the whitening settles, as only the last rounds are kept
-        count = points if settled or 2 * k >= rounds else points // 4
+        count = _POINTS if settled or 2 * k >= rounds else _POINTS // 4
         x = bulk.centre + antithetic(rng, count // 2, d) @ bulk.root.T
         gradients = surface.full(x)[1]
         finite = np.all(np.isfinite(gradients), axis=1)
-        curvature = bulk.curvature_of_full_data(x[finite], points, count)
+        curvature = bulk.curvature_of_full_data(x[finite], count)
         if not np.all(np.isfinite(curvature)):
             # The bulk is narrower than the curvature at the centre says
             bulk.root = bulk.root / 2
@@ -303,7 +311,7 @@ def bulk_of_full_data(
 @named_step("the measurement of widths and correlations")
 def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Move centre and whitening to the bulk, each gradient on one batch."""
-    bulk = _Bulk(surface, centre, root, rng)
+    bulk = _Whitening(surface, centre, root, rng)
     # Where Hessians are few, changes of lengths are chance and do not show what has settled
     many = min(_hessians(surface, _WORK)) >= _PAIRS_OF_REGRESSION[0] * surface.dimension
     for _ in range(_MOST_ROUNDS if many else 3):
@@ -327,7 +335,7 @@ def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Fl
         return bulk_of_full_data(surface, centre, root, rng, rounds=_SETTLED_ROUNDS)[:2]
     # The old L is nearly right: where Hessians cost far too much, a few correct it
     count, most = _hessians(surface, _LAST_WORK)
-    bulk = _Bulk(surface, centre, root, rng)
+    bulk = _Whitening(surface, centre, root, rng)
     bulk.whiten(_LAST_WORK if count <= 2 * most else _WORK)
     return centre, bulk.root
 
@@ -335,8 +343,8 @@ def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Fl
 def _hessians(surface: Surface, work: float) -> tuple[int, int]:
     """Return how many batch Hessians take so much work, and how many are affordable."""
     d, rows = surface.dimension, surface.batch_size + _ROWS_OF_OVERHEAD
-    dear = int(_NUMBERS * work / _LAST_WORK / (d * surface.numbers))
-    return max(_LEAST_OF_BATCHES, int(work / (d * rows))), max(_LEAST, dear)
+    affordable = int(_NUMBERS * work / _LAST_WORK / (d * surface.numbers))
+    return max(_LEAST_OF_BATCHES, int(work / (d * rows))), max(_LEAST, affordable)
 
 
 def _is_flat(slope: Flat) -> bool:
@@ -352,7 +360,7 @@ def _with_circles(line: Root, circular: Flat, lengths: Flat) -> Root:
     return root
 
 
-def _sds(root: Root) -> Flat:
+def _conditional_sds(root: Root) -> Flat:
     """Return conditional sds of N(0, LL'), (d,), along which a difference stays in the bulk."""
     inverse = np.linalg.pinv(root)
     # A direction without any curvature has a length that pinv takes for infinite

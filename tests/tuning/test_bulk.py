@@ -24,7 +24,7 @@ def test_a_hierarchy_does_not_collapse(seed):
     z = (newton(surface, np.r_[240.0, 4.0, surface.y], None)[0][1] - mean) / sd
     assert abs(z) < 3
     start = rng.uniform(-1, 1, size=32)
-    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
     assert abs(centre[1] - mean) < sd
     assert abs(np.linalg.norm(root[1]) / sd - 1) < 0.5
     # As the conjugate update of a_j for the mean scale
@@ -41,7 +41,7 @@ def test_a_bulk_that_newton_misses_is_found(seed):
     surface = ItemResponse((rng.random((30, 8)) < 1 / (1 + np.exp(-logit))).astype(float))
     rng = np.random.default_rng(seed)
     start = rng.uniform(-1, 1, size=surface.dimension)
-    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
     e = rng.standard_normal((400, surface.dimension))
     whitened = surface.full(centre + e @ root.T)[1] @ root
     # 1 in every direction where the posterior is a Gaussian
@@ -106,7 +106,7 @@ def test_a_second_attempt_begins_at_the_start_in_the_coordinates_of_the_start(mo
     monkeypatch.setattr(bulk, "diagonal_gaussian", nowhere)
     monkeypatch.setattr(bulk, "fitted_in_blocks", second)
     rng, start = np.random.default_rng(0), np.full(2, 3.0)
-    find_bulk(Beginning(surface, surface, start), "auto", rng, print)
+    find_bulk(Beginning(surface, surface, start), rng, print)
     np.testing.assert_allclose(begun, [start])
 
 
@@ -126,7 +126,7 @@ def test_a_net_that_no_normals_fit_is_tuned_another_way(monkeypatch, exchangeabl
     surface, start = WithScales(2), np.zeros(2)
     begin = Beginning(surface, surface, start, exchangeable=exchangeable)
     with pytest.raises(error):
-        find_bulk(begin, "auto", np.random.default_rng(0), print)
+        find_bulk(begin, np.random.default_rng(0), print)
 
 
 def test_a_small_hierarchy_has_widths_where_no_matrix_was_found(monkeypatch):

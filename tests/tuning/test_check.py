@@ -5,14 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from helpers.policies import LM
+from helpers.policies import LM, rules_of
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
+from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.trial_chain import Trial
+
+
+def on_lines(d):
+    return np.zeros(d, dtype=bool)
 
 
 class FakeChain:
@@ -36,7 +40,8 @@ class FakeChain:
     def run(self, step_size, thin, draws):
         self.asked.append((step_size, thin, draws))
         if step_size > self.wild_above:
-            return Trial(np.full((1, self.d), np.nan), np.zeros((1, self.d)), 1)
+            nowhere = np.full((1, self.d), np.nan)
+            return Trial(nowhere, np.zeros((1, self.d)), 1, on_lines(self.d))
         keep = np.exp(-thin * step_size / self.time)
         variance = self.variance(step_size)
         psi = []
@@ -46,15 +51,15 @@ class FakeChain:
             psi.append(self.x)
         psi = np.array(psi)
         # E ψ ĝ is the variance
-        return Trial(psi, psi.copy(), 0)
+        return Trial(psi, psi.copy(), 0, on_lines(self.d))
 
     def raise_bound(self):
         self.raised += 1
 
 
 def settled(chain, *, thin=20, fixed_step=False, policy=LM, curvatures=None, **rules):
-    h, _ = burn_in(chain, 0.2, thin, fixed_step=fixed_step)
-    return settle(chain, h, Rules(policy, thin, fixed_step=fixed_step, **rules), curvatures)
+    h, _ = burn_in(chain, 0.2, thin, fixed_step=fixed_step, updates=1000)
+    return settle(chain, h, rules_of(policy, thin, fixed_step=fixed_step, **rules), curvatures)
 
 
 def texts(found):
@@ -78,7 +83,7 @@ def test_a_chain_that_is_right_passes_whatever_its_seed():
 @pytest.mark.parametrize("thin", [1, 20, 100, 1000, 5000])
 def test_the_mean_of_a_burn_in_is_not_that_of_a_single_draw(thin):
     chain = FakeChain(d=1000)
-    _, seen = burn_in(chain, 0.2, thin, fixed_step=False)
+    _, seen = burn_in(chain, 0.2, thin, fixed_step=False, updates=1000)
     # The largest of a thousand: 2.5 sds off a chain is taken to begin beside its centre
     assert np.abs(seen.mean(axis=0)).max() < 2.5
     [(_, _, draws)] = chain.asked
@@ -193,7 +198,7 @@ def test_trials_end_with_a_warning():
     assert found.step_size == pytest.approx(0.2 / 16)
     chain = WildLater()
     chain.run = lambda h, thin, draws: Trial(
-        np.full((draws, 3), 2e3 if draws == 500 else 0.1), np.zeros((draws, 3)), 0
+        np.full((draws, 3), 2e3 if draws == 500 else 0.1), np.zeros((draws, 3)), 0, on_lines(3)
     )
     [text] = texts(settled(chain))
     assert "updates diverged" in text
@@ -294,7 +299,7 @@ def test_settling_is_deterministic():
 def test_temperatures_of_independent_draws():
     rng = np.random.default_rng(6)
     psi = rng.normal(size=(500, 2000))
-    mean, error = Trial(psi, 1.3 * psi, 0).temperatures()
+    mean, error = Trial(psi, 1.3 * psi, 0, on_lines(2000)).temperatures()
     assert abs(z_score(mean, 1.3)) < STANDARD_ERRORS
     # The error is that of a mean of 500 squares
     assert np.sqrt(np.mean(error**2)) == pytest.approx(1.3 * np.sqrt(2 / 500), rel=0.05)

@@ -78,7 +78,7 @@ def convolution():
 def counted(monkeypatch):
     """Bounds as much smaller as the models, those that a chain had, and the updates of its runs."""
     bounds, updates, run = [], [], TrialChain.run
-    for name in ("_DRAW", "_TRIAL", "_BURN_IN", "_TRIALS"):
+    for name in ("_DRAW", "_TRIAL"):
         monkeypatch.setattr(cost_bounds, name, getattr(cost_bounds, name) // SMALLER)
 
     def bounded(*args):

@@ -10,12 +10,13 @@ from pymc.exceptions import SamplingError
 
 import pymc_sgmcmc as sg
 
+from helpers.policies import rules_of
 from helpers.surfaces import OneScale
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.check import Rules, burn_in, settle
+from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.messages import text_of
@@ -23,7 +24,7 @@ from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Plan, Problem, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Plan, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense
 from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import TuningError
@@ -168,13 +169,13 @@ def plan(root):
 
 
 def plan_for(surface, centre, root, regime, rng):
-    bulk = Bulk(centre, root)
+    bulk = Fit(centre, root)
     return make_plan(surface, bulk, regime, Problem(POLICY), rng, lambda step: None)
 
 
 def whole_plan(surface, rng):
     start = np.full(D, 0.5)
-    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), "auto", rng, print)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
     return plan_for(surface, centre, root, Dense(), rng)
 
 
@@ -295,7 +296,7 @@ class FakeChain:
         e = self.rng.standard_normal((draws, 2))
         psi = e if self.psi is None else np.full((draws, 2), self.psi)
         gradient = e if self.gradient is None else np.full((draws, 2), self.gradient)
-        return Trial(psi, gradient, self.rejected)
+        return Trial(psi, gradient, self.rejected, np.zeros(2, dtype=bool))
 
 
 BAD_CHAINS = [
@@ -310,7 +311,7 @@ BAD_CHAINS = [
 def test_a_bad_chain_ends_in_a_warning_or_in_a_cure(chain, fixed):
     curvatures = [None, lambda psi: np.full(len(psi), np.nan), lambda psi: np.zeros(len(psi))]
     for found in curvatures:
-        rules = Rules(POLICY, 20, fixed_step=fixed, fixed_thin=fixed)
+        rules = rules_of(POLICY, 20, fixed_step=fixed, fixed_thin=fixed)
         settled = settle(FakeChain(**chain), 0.2, rules, found)
         told = " ".join(map(text_of, settled.warnings))
         assert np.isfinite(settled.step_size)
@@ -320,7 +321,7 @@ def test_a_bad_chain_ends_in_a_warning_or_in_a_cure(chain, fixed):
         )
         assert "nan" not in told
     try:
-        h, seen = burn_in(FakeChain(**chain), 0.2, 20, fixed_step=fixed)
+        h, seen = burn_in(FakeChain(**chain), 0.2, 20, fixed_step=fixed, updates=1000)
     except TuningError as error:
         assert "the burn-in" in str(error)
         assert "Pass a smaller step_size" in str(error)

@@ -162,7 +162,7 @@ def test_the_numbers_that_choose_the_starts_do_not_choose_the_mode():
     draws, right = 300, 0
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        starts = [rng.uniform(-1, 1, 1), *more_starts(np.zeros(1), 1.0, rng)]
+        starts = [rng.uniform(-1, 1, 1), *more_starts(Deep(1), np.zeros(1), 1.0, rng)]
         centre, _, _ = best_mode(Deep(1), starts, None, rng, begin=lambda x: x)
         right += centre[0] > 0
     # The wells are alike: within 3 standard errors
@@ -204,10 +204,11 @@ def test_a_start_that_leads_nowhere_is_not_taken():
 
 
 def test_more_starts_are_nearer():
-    rng = np.random.default_rng(0)
+    rng, surface = np.random.default_rng(0), DoubleWell(100)
     state = rng.bit_generator.state
-    starts = more_starts(np.zeros(1000), 0.8, rng)
+    several = [more_starts(surface, np.zeros(100), 0.8, rng) for _ in range(10)]
     assert rng.bit_generator.state == state
+    starts = np.concatenate(several, axis=1)
     assert [round(np.abs(x).max(), 2) for x in starts[:3]] == [0.4, 0.2, 0.8]
     correlations = np.corrcoef(starts) - np.eye(len(starts))
     assert np.abs(correlations).max() < 5 / np.sqrt(1000)

@@ -17,7 +17,7 @@ from helpers.nets import net
 from helpers.subprocesses import run_python
 from helpers.surfaces import Exact, Gaussian
 from pymc_sgmcmc.kernel.estimators import Plain
-from pymc_sgmcmc.tuning.nearness import refuse_stiff
+from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.no_gaussian import (
     descended,
     lower_step,

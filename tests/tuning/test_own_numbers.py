@@ -7,7 +7,7 @@ import pytest
 
 from helpers.policies import THERMOSTAT
 from helpers.surfaces_of_rows import Groups
-from pymc_sgmcmc.tuning.nearness import has_modes_by_permutation, refuse_stiff
+from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation, refuse_stiff
 from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
 

@@ -16,7 +16,7 @@ from helpers.surfaces import Gaussian, rotated
 from helpers.surfaces_of_rows import Noisy
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 from pymc_sgmcmc.kernel.options import Options
-from pymc_sgmcmc.tuning.plan import Bulk, Problem, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal
 from pymc_sgmcmc.tuning.surface import TuningError
 
@@ -59,7 +59,7 @@ def plan_of(scale, root, policy=LM, surface=None):
     surface = surface or Gaussian(np.zeros(d), np.eye(d))
     regime = Dense() if root.ndim == 2 else Diagonal()
     return make_plan(
-        surface, Bulk(np.full(d, 5.0), root), regime, Problem(policy, Options(), scale),
+        surface, Fit(np.full(d, 5.0), root), regime, Problem(policy, Options(), scale),
         np.random.default_rng(0), lambda step: None,
     )  # fmt: skip
 

@@ -16,20 +16,22 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
-from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each, shorter
+from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each
 from pymc_sgmcmc.tuning.parametrisation import Beginning
-from pymc_sgmcmc.tuning.plan import Bulk, Problem, make_plan
+from pymc_sgmcmc.tuning.plan import Fit, Problem, _shortened, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
+from pymc_sgmcmc.tuning.surface import TuningError
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
 
 def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     rng, scale = np.random.default_rng(0), wishes.pop("scale", "auto")
-    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), scale, rng, print)
+    centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
     return make_plan(
-        surface, Bulk(centre, root), regime_of(root, scale, exchangeable=False),
-        Problem(policy, Options(**wishes), scale), rng, lambda step: None, compiled=compiled,
+        surface, Fit(centre, root), regime_of(root, exchangeable=False),
+        Problem(policy, Options(**wishes), scale, [len(start)]), rng, lambda step: None,
+        compiled=compiled,
     )  # fmt: skip
 
 
@@ -37,7 +39,7 @@ def plan_at_zero(surface, policy=LM, *, many=False, turn=None, sd=1.0, centre=0.
     """Return a plan for independent normals."""
     d, rng = surface.dimension, np.random.default_rng(0)
     return make_plan(
-        surface, Bulk(np.full(d, centre), np.full(d, sd), turn),
+        surface, Fit(np.full(d, centre), np.full(d, sd), turn),
         Diagonal() if many else Dense(), Problem(policy, **problem), rng, lambda step: None,
     )  # fmt: skip
 
@@ -117,10 +119,10 @@ def test_steps_are_shortened_only_where_noise_costs():
     """Of few coordinates, to the noise of most or to what the whole step allows."""
     root, variance = np.ones(101), np.array([40.0, *[0.1] * 100])
     none = TurnedNoise.none(len(root))
-    found, *_, after = shorter(root, None, none, variance, 10.0)
+    found, *_, after = _shortened(root, None, none, variance, 10.0)
     np.testing.assert_allclose(found, [0.5, *[1] * 100])
     np.testing.assert_allclose(after, [10, *[0.1] * 100])
-    np.testing.assert_array_equal(shorter(root, None, none, variance, 50.0)[0], root)
+    np.testing.assert_array_equal(_shortened(root, None, none, variance, 50.0)[0], root)
 
 
 def test_noise_that_is_measured_on_the_way_is_that_of_the_shortened_coordinates():
@@ -248,6 +250,23 @@ def test_plan_respects_each_scale(policy):
     assert none.unit == pytest.approx(narrowest, rel=1e-3)
     expected = policy.step_size * narrowest**policy.power
     assert none.step_size == pytest.approx(expected, rel=1e-2)
+
+
+@EVERY_POLICY
+def test_plan_where_no_matrix_was_found_is_that_of_independent_normals(monkeypatch, policy):
+    """So a scale that asks for no matrix makes no difference."""
+
+    def fails(*args):
+        raise TuningError("no bulk")
+
+    monkeypatch.setattr("pymc_sgmcmc.tuning.bulk._Search.dense", fails)
+    surface = Noisy(np.full(3, 2.0), np.full(3, 0.5))
+    auto, diagonal = (
+        plan_for(surface, np.zeros(3), policy, scale=scale) for scale in ("auto", "diagonal")
+    )
+    assert type(auto.regime) is type(diagonal.regime) is Diagonal
+    np.testing.assert_array_equal(auto.root, diagonal.root)
+    np.testing.assert_array_equal(auto.variance, diagonal.variance)
 
 
 def test_plan_measures_noise_where_the_posterior_is_without_whitening_too():

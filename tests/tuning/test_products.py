@@ -6,7 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.tuning.nearness import is_below
+from pymc_sgmcmc.tuning.exchangeable import is_below
 
 
 class Bowl:

@@ -7,7 +7,7 @@ from helpers.surfaces import Gaussian, LogGamma, Walled, away_from_identity, rot
 from helpers.surfaces_of_rows import logistic
 from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import (
-    _Bulk,
+    _Whitening,
     bulk_of_full_data,
     bulk_of_minibatches,
     inverse_root,
@@ -19,7 +19,7 @@ from pymc_sgmcmc.tuning.whiten import (
 
 def descended(surface, centre, root, rng):
     """Return where a descent ends, and the mean curvature along L."""
-    bulk = _Bulk(surface, centre, root, rng)
+    bulk = _Whitening(surface, centre, root, rng)
     curvature = bulk.descend()
     return bulk.centre, curvature
 

@@ -1,4 +1,4 @@
-"""Checks that a Gaussian is near the posterior of a model with exchangeable units."""
+"""Which models have exchangeable units, and whether normals are near the posterior of one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.tuning.curvature import Stiffness
+from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
 __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
@@ -16,8 +17,8 @@ __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 # neural networks over 1,000. Beyond it the usual step size is unstable
 _STIFF = 100.0
 
-# Places at which it is measured, fewer where more batches are averaged at each
-_POINTS, _LEAST_POINTS, _BATCHES, _MOST_BATCHES = 8, 3, 8, 64
+# Places at which it is measured, fewer where more batches than usual are averaged at each
+_POINTS, _LEAST_POINTS, _MOST_BATCHES = 8, 3, 64
 
 
 def has_modes_by_permutation(
@@ -47,8 +48,8 @@ def refuse_stiff(
     if surface.batch_size:
         # Few batches hardly inform coordinates that few rows touch
         wanted = min(len(centre) // surface.batch_size, surface.n_blocks)
-        batches = int(np.clip(wanted, _BATCHES, _MOST_BATCHES))
-        points = max(_LEAST_POINTS, _POINTS * _BATCHES // batches)
+        batches = int(np.clip(wanted, PAIRS, _MOST_BATCHES))
+        points = max(_LEAST_POINTS, _POINTS * PAIRS // batches)
     stiffness = Stiffness(surface, rng, batches)
     curvatures = [
         stiffness.at(centre + root * rng.standard_normal(len(centre)), root) for _ in range(points)
