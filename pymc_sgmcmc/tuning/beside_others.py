@@ -41,7 +41,7 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
-from pymc_sgmcmc.tuning.surface import TuningError
+from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.trial_chain import DIVERGED
 
 __all__ = ["Companion", "joint_start", "skips_draw", "times_of_tuning"]
@@ -57,7 +57,10 @@ _MOST_PLACES, _FEW_PLACES = 7, 3
 
 # Errors if no joint bulk is found, or if variables of other steps have no gradient: each step is
 # then tuned from its own start
-_NO_BULK = (TuningError, SamplingError, ValueError, NotImplementedError, NullTypeGradError)
+_NO_BULK = (
+    TuningError, NoGaussianError, SamplingError, ValueError, NotImplementedError,
+    NullTypeGradError,
+)  # fmt: skip
 
 # Packages whose step methods keep their variables' values to themselves, as sums of trees: these
 # would not follow, and with their flat priors would explain the data
@@ -81,6 +84,8 @@ class Companion:
         state = runner.state
         place = Place(list(others), runner.phi(), state.scales)
         state.memory.add(place)
+        if runner.settings.adapts:
+            return runner  # it has no Gaussian to fit again, and large gradients lower its step
         times = times_of_tuning(state.tuning_draws)
         last = state.draw in times[-1:]
         if state.draw not in times or (state.updates == 0 and not last):

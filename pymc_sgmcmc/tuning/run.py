@@ -91,8 +91,11 @@ class Tuning:
         job.engine.attempt(density.compile)
         evaluated = density.views[0].evaluations
         if job.again:
-            phi = density.places[-1].phi
-            begin = Beginning(density.surface(), density, Potential.join(phi), phi)
+            phi, before = density.places[-1].phi, job.state.settings
+            assert before is not None
+            begin = Beginning(
+                density.surface(), density, Potential.join(phi), phi, exchangeable=before.adapts
+            )
         else:
             begin = beginning(density, job.engine, job.rng, permutes=job.policy.second_moments)
         scales = density.scales

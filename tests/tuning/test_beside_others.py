@@ -1,6 +1,7 @@
 """Several step methods on one model: their joint start, and draws against the references."""
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -14,7 +15,11 @@ import pymc_sgmcmc as sg
 
 from helpers.gallery import BENCHMARKS, check
 from helpers.modes import REWRITTEN
+from pymc_sgmcmc.chain.memory import Memory
+from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.tuning import beside_others
+from pymc_sgmcmc.tuning.beside_others import Companion
+from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 GROUPS, EACH = 30, 40
 
@@ -95,6 +100,30 @@ def test_a_fault_in_the_search_is_no_lack_of_a_bulk(monkeypatch):
     monkeypatch.setattr(beside_others, "_bulk_of_all", broken)
     with pytest.raises(TypeError, match="a fault"):
         begun(model, steps)
+
+
+@pytest.mark.parametrize("error", [TuningError("no bulk"), NoGaussianError()])
+def test_without_a_common_bulk_each_step_begins_where_it_is(monkeypatch, error):
+    def nowhere(*args):
+        raise error
+
+    model, [step, _], _ = hierarchy()
+    monkeypatch.setattr(beside_others, "find_bulk", nowhere)
+    begun(model, [step])
+    assert step.chain.jitter > 0
+
+
+def test_a_chain_without_a_gaussian_is_not_tuned_again(monkeypatch):
+    monkeypatch.setattr(Companion, "_tuned", lambda *args, **options: "tuned")
+    memory = Memory()
+    for adapts in (True, False):
+        state = SimpleNamespace(memory=memory, tuning_draws=100, draw=5, updates=9, scales=[])
+        runner = SimpleNamespace(
+            state=state, settings=Settings(adapts=adapts), phi=lambda: [], settle=lambda: None
+        )
+        after = Companion(None, None, None).before_draw(runner, [])
+        assert after == (runner if adapts else "tuned")
+    assert memory.seen == 2
 
 
 def test_variables_of_other_packages_begin_there_too():
