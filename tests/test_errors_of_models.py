@@ -354,7 +354,7 @@ def test_rows_without_density_are_named_where_nothing_is_tuned(caplog):
 def test_improper_priors_are_named_where_tuning_fails_or_warns(caplog):
     told = ""
     try:
-        sampled(model=lambda: improper(informed=1), **TUNED)()
+        sampled(model=lambda: improper(informed=1), **TUNED, scale="auto")()
     except SamplingError as error:
         told = str(error)
     assert "the improper prior of a, b, pm.Flat or pm.HalfFlat, leaves no" in told + caplog.text
