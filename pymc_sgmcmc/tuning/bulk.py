@@ -15,14 +15,7 @@ from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
 from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
-from pymc_sgmcmc.tuning.surface import (
-    Flat,
-    NoGaussianError,
-    Rng,
-    Root,
-    Rows,
-    TuningError,
-)
+from pymc_sgmcmc.tuning.surface import Flat, NoGaussianError, Rng, Root, Rows, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, sds_of
 
 __all__ = ["find_bulk"]

@@ -8,17 +8,7 @@ import numpy as np
 
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
-from pymc_sgmcmc.tuning.surface import (
-    TINY,
-    Flat,
-    Map,
-    Points,
-    Rng,
-    Root,
-    Surface,
-    antithetic,
-    gradients_of_batches,
-)
+from pymc_sgmcmc.tuning.surface import TINY, Flat, Map, Points, Rng, Root, Surface, antithetic
 
 __all__ = [
     "LEAST_CURVATURE",
@@ -224,7 +214,8 @@ def largest_curvature_of_batches(
         total = np.zeros(len(at))
         for first in range(0, batches, each):
             some = rows[first : first + each]
-            total += gradients_of_batches(surface, at[None], some)[0].sum(axis=0)
+            g = surface.batch_gradient(np.repeat(at[None], len(some), axis=0), some)
+            total += g.sum(axis=0)
         return total / batches
 
     def image(unit: Flat) -> Flat:

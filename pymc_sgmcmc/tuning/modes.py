@@ -29,13 +29,7 @@ from pymc_sgmcmc.tuning.surface import (
     gradients_of_batches,
 )
 
-__all__ = [
-    "LARGEST_NEWTON",
-    "best_mode",
-    "more_starts",
-    "newton",
-    "rows_of_a_search",
-]
+__all__ = ["LARGEST_NEWTON", "best_mode", "more_starts", "newton", "rows_of_a_search"]
 
 # Most dimensions for which Newton steps find the rough centre. With the fit of independent normals
 # instead, growth_curves of the accuracy table is wrong, even where the fit moves scales last

@@ -15,15 +15,7 @@ from pymc_sgmcmc.tuning.conditional import Mapped
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
 from pymc_sgmcmc.tuning.normal_fit import NARROW, gaussian_of_many
-from pymc_sgmcmc.tuning.surface import (
-    CLEAR,
-    MOST_OF_MANY,
-    Flat,
-    Points,
-    Rng,
-    Surface,
-    antithetic,
-)
+from pymc_sgmcmc.tuning.surface import CLEAR, MOST_OF_MANY, Flat, Points, Rng, Surface, antithetic
 
 __all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,6 +136,14 @@ class _Whitening:
         self.root, change = refined(self.root, curvature, self.surface.circular)
         return change
 
+    def _whitened_hessian(
+        self, gradients: Callable[[Points, Flat], Points], points: Points, *, central: bool
+    ) -> Root:
+        """Return L'HL, with H the mean Hessian at points by differences of ``gradients(x, p)``."""
+        sds, step = _conditional_sds(self.root), difference_step(self.surface)
+        hessian = mean_hessian(gradients, points, sds, step, central=central)
+        return self.root.T @ hessian @ self.root
+
     # ------------------------------------------------------------ on the full data
 
     def curvature_of_full_data(self, x: Points, count: int) -> Root:
@@ -151,10 +160,7 @@ class _Whitening:
         if surface.kinked:
             pairs = min(count, most) * d
             return mean_curvature(gradients, self.centre, self.root, self.rng, pairs)
-        step, central = difference_step(surface), most >= 2 * _POINTS
-        sds = _conditional_sds(self.root)
-        hessian = mean_hessian(gradients, x[:most], sds, step, central=central)
-        return self.root.T @ hessian @ self.root
+        return self._whitened_hessian(gradients, x[:most], central=most >= 2 * _POINTS)
 
     # ------------------------------------------------------------ on batches
 
@@ -196,10 +202,7 @@ class _Whitening:
             def gradients(x: Points, p: Flat) -> Points:
                 return surface.batch_gradient(x, rows[p])
 
-        at, step = self.centre + x @ self.root.T, difference_step(surface)
-        sds = _conditional_sds(self.root)
-        hessian = mean_hessian(gradients, at, sds, step, central=False)
-        return self.root.T @ hessian @ self.root
+        return self._whitened_hessian(gradients, self.centre + x @ self.root.T, central=False)
 
     def _regressed(self, work: float) -> Root:
         """Return L'HL of a density with kinks, on the full data if the work is enough for it."""
