@@ -65,7 +65,7 @@ def test_scales_that_move_take_the_start_along_and_are_fitted_to_one_sd(monkeypa
     asked, surface, start, sd = [], Moved(2), np.full(2, 3.0), np.array([1.0, 2.0])
     monkeypatch.setattr(bulk, "diagonal_gaussian", lambda *args: (np.ones(2), sd))
     begin = Beginning(surface, surface, start)
-    search = _Search(surface, surface, np.random.default_rng(0), print, None, (), None)
+    search = _Search(begin, np.random.default_rng(0), print)
     reached = search._rough_normals(begin.start)
     np.testing.assert_allclose([reached.centre, reached.root], [[2, 2], np.minimum(2 * sd, 4)])
     np.testing.assert_allclose(reached.start, 6)
