@@ -89,7 +89,8 @@ def checked_options(
     )
     if asked["centring"] is None:
         return options
-    one_of("centring", asked["centring"], ("auto",))
+    if not is_auto(asked["centring"]):
+        raise ValueError(f"centring must be 'auto' or None, got {asked['centring']!r}.")
     # Scales by hand are those of the coordinates of the model as it is written
     return replace(options, centring=options.whitens_by_tuning() and not options.is_complete())
 
@@ -318,10 +319,10 @@ def _checked_scale(
     if callable(scale):
         whitening: OwnWhitening = scale
         return whitening
-    if isinstance(scale, str):
-        return one_of("scale", scale, ("auto", "dense", "diagonal"))
+    if isinstance(scale, str) and scale in ("auto", "dense", "diagonal"):
+        return scale
     if not isinstance(scale, Mapping):
-        raise TypeError(
+        raise (ValueError if isinstance(scale, str) else TypeError)(
             "scale must be 'auto', 'dense', 'diagonal', None, a function of tuning's root or a "
             f"dict of variable names to positive arrays, such as {{'{names[0]}': 0.1}}, got "
             f"{scale!r}."

@@ -206,17 +206,16 @@ def burn_in(
 
     The step is halved where the chain diverges.
     """
-    for _ in range(_MOST_HALVINGS):
+    for halvings in range(1 if fixed_step else _MOST_HALVINGS + 1):
+        tried = h / 2**halvings
         chain.restart()
-        trial = chain.run(h, thin, max(_LEAST_DRAWS, updates // thin))
+        trial = chain.run(tried, thin, max(_LEAST_DRAWS, updates // thin))
         if not trial.diverged():
-            return h, trial.psi[len(trial.psi) // 2 :]
-        if fixed_step:
-            break
-        h /= 2
+            return tried, trial.psi[len(trial.psi) // 2 :]
+    where = f"with {tried:.2g}" if fixed_step else f"at every step size down to {tried:.2g}"
     raise TuningError(
-        f"the burn-in diverged at every step size down to {h:.2g}. Pass a smaller step_size, "
-        f"initvals= near the posterior, tighter priors, or {BY_HAND}"
+        f"the burn-in diverged {where}. Pass a smaller step_size, initvals= near the posterior, "
+        f"tighter priors, or {BY_HAND}"
     )
 
 

@@ -46,8 +46,15 @@ _TEXTS = {
     ),
     "temperature": (
         "some sds were wrong by about {wrong:.0%}: the mean of position times gradient, the "
-        "configurational temperature, was {worst:.2f} and has to be 1. Take a larger batch_size, "
-        "write the model non-centred, or use NUTS"
+        "configurational temperature, was {worst:.2f} and has to be 1. Write the model "
+        "non-centred, use NUTS, or, where there are batches, take a larger batch_size"
+    ),
+    "jumps": (
+        "the density was seen to jump along {along}, {size}, where its gradient shows nothing. "
+        "Steps follow gradients: the draws are those of a density without the jump. Sample such "
+        "variables by another step, step=[sg.CoRVSGLD([...]), pm.Slice([...])], or write a smooth "
+        "function, such as a steep pm.math.sigmoid, or a bounded prior, in place of a comparison, "
+        "a rounding or a potential of -inf"
     ),
     "slow": (
         "the chain mixes slowly: along some direction {effective:.0f} effective draws in {draws}. "
@@ -60,9 +67,9 @@ _TEXTS = {
     ),
     "costly": (
         "a draw would need {needed:,} updates or more to depend little on the one before it. That "
-        "is {passes:,.3g} passes over the data, and {needed_time} for {draws:,} draws. That is too "
-        "much: draws have {thin} updates, {time} in all, and depend on each other. Cheaper may be "
-        "{rows}NUTS (pm.sample without step=), or a model with fewer components or parameters; "
+        "is {passes:,.3g} passes over the data, and {needed_time} for {draws:,} draws. That is "
+        "more than is spent unasked: draws have {thin} updates, {time} in all, and depend on each "
+        "other. Cheaper may be {rows}NUTS (pm.sample without step=), or a model with fewer components or parameters; "
         "thin={needed} takes the longer time"
     ),
     "improper": "{text}",

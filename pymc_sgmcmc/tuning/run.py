@@ -27,7 +27,8 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.job import Job
-from pymc_sgmcmc.tuning.messages import cost_of_draws, costly, text_of
+from pymc_sgmcmc.tuning.jumps import jumps
+from pymc_sgmcmc.tuning.messages import Warned, cost_of_draws, costly, text_of
 from pymc_sgmcmc.tuning.no_gaussian import tune_without_gaussian
 from pymc_sgmcmc.tuning.parametrisation import Beginning, beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan
@@ -65,6 +66,7 @@ class Tuning:
     ) -> None:
         density = Density(engine, state, places)
         self._job = Job(engine, options, state, density, Report(logged), again)
+        self._jumps: list[Warned] = []
 
     def run(self, *, trials: bool = True) -> Runner:
         """Tune and return the chain's runner, without trials of the step size unless ``trials``."""
@@ -116,6 +118,9 @@ class Tuning:
         centre, root, collapses = find_bulk(begin, job.rng, job.report)
         if begin.exchangeable:
             refuse_stiff(surface, centre, root, job.rng)
+        if trials:
+            names = [c.name for c in job.engine.posterior.coordinates]
+            self._jumps = jumps(surface, centre, root, names, job.problem.sizes, job.rng)
         regime = regime_of(root, exchangeable=begin.exchangeable)
         last = Rounds(job, surface, Fit(centre, root), regime).run()
         runner, plan = last.runner, last.plan
@@ -203,6 +208,7 @@ class Tuning:
         """Let the chain begin, and log what tuning chose."""
         job, settings = self._job, runner.settings
         job.state.updates = job.state.next_refresh = 0
+        settings.warnings = settings.warnings + self._jumps
         if settings.warnings and (text := improper(job.engine.model)):
             settings.warnings.append(("improper", {"text": text}))
         settings.noise = plan.noise_of_each([x.size for x in settings.centre])

@@ -317,7 +317,7 @@ def test_bad_arguments():
         sg.transforms.Centring(1.5)
     with pm.Model():
         pm.Normal("x")
-        with pytest.raises(ValueError, match="centring must be one of 'auto'"):
+        with pytest.raises(ValueError, match="centring must be 'auto' or None"):
             sg.CoRVSGLD(centring="non-centred")
 
 
