@@ -257,6 +257,23 @@ def missing_values() -> pm.Model:
 
 
 @SMALL.add
+def missing_mediator() -> pm.Model:
+    """A mediator that is measured in part, a covariate of what is missing in part, too."""
+    rng = np.random.default_rng(14)
+    x = rng.normal(size=120)
+    mediator = 0.8 * x + rng.normal(0, 0.6, 120)
+    y = 1.0 + 0.5 * mediator - 0.3 * x + rng.normal(0, 0.4, 120)
+    mediator[:12], y[100:] = np.nan, np.nan
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", ImputationWarning)
+        a, b = pm.Normal("a", 0, 1), pm.Normal("b", 0, 1, shape=3)
+        sds = pm.HalfNormal("sds", 1, shape=2)
+        between = pm.Normal("mediator", a * x, sds[0], observed=mediator)
+        pm.Normal("y", b[0] + b[1] * between + b[2] * x, sds[1], observed=y)
+    return model
+
+
+@SMALL.add
 def negative_binomial_regression() -> pm.Model:
     """Overdispersed counts on three predictors."""
     rng = np.random.default_rng(15)

@@ -308,8 +308,8 @@ def accel_gp() -> pm.Model:
         return basis @ (height * (2 * np.pi) ** 0.25 * pt.sqrt(length) * fall * z)
 
     with pm.Model() as model:
-        mu = pm.StudentT("Intercept", 3, -13, 36) + curve("_1", int(d["NBgp_1"]))
-        level = pm.StudentT("Intercept_sigma", 3, 0, 10)
+        mu = pm.StudentT("Intercept", 3, mu=-13, sigma=36) + curve("_1", int(d["NBgp_1"]))
+        level = pm.StudentT("Intercept_sigma", 3, mu=0, sigma=10)
         log_sigma = level + curve("_sigma_1", int(d["NBgp_sigma_1"]))
         pm.Normal("Y", mu, pt.exp(log_sigma), observed=d["Y"])
     return model
