@@ -60,18 +60,19 @@ def _unexplained(surface: Surface, start: Points, move: Points, rows: np.ndarray
             return surface.full(points)
         return surface.batch(points, np.repeat(rows, len(points), axis=0))
 
-    pairs, d = start.shape
-    integrals = []
-    for count in (_NODES // 2, _NODES):
-        nodes, weights = np.polynomial.legendre.leggauss(count)
-        points = start[:, None] + (nodes[:, None] + 1) / 2 * move[:, None]
-        gradients = at(points.reshape(-1, d))[1].reshape(pairs, count, d)
-        integrals.append(np.einsum("pnd,pd,n->p", gradients, move, weights / 2))
+    def integral(count: int) -> Flat:
+        total = np.zeros(len(start))
+        for node, weight in zip(*np.polynomial.legendre.leggauss(count), strict=True):
+            gradients = at(start + (node + 1) / 2 * move)[1]
+            total += weight / 2 * np.einsum("pd,pd->p", gradients, move)
+        return total
+
+    rough, fine = integral(_NODES // 2), integral(_NODES)
+    values = np.stack([at(points)[0] for points in (start, start + move)])
     with np.errstate(invalid="ignore"):
-        values = at(np.concatenate([start, start + move]))[0].reshape(2, pairs)
         # From one wall to another nothing is known, and neither where gradients are not finite
-        change = np.nan_to_num(np.abs(values[1] - values[0] - integrals[1]), nan=0.0, posinf=np.inf)
-        doubt = np.nan_to_num(np.abs(integrals[1] - integrals[0]), nan=np.inf, posinf=np.inf)
+        change = np.nan_to_num(np.abs(values[1] - values[0] - fine), nan=0.0, posinf=np.inf)
+        doubt = np.nan_to_num(np.abs(fine - rough), nan=np.inf, posinf=np.inf)
     finite = np.where(np.isfinite(values), np.abs(values), 0.0)
     least = _LARGE + _ROUNDINGS * surface.precision * finite.max(axis=0)
     seen = change > np.maximum(least, _CLEAR * doubt)
