@@ -84,7 +84,7 @@ HAVE_ROWS = {
     "ridge_logistic", "gamma_glm", "laboratories", "trend",
 }  # fmt: skip
 HAVE_NONE = {
-    "latent_gp", "ar2", "beta_binomial", "missing_values", "local_level",
+    "latent_gp", "ar2", "beta_binomial", "missing_values", "missing_mediator", "local_level",
     "gaussian_process_counts", "growth_curves", "item_response",
 }  # fmt: skip
 
