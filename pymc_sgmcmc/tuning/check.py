@@ -212,9 +212,9 @@ def burn_in(
         trial = chain.run(tried, thin, max(_LEAST_DRAWS, updates // thin))
         if not trial.diverged():
             return tried, trial.psi[len(trial.psi) // 2 :]
-    where = f"with {tried:.2g}" if fixed_step else f"at every step size down to {tried:.2g}"
+    where = "at the step size" if fixed_step else "at every step size down to"
     raise TuningError(
-        f"the burn-in diverged {where}. Pass a smaller step_size, initvals= near the posterior, "
+        f"the burn-in diverged {where} {tried:.3g}. Pass a smaller step_size, initvals= near the posterior, "
         f"tighter priors, or {BY_HAND}"
     )
 

@@ -98,6 +98,15 @@ def test_burn_in_halves_steps_that_are_wild():
     assert [h for h, *_ in chain.asked[:3]] == [0.2, 0.1, 0.05]
 
 
+def test_the_error_of_a_burn_in_names_the_last_step_size_that_was_tried():
+    chain = FakeChain(wild_above=0.0)
+    with pytest.raises(TuningError, match=r"every step size down to 4\.88e-05\."):
+        burn_in(chain, 0.2, 20, fixed_step=False, updates=1000)
+    assert chain.asked[-1][0] == 0.2 / 2**12
+    with pytest.raises(TuningError, match=r"diverged at the step size 100\. Pass a smaller"):
+        burn_in(chain, 100.0, 20, fixed_step=True, updates=1000)
+
+
 def test_burn_in_that_is_wild_at_every_step_size_is_an_error():
     with pytest.raises(
         TuningError, match=r"burn-in diverged at every step size.*smaller step_size"
