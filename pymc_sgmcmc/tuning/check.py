@@ -214,8 +214,8 @@ def burn_in(
             return tried, trial.psi[len(trial.psi) // 2 :]
     where = "at the step size" if fixed_step else "at every step size down to"
     raise TuningError(
-        f"the burn-in diverged {where} {tried:.3g}. Pass a smaller step_size, initvals= near the posterior, "
-        f"tighter priors, or {BY_HAND}"
+        f"the burn-in diverged {where} {tried:.3g}. Pass a smaller step_size, initvals= near the "
+        f"posterior, tighter priors, or {BY_HAND}"
     )
 
 
