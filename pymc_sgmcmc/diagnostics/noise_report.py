@@ -187,7 +187,7 @@ def _variances(
     batches: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return variances of elements of ĝ, (2, d), of the noisiest direction, and their freedom."""
+    """Return variances of ĝ, (2, d), those of the noisiest directions, and degrees of freedom."""
     d, root = density.dimension, standard.root
     each = int(np.clip(_LARGEST_ARRAY // d, 2, batches // len(places)))
     samples, squares = [], np.zeros((2, d))
