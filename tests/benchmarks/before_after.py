@@ -1,15 +1,17 @@
-"""Rows of the accuracy table by two commits, one beside the other.
+"""Rows of the tables by two commits, one beside the other.
 
 ``python tests/benchmarks/before_after.py c449f5e --write FILE`` samples every row of
-``docs/accuracy_table.md`` by that commit, in a worktree of its own, and by the working tree: at the
-same time, each on one core, which they exchange with every seed. The quickest rows come first; rows
-that the file has are left out, so that a run can be ended and continued. ``--models trend AR`` runs
-some, ``--most 20`` those that take at most so many seconds in the table.
+``docs/accuracy_table.md`` by the package of that commit, in a worktree of its own, and by that of
+the working tree: at the same time, each on one core, which they exchange with every seed. Models,
+data and references are the working tree's for both. ``--table large`` (``nets``, ``topics``) runs
+our rows of that table. The quickest rows come first; rows that the file has are left out, so that a
+run can be ended and continued. ``--models trend AR`` runs some, ``--most 20`` those that take at
+most so many seconds in the table.
 
-Columns: the number of seeds; the least share of parameters within 0.1 sd and 10 % of the reference,
-before and after, and the median of seconds; the ratio of these medians. A row ends with the seeds
-of which a run failed. The last lines count the rows, those with a lower share, and those that take
-more than 1.1 times as long.
+Columns: the number of seeds; before and after, the least share of parameters within 0.1 sd and 10 %
+of the reference (of the other tables: the least and the most of each figure), and the median of
+seconds; the ratio of these medians. A row ends with the seeds of which a run failed. The last lines
+count the rows, those with a lower share, and those that take more than 1.1 times as long.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import tempfile
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from table import Table, digits
 
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
 ROOT = Path(__file__).resolve().parents[2]
+TABLES = "accuracy", "large", "nets", "topics"
+PEERS = "Gibbs", "ADVI", "Adam", "HMC", "ensemble", "NUTS", "variational"
 COLUMNS = (
     "model", "method", "seeds", "right before", "right after", "seconds before", "seconds after",
     "ratio", "failed",
@@ -40,19 +44,46 @@ COLUMNS = (
 SLOWER = 1.1
 
 
-def arguments_of(model: str, call: str) -> tuple[str, str, list[str]]:
-    """Return model, method and further arguments of accuracy.py for the cells of a row."""
-    name, *of_rows = model.split(", ")
-    method, *options = call.split(", ")
-    given: dict[str, Any] = {}
-    for option in options:
-        key, value = option.split("=")
-        given[key] = int(value) if value.isdigit() else value
-    more = ["--options", json.dumps(given)] if given else []
-    if of_rows:
-        batch = re.search(r"\d+", of_rows[0])
-        more += ["--batch", batch.group() if batch else "0"]
-    return name, method, more
+class Row(NamedTuple):
+    """The first two cells of a row of a table, and what it took."""
+
+    model: str
+    method: str
+    seconds: float
+
+
+def rows_of(table: str) -> list[Row]:
+    """Return the rows of a table that this package samples, the quickest first."""
+    head, _, *lines = (
+        [cell.strip() for cell in line.strip("|\n").split("|")]
+        for line in (ROOT / f"docs/{table}_table.md").read_text().splitlines()
+    )
+    place = next(k for k, name in enumerate(head) if "seconds" in name)
+    ours = [line for line in lines if table == "accuracy" or line[1] not in PEERS]
+    # A row of the nets that ended in no split has no seconds
+    rows = [Row(line[0], line[1], float(line[place].replace(",", "") or 0)) for line in ours]
+    return sorted(rows, key=lambda row: row.seconds)
+
+
+def command_of(table: str, row: Row, seed: int) -> list[str]:
+    """Return what runs a row once, and prints its figures last."""
+    name, method = row.model, row.method
+    more = []
+    if table == "accuracy":
+        name, *of_rows = row.model.split(", ")
+        method, *options = row.method.split(", ")
+        given: dict[str, Any] = {}
+        for option in options:
+            key, value = option.split("=")
+            given[key] = int(value) if value.isdigit() else value
+        more = ["--options", json.dumps(given)] if given else []
+        if of_rows:
+            batch = re.search(r"\d+", of_rows[0])
+            more += ["--batch", batch.group() if batch else "0"]
+    # The first split of the nets is 0, and they have no peer here whose time is that of another
+    at = [str(seed - 1), "0"] if table == "nets" else [str(seed)]
+    script = str(ROOT / "tests" / "benchmarks" / f"{table}.py")
+    return [sys.executable, script, "--one", name, method, *at, *more]
 
 
 @contextmanager
@@ -73,9 +104,8 @@ def worktree(commit: str) -> Generator[Path]:
 def started(tree: Path, core: int, command: list[str]) -> subprocess.Popen[str]:
     """Start a benchmark with a tree's package on one core."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-    program = ["taskset", "-c", str(core), sys.executable, "tests/benchmarks/accuracy.py", "--one"]
     return subprocess.Popen(
-        [*program, *command],
+        ["taskset", "-c", str(core), *command],
         cwd=tree,
         env=environment,
         stdout=subprocess.PIPE,
@@ -91,58 +121,69 @@ def finished(process: subprocess.Popen[str]) -> dict[str, Any] | None:
     return row
 
 
-def compared(trees: list[Path], model: str, call: str, seeds: list[int]) -> list[str]:
+def shown(runs: list[dict[str, Any]]) -> str:
+    """Return the least share that is right, or the least and the most of each figure."""
+    if "right" in runs[0] and "sd min" in runs[0]:
+        return digits(min(run["right"] for run in runs))
+    parts = []
+    for name in runs[0]:
+        if "seconds" not in name:
+            least, most = min(run[name] for run in runs), max(run[name] for run in runs)
+            parts.append(f"{name} {least:.4g} to {most:.4g}")
+    return ", ".join(parts)
+
+
+def compared(trees: list[Path], table: str, row: Row, seeds: list[int]) -> list[str]:
     """Return the cells of a row."""
-    name, method, more = arguments_of(model, call)
     rows: list[list[Any]] = []
     failed = []
     cores = sorted(os.sched_getaffinity(0))[:2]
     for i, seed in enumerate(seeds):
-        command = [name, method, str(seed), *more]
+        command = command_of(table, row, seed)
         processes = [started(tree, cores[(k + i) % 2], command) for k, tree in enumerate(trees)]
         both = [finished(process) for process in processes]
         failed += [
-            f"{seed} {when}" for when, row in zip(("before", "after"), both, strict=True) if not row
+            f"{seed} {when}" for when, run in zip(("before", "after"), both, strict=True) if not run
         ]
         if all(both):
             rows.append(both)
     if not rows:
-        return [model, call, "0", *[""] * 5, ", ".join(failed)]
-    kinds = list(zip(*rows, strict=True))
-    right = [min(row["right"] for row in kind) for kind in kinds]
-    seconds = [statistics.median(row["seconds"] for row in kind) for kind in kinds]
-    figures = [len(rows), *right, *seconds, seconds[1] / seconds[0]]
-    return [model, call, *map(digits, figures), ", ".join(failed)]
+        return [row.model, row.method, "0", *[""] * 5, ", ".join(failed)]
+    kinds = [list(kind) for kind in zip(*rows, strict=True)]
+    clock = next(name for name in rows[0][0] if name in ("seconds", "CPU seconds"))
+    seconds = [statistics.median(run[clock] for run in kind) for kind in kinds]
+    figures = [*map(shown, kinds), *map(digits, seconds), digits(seconds[1] / seconds[0])]
+    return [row.model, row.method, str(len(rows)), *figures, ", ".join(failed)]
 
 
 def main() -> None:
     """Compare the rows, quickest first, and count."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commit")
+    parser.add_argument("--table", choices=TABLES, default="accuracy")
     parser.add_argument("--models", nargs="*")
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--most", type=float, default=float("inf"))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    known = [
-        [cell.strip() for cell in line.strip("|\n").split("|")]
-        for line in (ROOT / "docs/accuracy_table.md").read_text().splitlines()[2:]
-    ]
-    seconds = {(row[0], row[1]): float(row[10].replace(",", "")) for row in known}
-    table = Table(COLUMNS, [row[0].split(",")[0] for row in known], arguments.write)
+    kind, known = arguments.table, rows_of(arguments.table)
+    columns = COLUMNS
+    if kind != "accuracy":
+        columns = tuple(name.replace("right", "figures") for name in COLUMNS)
+    table = Table(columns, [row.model.split(",")[0] for row in known], arguments.write)
     with worktree(arguments.commit) as before:
-        for model, call in sorted(seconds, key=lambda row: seconds[row]):
-            named = arguments.models is None or model.split(",")[0] in arguments.models
-            if named and seconds[model, call] <= arguments.most and (model, call) not in table.rows:
-                cells = compared([before, ROOT], model, call, arguments.seeds)
+        for row in known:
+            named = arguments.models is None or row.model.split(",")[0] in arguments.models
+            if named and row.seconds <= arguments.most and row[:2] not in table.rows:
+                cells = compared([before, ROOT], kind, row, arguments.seeds)
                 print(" | ".join(cells), flush=True)
                 table.add(cells)
-    rows = [[cell.replace(",", "") for cell in row] for row in table.rows.values() if row[2] != "0"]
-    lower = [row for row in rows if float(row[4]) < float(row[3])]
-    slower = [row for row in rows if float(row[7]) > SLOWER]
+    rows = [row for row in table.rows.values() if row[2] != "0"]
+    lower = [row for row in rows if kind == "accuracy" and float(row[4]) < float(row[3])]
+    slower = [row for row in rows if float(row[7].replace(",", "")) > SLOWER]
     print(f"{len(rows)} rows, {len(lower)} with a lower share, {len(slower)} slower than {SLOWER}")
-    for row in {id(row): row for row in lower + slower}.values():
-        print(" | ".join(row))
+    for cells in {id(row): row for row in lower + slower}.values():
+        print(" | ".join(cells))
 
 
 if __name__ == "__main__":

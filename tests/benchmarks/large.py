@@ -58,7 +58,9 @@ BATCH, CYCLE, UPDATES_OF_A_DRAW, EPOCHS, MEMBERS = 500, 7_200, 48, 30, 40
 CHAINS_OF_HMC = 2
 
 
-def sampled(model: Any, method: str, **options: Any) -> tuple[dict[str, np.ndarray], float]:
+def sampled(
+    model: Any, method: str, seed: int, **options: Any
+) -> tuple[dict[str, np.ndarray], float]:
     """Return draws by name, chains and draws first, and seconds."""
     import pymc as pm
 
@@ -73,7 +75,7 @@ def sampled(model: Any, method: str, **options: Any) -> tuple[dict[str, np.ndarr
             step = getattr(sg, method)()
         result = pm.sample(
             step=step,
-            random_seed=1,
+            random_seed=seed,
             progressbar=False,
             compute_convergence_checks=False,
             **{"chains": 2, **options},
@@ -97,7 +99,7 @@ def each(draws: dict[str, np.ndarray], step: int = 1) -> list[dict[str, np.ndarr
 # ---------------------------------------------------------------------- ratings
 
 
-def ratings(method: str) -> dict[str, float]:
+def ratings(method: str, seed: int) -> dict[str, float]:
     """Factorise MovieLens 100K."""
     import datasets
     import pymc as pm
@@ -124,7 +126,7 @@ def ratings(method: str) -> dict[str, float]:
             mean = mu + a[ub] + b[ib] + (P[ub] * Q[ib]).sum(axis=1)
             sigma = pm.HalfNormal("sigma", 1)
             pm.Normal("r", mean, sigma, observed=rb, total_size=len(rows[0]))
-        draws = factorisations.advi(model) if method == "ADVI" else sampled(model, method)[0]
+        draws = factorisations.advi(model) if method == "ADVI" else sampled(model, method, seed)[0]
     seconds = time.perf_counter() - start
     predicted, densities = np.zeros(len(r)), []
     some = each(draws, FEWER)
@@ -148,7 +150,7 @@ def ratings(method: str) -> dict[str, float]:
 # ---------------------------------------------------------------------- ten million ratings
 
 
-def many_ratings(method: str) -> dict[str, float]:
+def many_ratings(method: str, seed: int) -> dict[str, float]:
     """Factorise ten million made ratings."""
     import pytensor
 
@@ -165,7 +167,7 @@ def many_ratings(method: str) -> dict[str, float]:
         V = pm.Normal("V", 0, sd, shape=(ITEMS, RANK_OF_MANY))
         sigma = pm.HalfNormal("sigma", 1)
         pm.Normal("r", mu + (U[ub] * V[ib]).sum(axis=1), sigma, observed=rb, total_size=len(r))
-    draws, seconds = sampled(model, method, draws=200, tune=100, chains=1)
+    draws, seconds = sampled(model, method, seed, draws=200, tune=100, chains=1)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     rng = np.random.default_rng(1)
     some = rng.integers(0, USERS, 200_000), rng.integers(0, ITEMS, 200_000)
@@ -204,7 +206,7 @@ def many_ratings(method: str) -> dict[str, float]:
 # ---------------------------------------------------------------------- items
 
 
-def item_response(method: str) -> dict[str, float]:
+def item_response(method: str, seed: int) -> dict[str, float]:
     """Judge abilities of made people."""
     import pymc as pm
 
@@ -225,7 +227,7 @@ def item_response(method: str) -> dict[str, float]:
         d = pm.Normal("difficulty", 0, 1, shape=items)
         a = pm.LogNormal("slope", 0, 0.5, shape=items)
         pm.Bernoulli("y", logit_p=a[ib] * (theta[pb] - d[ib]), observed=yb, total_size=len(y))
-    draws, seconds = sampled(model, method)
+    draws, seconds = sampled(model, method, seed)
     x = draws["ability"].reshape(-1, people)
     inside = []
     for share in (0.5, 0.9):
@@ -251,7 +253,7 @@ def item_response(method: str) -> dict[str, float]:
 # ---------------------------------------------------------------------- images
 
 
-def images(method: str, sd: float) -> dict[str, float]:
+def images(method: str, sd: float, seed: int) -> dict[str, float]:
     """Classify Fashion-MNIST by a net."""
     import pytensor
 
@@ -274,7 +276,7 @@ def images(method: str, sd: float) -> dict[str, float]:
             V, c = pm.Normal("V", 0, sd, shape=(100, 10)), pm.Normal("c", 0, sd, shape=10)
             hidden = pm.math.tanh(xb @ W + b)
             pm.Categorical("y", logit_p=hidden @ V + c, observed=yb, total_size=len(X[train]))
-        draws, seconds = sampled(model, method, draws=200, tune=100)
+        draws, seconds = sampled(model, method, seed, draws=200, tune=100)
         some = each(draws)
     mean = np.zeros((len(X[rest]), 10))
     for d in some:
@@ -353,14 +355,16 @@ def random_nets(number: int, pixels: int) -> list[dict[str, np.ndarray]]:
     ]
 
 
-def measure(model: str, method: str) -> dict[str, float]:
-    """Run one method on one model."""
+def measure(model: str, method: str, seed: int) -> dict[str, float]:
+    """Run one method on one model; what is no step method has a seed of its own."""
     sys.path.insert(0, str(ROOT / "notebooks" / "reproductions"))
     if model == "ratings":
-        return ratings(method)
+        return ratings(method, seed)
     if model == "many ratings":
-        return many_ratings(method)
-    return item_response(method) if model == "items" else images(method, float(model.split()[1]))
+        return many_ratings(method, seed)
+    if model == "items":
+        return item_response(method, seed)
+    return images(method, float(model.split()[1]), seed)
 
 
 def main() -> None:
@@ -369,15 +373,16 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=MODELS)
     parser.add_argument("--methods", nargs="*", help="all that a model has by default")
     parser.add_argument("--write", type=Path)
-    parser.add_argument("--one", nargs=2)
+    parser.add_argument("--one", nargs=3)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(*arguments.one)))
+        model, method, seed = arguments.one
+        print(json.dumps(measure(model, method, int(seed))))
         return
     table = Table(COLUMNS, MODELS, arguments.write)
     for model in arguments.models:
         for method in arguments.methods or [*METHODS, *OTHERS.get(model, [])]:
-            command = [sys.executable, __file__, "--one", model, method]
+            command = [sys.executable, __file__, "--one", model, method, "1"]
             run = subprocess.run(command, check=False, capture_output=True, text=True)
             if run.returncode:
                 print(model, method, "failed:", run.stderr.splitlines()[-1], flush=True)

@@ -38,6 +38,7 @@ DATA = Path(__file__).parents[1] / "data"
 TEXTS = "chapter", "paragraph"
 SAMPLERS = "SMLD", "CoRVSGLD", "MSGNHT"
 METHODS = "SMLD", "Gibbs", "variational"
+FIGURES = "perplexity", "of one chain", "seconds"
 COLUMNS = "text", "method", "perplexity", "least", "most", "of one chain", "seconds"
 TOPICS, PRIOR = 20, 0.1
 DRAWS, TUNE, CHAINS = 1_500, 100, 2
@@ -202,7 +203,8 @@ def main() -> None:
         p = run(novel, method, int(seed))
         seconds = time.perf_counter() - start
         each = np.mean([perplexity(x) for x in p])
-        print(json.dumps([perplexity(p.mean(axis=0)), each, seconds]))
+        found = [perplexity(p.mean(axis=0)), float(each), seconds]
+        print(json.dumps(dict(zip(FIGURES, found, strict=True))))
         return
     table = Table(COLUMNS, TEXTS, arguments.write)
     for name in arguments.texts:
@@ -224,7 +226,7 @@ def _in_a_process(name: str, method: str, seed: int) -> list[float] | None:
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         return None
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
+    found = [json.loads(done.stdout.splitlines()[-1])[name] for name in FIGURES]
     print(name, method, seed, found, file=sys.stderr, flush=True)
     return found
 
