@@ -1,5 +1,7 @@
 """Bad arguments of step methods are refused early, by their names and with their cure."""
 
+import warnings
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -15,6 +17,14 @@ from pymc_sgmcmc.step import arguments
 def discrete():
     with pm.Model() as model:
         pm.Poisson("n", 3)
+    return model
+
+
+def simulator():
+    with pm.Model() as model, warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of PyMC's own call of PyTensor
+        a = pm.Normal("a")
+        pm.Simulator("y", lambda rng, a, size=None: rng.normal(a, size=size), a, observed=[0.0])
     return model
 
 
@@ -144,6 +154,8 @@ BAD_ARGUMENTS = [
     ("no variables named", built(vars=[]), ValueError, "vars is empty", "leave vars out"),
     ("no free variables", built(model=pm.Model), ValueError, "no free variables",
      r"Give it one without observed="),
+    ("a simulator", built(model=simulator), ValueError, r"'y' is a pm\.Simulator",
+     r"pm\.sample_smc"),
 ]
 # fmt: on
 

@@ -208,6 +208,12 @@ class RowView:
                     f"for rows of the dim '{self.dim}': what is sampled cannot be drawn in "
                     "batches. Leave these rows out, or leave batch_size and batch_dim out."
                 )
+            if self.depends_on_rows(rv) and rv.type.ndim == 0:
+                raise NotImplementedError(
+                    f"The prior of '{rv.name}' is computed from the rows of the dim '{self.dim}', "
+                    "so that a batch would change it. Compute its parameters from the arrays by "
+                    "NumPy, before the model is made, or leave batch_size and batch_dim out."
+                )
             if self.depends_on_rows(rv):
                 raise NotImplementedError(
                     f"The unobserved variable '{rv.name}' depends on the rows of the dim "

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc.distributions.simulator import SimulatorRV
 from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pymc.util import get_random_generator
@@ -43,7 +44,7 @@ from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
     "check_batches", "checked_backend", "checked_gradient", "checked_options",
-    "checked_rng", "kinds_of_support", "refuse_nothing", "refuse_unknown", "require_kinds",
+    "checked_rng", "kinds_of_support", "refuse_unfit", "refuse_unknown", "require_kinds",
     "sampled_values",
 ]  # fmt: skip
 
@@ -121,15 +122,23 @@ def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
     return values
 
 
-def refuse_nothing(model: Model, variables: Any) -> None:
-    """Raise where there is nothing to sample."""
-    if not a_model(model).free_RVs:
+def refuse_unfit(model: Model, variables: Any) -> None:
+    """Raise where there is nothing to sample, or no density to sample."""
+    model = a_model(model)
+    if not model.free_RVs:
         raise ValueError(
             "The model has no free variables, so that there is nothing to sample. Give it one "
             "without observed=, or use pm.sample_prior_predictive."
         )
     if isinstance(variables, list | tuple) and not variables:
         raise ValueError("vars is empty. Name a variable, or leave vars out to sample all.")
+    for rv in model.observed_RVs:
+        if isinstance(rv.owner.op, SimulatorRV):
+            raise ValueError(
+                f"The variable '{rv.name}' is a pm.Simulator, which has no log density but "
+                "simulations that are compared with the data. Sample the model with "
+                "pm.sample_smc(), or give the variable a distribution."
+            )
 
 
 def refuse_unknown(method: type, unknown: Collection[str]) -> None:

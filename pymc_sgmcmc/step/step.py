@@ -112,9 +112,9 @@ class SGMCMCStep(Sampler, BlockedStep):
         cls.__signature__ = signature_of(cls)
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        """Refuse a model or list without variables: PyMC's own errors do not say what to do."""
+        """Refuse what cannot be sampled where PyMC's own errors do not say what to do."""
         variables = args[0] if args else kwargs.get("vars")
-        arguments.refuse_nothing(kwargs.get("model"), variables)
+        arguments.refuse_unfit(kwargs.get("model"), variables)
         return super().__new__(cls, *args, **kwargs)
 
     def __init__(

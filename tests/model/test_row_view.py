@@ -184,6 +184,11 @@ def latent():
     pm.Normal("y", z, observed=Y, dims="obs")
 
 
+def prior_of_the_rows():
+    y = pm.Data("Y", Y, dims="obs")
+    pm.Normal("y", pm.Normal("a", y.mean()), observed=y, dims="obs")
+
+
 def missing():
     with pytest.warns(pm.exceptions.ImputationWarning):
         pm.Normal("y", pm.Normal("a"), observed=np.where(G == 0, np.nan, Y), dims="obs")
@@ -347,6 +352,11 @@ REFUSED = [
     ),
     (features_first, ValueError, r"An array of shape \(3, 60\) is sparse.*x\.toarray\(\)"),
     (sparse_in_no_product, ValueError, r"'x' of shape \(60, 3\) is sparse.*structured_dot\(x"),
+    (
+        prior_of_the_rows,
+        NotImplementedError,
+        "prior of 'a' is computed from the rows of the dim 'obs'.*by NumPy",
+    ),
     (latent, NotImplementedError, r"'z' depends on the rows of the dim 'obs'.*z\[pm.Data\("),
     (missing, NotImplementedError, r"'y' has missing values.*Leave these rows out"),
     (table_as_long_as_the_rows, ValueError, r"depends on .*'table'.* another dim to what holds"),
