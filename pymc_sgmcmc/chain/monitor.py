@@ -133,11 +133,13 @@ def final_warning(
     updates: int,
     *,
     absorbed: bool,
+    outside: str = "",
 ) -> SamplerWarning | None:
     """Return what a chain says at its end, None where nothing is off.
 
     It had so many updates, of which some were not finite, and the gradient of some was scaled down.
-    Without a ``monitor`` its stationary law has no temperature.
+    Without a ``monitor`` its stationary law has no temperature. ``outside`` says how many draws
+    have no density, and by which variables.
     """
     texts = [f"While tuning, {text}." for text in of_tuning]
     if rejected:
@@ -150,6 +152,12 @@ def final_warning(
             f"In {tamed / updates:.0%} of the updates the gradient was far larger than where the "
             "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "
             "The chain has left that place: pass initvals nearer to the data, or tighter priors."
+        )
+    if outside:
+        texts.append(
+            f"{outside}: these draws are wrong. A gradient does not show where a density ends. "
+            "Give the variable a transform, such as transform=pm.distributions.transforms.log, or "
+            "a distribution that has these bounds."
         )
     if monitor is not None:
         texts += monitor.warnings(absorbed=absorbed)

@@ -40,6 +40,7 @@ class ChainState(Comparable):
     next_refresh: int = 0  # number of the update at which an anchor that moves is taken anew
     rejected: int = 0  # updates after tuning that were not finite
     tamed: int = 0  # updates after tuning in which a bound on moves acted
+    outside: int = 0  # draws after tuning at which a prior or potential has no density
     stuck: int = 0  # draws in a row all of whose updates were rejected
     # For each minibatch what the batch scheme has planned for the next updates
     batches_left: list[np.ndarray] = field(default_factory=list)

@@ -324,6 +324,10 @@ class Engine:
         """Name the rows of observed variables without a log density, or return an empty string."""
         return explain.impossible_rows(self.model, self.posterior, self.backend, names, point)
 
+    def impossible_terms(self, point: Arrays) -> list[str]:
+        """Return the names of the priors and potentials that have no density at a point."""
+        return explain.impossible_terms(self.model, self.posterior, self.backend, point)
+
 
 def _shared_arrays(model: Model) -> list[np.ndarray]:
     """Return the arrays of every pm.Data and shared variable in the model."""

@@ -18,6 +18,8 @@ from pymc.distributions.transforms import (
     Ordered,
     ZeroSumTransform,
     _default_transform,
+    log,
+    logodds,
 )
 from pymc.logprob.transforms import (
     CircularTransform,
@@ -30,9 +32,11 @@ from pymc.logprob.transforms import (
 from pymc.model import Model
 from pytensor.compile.ops import ViewOp
 from pytensor.graph.basic import Apply, Constant, Variable
+from pytensor.graph.traversal import ancestors
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.math import Dot, Prod, Sum
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
@@ -49,6 +53,7 @@ __all__ = [
     "kind_of_support",
     "narrower",
     "scalar_op",
+    "usual_transform",
     "values_of",
 ]
 
@@ -80,9 +85,7 @@ def kind_of_support(
     Kinds are "real", "half-line", "interval", "simplex", "ordered", "circle", "cholesky",
     "zero-sum" and "other"; a ``transform`` of None stands for the distribution's default.
     """
-    if transform is None:
-        # A bounded variable can be declared with default_transform=None
-        transform = _default_transform(rv.owner.op, rv)
+    transform = transform or usual_transform(rv)
     if transform is None:
         return "real", None, None
     for types, kind in _KINDS:
@@ -100,6 +103,22 @@ def kind_of_support(
     lower, upper = (None if infinite_elements(bound).all() else bound for bound in bounds)
     count = (lower is not None) + (upper is not None)
     return ("real", "half-line", "interval")[count], lower, upper
+
+
+def usual_transform(rv: TensorVariable) -> Transform | None:
+    """Return the transform that a variable's distribution has if the model names none.
+
+    PyMC has none for a distribution that is written as a graph, such as its LogitNormal.
+    """
+    node = rv.owner
+    transform = _default_transform(node.op, rv)
+    if transform is not None or not isinstance(node.op, CustomSymbolicDistRV):
+        return transform
+    drawn = node.op.inner_outputs[node.outputs.index(rv)]
+    if drawn.owner is not None and isinstance(scalar_op(drawn.owner), ps.Sigmoid):
+        return logodds
+    known = [x for x in ancestors([drawn]) if x.owner and isinstance(x.owner.op, RandomVariable)]
+    return log if is_positive(drawn, known) else None
 
 
 def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | None:

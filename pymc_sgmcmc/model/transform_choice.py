@@ -15,6 +15,7 @@ from pymc.logprob.transforms import (
 )
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.model.support import usual_transform
 from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus
 from pymc_sgmcmc.transforms.bounded import infinite_elements, mixed
 
@@ -51,6 +52,8 @@ def _replace(
     one_sided: Callable[..., Transform],
     simplex: Transform | None,
 ) -> Transform | None:
+    """Return the map in the place of a transform, or of the usual one where the model has none."""
+    transform = transform or usual_transform(rv)
     kind = type(transform)  # not isinstance: a subclass may be another map
     if kind in (LogTransform, LogExpM1):
         return one_sided()

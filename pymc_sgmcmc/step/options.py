@@ -43,7 +43,8 @@ _OPTIONS = """\
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for
         variables that the dict does not name, the method's own. With Lipschitz and mirror maps
-        simplexes and sparse gamma variables are masses, unless ``scale`` is given by hand.
+        simplexes and sparse gamma variables are masses, unless ``scale`` is given by hand, and a
+        variable that the model gives no transform has the usual one of its distribution.
     centring : "auto" or None, default "auto"
         "auto" samples each element of a hierarchy in coordinates between the centred and the
         non-centred form; None samples the model as it is written.

@@ -83,8 +83,8 @@ class Recorder:
     tunes_step_size: bool
     batch_size: int
     of_variables: Sequence[str]
-    # Whether rows that the posterior leaves out were named
-    named_rows: bool = False
+    # Priors and potentials without a density at a draw; None before there was a draw without one
+    ended: list[str] | None = None
 
     def record(self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]) -> dict[str, Any]:
         """Return all statistics of a draw, whose other step methods' values are given."""
@@ -92,7 +92,7 @@ class Recorder:
         state.values = [np.array(value) for value in draw.values]
         state.draw += 1
         of_variables = runner.by_variable.constant | self._count(runner, draw)
-        self._name_impossible_rows(runner, draw, others)
+        self._count_outside(runner, draw, others)
         return {
             **draw.statistics,
             "thin": runner.settings.thin,
@@ -135,24 +135,32 @@ class Recorder:
             )
         return temperatures
 
-    def _name_impossible_rows(
-        self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]
-    ) -> None:
-        if draw.statistics["batch_logp"] != -np.inf or self.named_rows:
+    def _count_outside(self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]) -> None:
+        """Count a draw without density, and name the rows or the variables of the first one."""
+        state, engine = runner.state, runner.engine
+        if draw.statistics["batch_logp"] != -np.inf:
             return
-        self.named_rows, engine = True, runner.engine
-        place = [*runner.phi(), *runner.state.scales, *others]
-        if rows := engine.impossible_rows(engine.posterior.entries, place):
-            _log.warning("The draws take no account of some rows: %s", rows)
+        if self.ended is None:
+            place = [*runner.phi(), *state.scales, *others]
+            self.ended = engine.impossible_terms(place)
+            if rows := engine.impossible_rows(engine.posterior.entries, place):
+                _log.warning("The draws take no account of some rows: %s", rows)
+        if self.ended and state.draw > state.tuning_draws:
+            state.outside += 1
 
     def _warning(self, runner: Runner) -> SamplerWarning | None:
         state, policy = runner.state, self.policy
-        updates = max(state.last_draw - state.tuning_draws, 1) * runner.settings.thin
+        draws, outside = max(state.last_draw - state.tuning_draws, 1), ""
+        if state.outside:
+            names = " and ".join(f"'{name}'" for name in self.ended or ())
+            of = f" of {names}" if names else ""
+            outside = f"{state.outside} of {draws} draws lie where the density{of} is zero"
         return final_warning(
             [text_of(warning) for warning in runner.settings.warnings],
             state.monitor if policy.second_moments else None,
             state.rejected,
             state.tamed if policy.second_moments else 0,
-            updates,
+            draws * runner.settings.thin,
             absorbed=policy.absorbs_noise,
+            outside=outside,
         )

@@ -115,6 +115,21 @@ CHOICES = {
         tr.Exp,
         (1, None),
     ),
+    "untransformed": (
+        lambda: pm.Gamma("x", 2, 1, default_transform=None),
+        tr.Softplus,
+        tr.Exp,
+        (0, None),
+    ),
+    "a graph of a sigmoid": (lambda: pm.LogitNormal("x"), tr.Sigmoid, tr.Sigmoid, (0, 1)),
+    "a graph of an exponential": (
+        lambda: pm.CustomDist(
+            "x", 1.0, dist=lambda s, size: pt.exp(pm.Normal.dist(0, s, size=size))
+        ),
+        tr.Softplus,
+        tr.Exp,
+        (0, None),
+    ),
     "truncated": (
         lambda: pm.Truncated("x", pm.Gamma.dist(2, 1), lower=0.5, upper=2.0),
         tr.Sigmoid,

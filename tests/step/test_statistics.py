@@ -95,3 +95,28 @@ def test_rejected_updates_are_counted_and_reported(caplog):
     assert len(said) == 1
     assert said[0].startswith(f"{rejected.values.sum()} updates (")
     assert "pass a smaller step_size" in said[0]
+
+
+@pytest.mark.parametrize("backend", ["jax", "numba"])
+def test_draws_without_density_are_counted_and_their_variable_is_named(caplog, backend):
+    def draws(end):
+        caplog.clear()
+        with pm.Model():
+            a = pm.Normal("a", shape=2)
+            pm.Potential("wall", pm.math.switch(pt.all(a > end), 0.0, -np.inf))
+            step = sg.SGLD(**UNTUNED | {"step_size": 0.02}, backend=backend)
+            result = pm.sample(
+                400, tune=20, chains=2, cores=1, step=step, random_seed=5, progressbar=False
+            )
+        said = [r.getMessage() for r in caplog.records if "where the density" in r.getMessage()]
+        return np.min(result.posterior["a"].values, axis=(1, 2)), result.sample_stats, said
+
+    lowest, stats, said = draws(-1.5)
+    assert (lowest < -1.5).all()
+    zero = np.isneginf(stats["batch_logp"].values).sum(axis=1)
+    for count, message in zip(zero, said, strict=True):
+        assert f"{count} of 400 draws lie where the density of 'wall' is zero" in message
+        assert "transform=" in message
+    lowest, stats, said = draws(-20)
+    assert (lowest > -20).all()
+    assert said == []

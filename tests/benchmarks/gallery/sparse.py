@@ -89,6 +89,23 @@ def empty_components() -> pm.Model:
     return model
 
 
+@SPARSE.add
+def logit_normal() -> pm.Model:
+    """Return a share whose prior has bounds and, in PyMC, no transform, with 1 success of 20."""
+    with pm.Model() as model:
+        p = pm.LogitNormal("p", 0, 1)
+        pm.Binomial("successes", 20, p, observed=1)
+    return model
+
+
+def of_logit_normal() -> Moments:
+    """Return the moments by a sum over the logit."""
+    logit = np.linspace(-12, 12, 20_001)
+    log_p, log_q = special.log_expit(logit), special.log_expit(-logit)
+    weight = special.softmax(log_p + 19 * log_q - logit**2 / 2)
+    return {"p": mixed(weight, special.expit(logit), 0.0)}
+
+
 def of_dirichlet(a: np.ndarray) -> list[stats.rv_continuous]:
     """Return the law of each entry."""
     return [stats.beta(b, a.sum() - b) for b in a]
@@ -157,6 +174,7 @@ def deciles_of_shares() -> dict[str, np.ndarray]:
 SPARSE_MOMENTS: dict[str, Callable[[], Moments]] = {
     **{name: (lambda name=name: of_laws(name)) for name in LAWS},
     "learned_concentration": of_shares,
+    "logit_normal": of_logit_normal,
 }
 DECILES: dict[str, Callable[[], dict[str, np.ndarray]]] = {
     **{name: (lambda name=name: deciles_of_laws(name)) for name in LAWS},
