@@ -64,7 +64,7 @@ _LOST, _LOST_STEPS = 2.0, 8
 # mixture often end in one cluster
 _MOVES = (0.5, 0.25, 1.0) * 3
 
-# Starts after which the search ends if all reached one mode
+# Starts after which the search ends if no two modes were reached
 _LEAST_STARTS = 3
 
 # Numbers that searches for other modes may compute, counted as one gradient of a few batches per
@@ -232,12 +232,12 @@ def best_mode(
 
     Masses are Laplace's, :math:`e^{-U} / \sqrt{\det H}`, so chains occupy modes in proportion. A
     start that fails is left out, but the first raises. If no start ends at a mode, the end of the
-    first is returned. Starts after the third are tried unless exactly one mode was found before.
+    first is returned. Starts after the third are tried if several modes were found before.
     """
     first = _mode(surface, begin(starts[0]), rows)
     modes = [first] if np.isfinite(first.mass) else []
     for k, start in enumerate(starts[1:], start=1):
-        if k >= _LEAST_STARTS and len(modes) == 1:
+        if k >= _LEAST_STARTS and len(modes) < 2:
             break
         with suppress(TuningError, np.linalg.LinAlgError):
             mode = _mode(surface, begin(start), rows)

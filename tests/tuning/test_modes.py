@@ -152,6 +152,25 @@ def test_a_plateau_is_no_mode():
     np.testing.assert_array_equal(found(Plateau(2), [far, far])[0], far)
 
 
+@pytest.mark.parametrize(
+    ("surface", "starts", "count"),
+    [
+        (Plateau(2), [np.full(2, -52.0)] * 9, 3),  # no mode
+        (TwoNormals(2), [WIDE] * 9, 3),
+        (TwoNormals(2), [NARROW, WIDE, WIDE] * 3, 9),
+    ],
+)
+def test_the_search_goes_on_from_further_starts_where_modes_differ(surface, starts, count):
+    begun = []
+
+    def begin(start):
+        begun.append(start)
+        return start
+
+    best_mode(surface, starts, None, np.random.default_rng(1), begin)
+    assert len(begun) == count
+
+
 @pytest.mark.slow
 def test_the_numbers_that_choose_the_starts_do_not_choose_the_mode():
     class Deep(DoubleWell):
