@@ -59,9 +59,9 @@ def rows_of(table: str) -> list[Row]:
         for line in (ROOT / f"docs/{table}_table.md").read_text().splitlines()
     )
     place = next(k for k, name in enumerate(head) if "seconds" in name)
-    ours = [line for line in lines if table == "accuracy" or line[1] not in PEERS]
-    # A row of the nets that ended in no split has no seconds
-    rows = [Row(line[0], line[1], float(line[place].replace(",", "") or 0)) for line in ours]
+    # A row of the nets whose chains never ended has no seconds
+    ours = [x for x in lines if x[place] and (table == "accuracy" or x[1] not in PEERS)]
+    rows = [Row(line[0], line[1], float(line[place].replace(",", ""))) for line in ours]
     return sorted(rows, key=lambda row: row.seconds)
 
 
