@@ -12,6 +12,8 @@ Columns: the number of seeds; before and after, the least share of parameters wi
 of the reference (of the other tables: the least and the most of each figure), and the median of
 seconds; the ratio of these medians. A row ends with the seeds of which a run failed. The last lines
 count the rows, those with a lower share, and those that take more than 1.1 times as long.
+
+``before_after.md`` and ``before_after_nets.md``, beside this file, are what it wrote for c449f5e.
 """
 
 from __future__ import annotations
