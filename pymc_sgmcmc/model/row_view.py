@@ -199,7 +199,7 @@ class RowView:
         return array in self.axes and axis % array.ndim != self.axes[array]
 
     def _check_free(self) -> None:
-        """Refuse free variables with a value for each row."""
+        """Refuse free variables that depend on the rows."""
         for rv in self.model.free_RVs:
             imputed = rv.name.endswith("_unobserved") and rv.name.removesuffix("_unobserved")
             if imputed and self._axis(imputed) is not None:
@@ -208,20 +208,21 @@ class RowView:
                     f"for rows of the dim '{self.dim}': what is sampled cannot be drawn in "
                     "batches. Leave these rows out, or leave batch_size and batch_dim out."
                 )
-            if self.depends_on_rows(rv) and rv.type.ndim == 0:
+            if not self.depends_on_rows(rv):
+                continue
+            if rv.type.ndim == 0:
                 raise NotImplementedError(
                     f"The prior of '{rv.name}' is computed from the rows of the dim '{self.dim}', "
                     "so that a batch would change it. Compute its parameters from the arrays by "
                     "NumPy, before the model is made, or leave batch_size and batch_dim out."
                 )
-            if self.depends_on_rows(rv):
-                raise NotImplementedError(
-                    f"The unobserved variable '{rv.name}' depends on the rows of the dim "
-                    f"'{self.dim}': it has a value for each of them, which a batch cannot tell. "
-                    f"Give it a dim of its own and take its entries by an index, {rv.name}[pm.Data("
-                    f'"of_row", of_row, dims="{self.dim}")]; or sum it out of the model, or leave '
-                    "batch_size and batch_dim out."
-                )
+            raise NotImplementedError(
+                f"The unobserved variable '{rv.name}' depends on the rows of the dim "
+                f"'{self.dim}': it has a value for each of them, which a batch cannot tell. "
+                f"Give it a dim of its own and take its entries by an index, {rv.name}[pm.Data("
+                f'"of_row", of_row, dims="{self.dim}")]; or sum it out of the model, or leave '
+                "batch_size and batch_dim out."
+            )
 
     def _check_others(self) -> None:
         """Refuse terms that depend on rows and lack the dim."""

@@ -125,7 +125,7 @@ def finished(process: subprocess.Popen[str]) -> dict[str, Any] | None:
 
 def shown(runs: list[dict[str, Any]]) -> str:
     """Return the least share that is right, or the least and the most of each figure."""
-    if "right" in runs[0] and "sd min" in runs[0]:
+    if "right" in runs[0]:
         return digits(min(run["right"] for run in runs))
     parts = []
     for name in runs[0]:
