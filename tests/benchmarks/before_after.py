@@ -62,7 +62,7 @@ def rows_of(table: str) -> list[Row]:
     )
     place = next(k for k, name in enumerate(head) if "seconds" in name)
     # A row of the nets whose chains never ended has no seconds
-    ours = [x for x in lines if x[place] and (table == "accuracy" or x[1] not in PEERS)]
+    ours = [x for x in lines if x[place] and x[1] not in PEERS]
     rows = [Row(line[0], line[1], float(line[place].replace(",", ""))) for line in ours]
     return sorted(rows, key=lambda row: row.seconds)
 
