@@ -109,7 +109,7 @@ class polynomial:
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
         """Step sizes of the updates number ``t``."""
-        return np.asarray(self.a * (self.b + t) ** -self.gamma)
+        return np.asarray(self.a * (self.b + t) ** -float(self.gamma))
 
 
 @dataclass(frozen=True)
@@ -169,21 +169,19 @@ class cyclical:
         """Step sizes of the updates number ``t``."""
         return np.asarray(self.h0 * (1 + np.cos(np.pi * (t % self.period) / self.period)) / 2)
 
-    def records(self, t: int, thin: int) -> bool:
-        """Whether the draw of the updates from ``t`` to ``t + thin - 1`` is to be recorded."""
-        start = t % self.period
-        return self.period - self.recording <= start <= self.period - thin
-
 
 def records(schedule: Schedule | None, t: int, thin: int) -> bool:
     """Whether a schedule has the draw of the updates ``t`` to ``t + thin - 1`` recorded."""
-    return not isinstance(schedule, cyclical) or schedule.records(t, thin)
+    if not isinstance(schedule, cyclical):
+        return True
+    return schedule.period - schedule.recording <= t % schedule.period <= schedule.period - thin
 
 
 def thin_of(schedule: Schedule | None, thin: int | None) -> int:
-    """Return the updates of a draw: as wished, or as near to 20 as the schedule allows.
+    """Return the updates of a draw: as wished, else 20.
 
-    A cyclical schedule takes divisors of its period, so that each cycle has the same draws.
+    A cyclical schedule takes divisors of its period, so that each cycle has the same draws: as
+    wished, else the largest up to 20.
     """
     if not isinstance(schedule, cyclical):
         return thin or USUAL_THIN

@@ -7,8 +7,8 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.sampling import QUIET
-from helpers.z_scores import STANDARD_ERRORS
+from helpers.sampling import QUIET, run
+from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.schedules import records, thin_of
 from pymc_sgmcmc.testing import UNTUNED
@@ -19,10 +19,6 @@ def weighted(result, of):
     weight = result.sample_stats["weight"].values[..., None]
     values = of(result.posterior["x"].values)
     return (weight * values).sum(axis=(0, 1)) / weight.sum()
-
-
-def z_score(replicates, expected):
-    return (replicates.mean() - expected) / (replicates.std(ddof=1) / np.sqrt(len(replicates)))
 
 
 @pytest.mark.parametrize(
@@ -49,6 +45,19 @@ def test_cycles_without_a_draw_are_refused(period, thin, cure):
             sg.CoRVSGLD(step_size=sg.cyclical(h0=0.3, period=period), thin=thin)
 
 
+def test_a_method_that_nothing_tunes_takes_draws_that_fit_its_cycles():
+    with pm.Model():
+        pm.HalfNormal("s")
+        assert sg.SGRLD(step_size=sg.cyclical(0.01, 50)).options.thin == 10
+        assert sg.SGRLD(step_size=0.01).options.thin == 20
+
+
+def test_a_polynomial_of_integers_is_that_of_floats():
+    t = np.arange(5)
+    found, expected = sg.polynomial(a=1, b=100, gamma=1), sg.polynomial(a=1.0, b=100.0, gamma=1.0)
+    np.testing.assert_allclose(found(t), expected(t), rtol=1e-14)
+
+
 def test_a_cycle_without_an_update_to_record_is_refused():
     with pytest.raises(ValueError, match="leaves no update"):
         sg.cyclical(0.3, period=4, exploration=0.9)
@@ -59,7 +68,7 @@ def test_cyclical_is_right_on_a_gaussian(method):
     with pm.Model():
         pm.Normal("x", 3.0, 2.0, shape=200)
         step = method(step_size=sg.cyclical(h0=0.3, period=80), backend="jax")
-        result = pm.sample(step=step, draws=300, tune=20, chains=2, cores=1, random_seed=1, **QUIET)
+        result = run(step, 300, tune=20)
     assert np.all(result.sample_stats["thin"] == 16)
     # The splitting's error is 0.2 h² of the variance, and h at most 0.3
     replicates = weighted(result, lambda x: (x - 3) / 2)

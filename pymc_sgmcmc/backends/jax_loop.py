@@ -86,9 +86,10 @@ def loop(
 ) -> list[Any]:
     """Return the states after the last step, then the other outputs of each step.
 
-    ``graphs`` are the next states and other outputs, of placeholders, which are mapped to values
-    for all ``steps``, before the first one, and ``fixed``. ``settled`` makes of symbols of the
-    states before and after ``in_a_row`` steps those that the next steps begin with.
+    ``graphs`` are the next states and other outputs, as functions of placeholders, which ``steps``,
+    ``states`` and ``fixed`` map to values: in all steps, before the first one, and in each the
+    same. ``settled`` makes of symbols of the states before and after ``in_a_row`` steps those that
+    the next steps begin with.
     """
     n = len(states)
     types = [

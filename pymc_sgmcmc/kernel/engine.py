@@ -148,7 +148,7 @@ class Engine:
             old,
             new,
             phi,
-            lambda: self._hierarchy(phi, old, others, weights=new)[2],
+            lambda: self.hierarchy(phi, old, others, weights=new)[2],
         )
 
     def scale_arrays(self, scale: Mapping[str, np.ndarray], phi: Arrays) -> list[np.ndarray]:
@@ -178,12 +178,6 @@ class Engine:
         ]
 
     # ------------------------------------------------------------------ weights of hierarchies
-
-    def hierarchy(
-        self, phi: Arrays, scales: Arrays, others: Arrays
-    ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Return σ and μ of each element with a weight, shaped as φ."""
-        return self._hierarchy(phi, scales, others, weights=scales)[:2]
 
     def weights(self, scales: Arrays) -> dict[str, np.ndarray]:
         """Return λ of the variables that have one, shaped as their coordinates, by name."""
@@ -215,7 +209,7 @@ class Engine:
         fitted = [c for c in self.posterior.coordinates if c.scale is not None]
         return {c: w for c, w in zip(fitted, scales, strict=True) if c.weighted}
 
-    def _hierarchy(
+    def hierarchy(
         self, phi: Arrays, scales: Arrays, others: Arrays, *, weights: Arrays
     ) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
         """Return σ, μ, and φ at other weights, of coordinates with a weight."""
@@ -331,7 +325,8 @@ class Engine:
 
 def _shared_arrays(model: Model) -> list[np.ndarray]:
     """Return the arrays of every pm.Data and shared variable in the model."""
-    graphs = [*model.basic_RVs, *model.rvs_to_values.values(), *model.potentials]
+    values = model.rvs_to_values.values()
+    graphs = [*model.basic_RVs, *values, *model.potentials, *model.data_vars]
     return [
         source.get_value(borrow=True)
         for source in graph_inputs(graphs)

@@ -29,7 +29,7 @@ def at_some_rows(
     outputs: list[TensorVariable],
     further: Sequence[TensorVariable] = (),
 ) -> Callable[..., Any]:
-    """Return a function of a point from B rows of each minibatch, non-finite ones among them.
+    """Return a function of a point, from B rows of each minibatch, non-finite ones among them.
 
     A point has the values of φ, scales, others and ``further`` symbols.
     """

@@ -27,7 +27,7 @@ class Groups(dict[str, list[Any]]):
     def arranged(self, arrays: Mapping[str, Sequence[Any]]) -> list[Any]:
         """Return the arrays for all of these symbols in their order."""
         sizes = {name: len(own) for name, own in self.items()}
-        if given := {name: len(own) for name, own in arrays.items()} != sizes:
+        if (given := {name: len(own) for name, own in arrays.items()}) != sizes:
             raise ValueError(f"A compiled function takes arrays in groups {sizes}, got {given}.")
         return [x for name in self for x in arrays[name]]
 

@@ -33,10 +33,12 @@ def looped(
 ) -> list[TensorVariable]:
     """Return the states after the last step, then the other outputs of each step.
 
-    ``graphs`` are the next states and other outputs, of placeholders. The placeholders are mapped
-    to values for all ``steps``, before the first one, and ``fixed``; unused ones are left out, or
-    PyTensor would make another loop without them. ``settled`` makes of the states before and after
-    ``in_a_row`` steps, which JAX compiles as one, those that the next steps begin with.
+    ``graphs`` are the next states and other outputs, as functions of placeholders. ``steps`` maps
+    placeholders to their values in all steps, along a new first dimension, ``states`` to those
+    before the first step, and ``fixed`` to what all steps read. Placeholders of ``fixed`` that no
+    graph reads are left out, or PyTensor would make another loop without them. ``settled`` makes of
+    the states before and after ``in_a_row`` steps, which JAX compiles as one, those that the next
+    steps begin with.
     """
     if settled is not None and in_a_row == 1:
         n = len(states)

@@ -120,7 +120,7 @@ class Sampler:
         Returns
         -------
         dict
-            Name to one array for each block, such as a momentum.
+            Name to a list of arrays, usually one for each block, such as a momentum.
         """
         return {}
 

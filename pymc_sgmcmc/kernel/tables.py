@@ -173,9 +173,9 @@ class RowMemory:
         self._memory = mmap.mmap(-1, size)
         with suppress(OSError, AttributeError):
             self._memory.madvise(mmap.MADV_HUGEPAGE)
-        self._lock, name = tempfile.mkstemp()
-        weakref.finalize(self, os.close, self._lock)
         if sys.platform != "win32":
+            self._lock, name = tempfile.mkstemp()
+            weakref.finalize(self, os.close, self._lock)
             os.unlink(name)
 
     def is_of(self, minibatches: Sequence[Minibatch]) -> bool:

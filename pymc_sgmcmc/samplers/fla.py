@@ -15,6 +15,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.samplers.riesz import riesz_drift
 from pymc_sgmcmc.step.arguments import checked_gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
@@ -113,6 +114,11 @@ class FLA(SGMCMCStep):
             # Estimates of U know no anchor
             options["gradient"] = _plain(options.get("gradient", "auto"))
         super().__init__(vars, **options)
+        if self.drift == "riesz" and has_own_gradient(self._read_model.potentials):
+            raise NotImplementedError(
+                "drift='riesz' compares potentials, and a sg.GradientPotential of the model has a "
+                "gradient alone. Leave drift out."
+            )
 
     def policy(self) -> Policy:
         """Return a first-order policy whose injected noise makes up for no gradient noise.

@@ -24,15 +24,6 @@ class LangevinStep(SGMCMCStep):
     (\eta_t + \eta_{t+1})`: each noise is used twice, at no further cost, and the stationary
     law is right to second order in h, on a Gaussian exactly so.
 
-    Parameters
-    ----------
-    vars : variable or list of variables, optional
-        The variables to sample.
-    integrator : {"lm", "euler"}
-        The integrator.
-    **options
-        Arguments of :class:`~pymc_sgmcmc.SGMCMCStep`.
-
     References
     ----------
     .. [1] Leimkuhler, Matthews (2013). Rational construction of stochastic numerical

@@ -32,8 +32,8 @@ class SGRLD(SGMCMCStep):
        \pi_j \hat g_j) + \pi_k (A - K) - \theta_k + 1\bigr] + \sqrt{2h\theta_k}\,\eta_k\Bigr|,
 
     with :math:`\hat g_k = \partial \log \hat p / \partial \pi_k` of prior and likelihood, and A
-    the sum of a Dirichlet prior's parameters, else K. Positive variables elementwise, measured
-    from their bound:
+    the sum of a Dirichlet prior's parameters, else K. For variables with one bound, θ is the
+    distance from it, elementwise:
 
     .. math:: \theta \leftarrow |\theta + h(1 - \theta\,\partial\hat U) + \sqrt{2h\theta}\,\eta|.
 
@@ -48,7 +48,7 @@ class SGRLD(SGMCMCStep):
     Raises
     ------
     NotImplementedError
-        If a variable is neither a simplex nor positive.
+        If a variable is neither a simplex nor bounded on one side.
 
     References
     ----------
@@ -95,13 +95,17 @@ class SGRLD(SGMCMCStep):
         self, position: Blocks, extra: Extra, gradient: Gradient, step_size: Any, noise: Noise
     ) -> tuple[Blocks, Extra]:
         """One reflected update."""
-        low, slope, eta = gradient.variables.lower(position), gradient(position), noise.normal()
+        variables, slope, eta = gradient.variables, gradient(position), noise.normal()
+        low, high = variables.lower(position), variables.upper(position)
         moved, totals = [], []
-        rows = zip(position, slope, eta, low, extra["total"], self._masses, strict=True)
-        for x, g, e, bound, total, mass in rows:
+        rows = zip(position, slope, eta, low, high, extra["total"], self._masses, strict=True)
+        for x, g, e, lower, upper, total, mass in rows:
+            # Below an upper bound θ grows downwards
+            bound = pt.switch(pt.isinf(lower), upper, lower)
+            side = pt.switch(pt.isinf(lower), -1, 1).astype(x.dtype)
             if mass is None:
-                theta = x - bound
-                drift = 1 - theta * g
+                theta = side * (x - bound)
+                drift = 1 - theta * side * g
             else:
                 pi, size = x / x.sum(-1, keepdims=True), x.shape[-1]
                 theta = pi * total
@@ -110,7 +114,7 @@ class SGRLD(SGMCMCStep):
             new = abs(theta + step_size * drift + pt.sqrt(2 * step_size * theta) * e)
             new = pt.maximum(new, _floor(x.dtype))
             summed = total if mass is None else new.sum(-1, keepdims=True)
-            moved.append(bound + new if mass is None else new / summed)
+            moved.append(bound + side * new if mass is None else new / summed)
             totals.append(summed)
         return Blocks(moved), {"total": Blocks(totals)}
 

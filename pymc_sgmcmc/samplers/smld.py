@@ -33,10 +33,10 @@ class SMLD(LangevinStep):
     :math:`y_l = \log x_l - \log x_{d+1}`; on an interval the logit; for positive variables
     the logarithm; unbounded variables stay as they are. The stationary density of x is
     :math:`e^{-V}`. Use it for simplexes; for positive variables with noisy gradients prefer
-    :class:`CoRVSGLD`, whose maps do not amplify the noise. Unless ``scale`` is None or given by
-    hand, also with a ``step_size``, Dirichlet variables are sampled as the masses of their entries,
-    one coordinate for each, and gamma variables of a shape below 1 as one such mass: these are
-    nearly normal where a law is sparse, as logarithms are not.
+    :class:`CoRVSGLD`, whose maps do not amplify the noise. Unless ``scale`` is None or a dict,
+    Dirichlet variables are sampled as the masses of their entries, one coordinate for each, whether
+    or not ``step_size`` is given, and gamma variables of a shape below 1 as one such mass: these
+    are nearly normal where a law is sparse, as logarithms are not.
 
     Parameters
     ----------

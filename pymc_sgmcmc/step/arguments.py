@@ -36,7 +36,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options, OwnWhitening
 from pymc_sgmcmc.kernel.policy import TRANSFORM_CHOICES, Policy
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
-from pymc_sgmcmc.model.minibatch import Minibatch, evaluate
+from pymc_sgmcmc.model.minibatch import Minibatch
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.support import kind_of_support, narrower
 from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
@@ -44,8 +44,7 @@ from pymc_sgmcmc.step.options import signature_of
 
 __all__ = [
     "check_batches", "checked_backend", "checked_gradient", "checked_options",
-    "checked_rng", "kinds_of_support", "refuse_unfit", "refuse_unknown", "require_kinds",
-    "sampled_values",
+    "checked_rng", "kinds_of_support", "refuse_unfit", "refuse_unknown", "sampled_values",
 ]  # fmt: skip
 
 # Arguments of pm.compile but for those that the package passes itself
@@ -58,7 +57,10 @@ _FOR_COMPILE = [
 def checked_options(
     method: str, policy: Policy, model: Model, names: list[str], asked: Mapping[str, Any]
 ) -> Options:
-    """Return the options that were asked for, by the names of arguments; batches are left out."""
+    """Return the options that were asked for, by the names of arguments.
+
+    ``batch_size`` and ``batch_dim`` follow from the rows.
+    """
     asked = {**asked, "gradient": checked_gradient(asked["gradient"])}
     if reason := _why_by_hand(method, policy, model):
         asked |= _by_hand(reason, asked)
@@ -179,7 +181,7 @@ def check_batches(batches: int | str, minibatches: Sequence[Minibatch], batch: s
             "are on disk. Bring the rows into random order once, with sg.shuffle_to_disk, and "
             "leave batch out."
         )
-    rows = [(len(evaluate(batch.sources[0])), batch.batch_size) for batch in minibatches]
+    rows = [(minibatch.count, minibatch.batch_size) for minibatch in minibatches]
     if batch == "random" and any(n == size for n, size in rows):
         raise ValueError(
             "batch='random' draws with replacement: a batch as large as the data leaves out a "
@@ -250,7 +252,8 @@ def _by_hand(reason: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             f"{reason}: scale={scale!r} cannot be tuned. Pass scale=None, or a dict of arrays."
         )
-    usual = {"thin": 20, "scale": None, "batches": 1}
+    thin = thin_of(as_schedule(asked["step_size"]), None)
+    usual = {"thin": thin, "scale": None, "batches": 1}
     chosen = {name: value for name, value in usual.items() if is_auto(asked[name])}
     return {**chosen, "gradient": Plain()}
 
@@ -268,19 +271,6 @@ def kinds_of_support(model: Model, values: Sequence[TensorVariable]) -> tuple[st
             )
         kinds.append(kind)
     return tuple(kinds)
-
-
-def require_kinds(
-    method: str, names: Sequence[str], kinds: Sequence[str], allowed: Sequence[str]
-) -> None:
-    """Raise where a variable has a support that the method has no update for."""
-    for name, kind in zip(names, kinds, strict=True):
-        if kind not in allowed:
-            raise NotImplementedError(
-                f"{method} samples variables of the kinds {', '.join(allowed)}; '{name}' is of the "
-                f"kind {kind}. Sample it by another step: step=[sg.{method}([...]), "
-                f"sg.CoRVSGLD([{name}])]."
-            )
 
 
 def _checked_transforms(

@@ -37,8 +37,8 @@ _OPTIONS = """\
         The dim of the rows, or observed variables by name and their axes of rows, such as
         ``{"y": 0}``; by default the first axis that all observed variables share. Of each array
         and observed variable along it an update reads ``batch_size`` rows, the same of all, and the
-        likelihood counts as that of the full data. So of arrays without dims that have as many
-        entries on one axis. The model itself is left as it is.
+        likelihood counts as that of the full data. The same holds for arrays without dims that have
+        as many entries on one axis. The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for

@@ -199,7 +199,14 @@ class SGMCMCStep(Sampler, BlockedStep):
         NotImplementedError
             If there is such a variable.
         """
-        arguments.require_kinds(type(self).__name__, self.names, self.kinds, kinds)
+        method = type(self).__name__
+        for name, kind in zip(self.names, self.kinds, strict=True):
+            if kind not in kinds:
+                raise NotImplementedError(
+                    f"{method} samples variables of the kinds {', '.join(kinds)}; '{name}' is of "
+                    f"the kind {kind}. Sample it by another step: step=[sg.{method}([...]), "
+                    f"sg.CoRVSGLD([{name}])]."
+                )
 
     # ------------------------------------------------------------------ PyMC's hooks
 
@@ -215,7 +222,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         self._new_chain(tune, draws)
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
-        """Take ``thin`` updates from ``point``."""
+        """Take ``thin`` updates from ``point``, after those that a schedule does not record."""
         engine = self._engine_at(point)
         if self._chain.psi is None and not self.options.is_complete():
             if skips_draw(self._read_model, engine.posterior.others, point, self._chain):

@@ -17,8 +17,9 @@ def test_arrays_are_put_in_the_order_of_symbols_or_refused():
     x, y = np.zeros(3), np.zeros((5, 2))
     arrays = {"third": [y, y], "second": [], "first": [x]}
     assert [z is w for z, w in zip(groups.arranged(arrays), [x, y, y], strict=True)] == [True] * 3
+    said = r"groups \{'first': 1, 'second': 0, 'third': 2\}, got \{'"
     for wrong in ({**arrays, "second": [x]}, {"first": [x], "third": [y, y]}):
-        with pytest.raises(ValueError, match=r"groups \{'first': 1, 'second': 0, 'third': 2\}"):
+        with pytest.raises(ValueError, match=said):
             groups.arranged(wrong)
     groups.check(arrays)
     with pytest.raises(ValueError, match=r"'b' of the inputs 'third' has shape \(None, 2\), got"):

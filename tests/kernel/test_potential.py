@@ -102,15 +102,6 @@ def test_blocks_in_lipschitz_coordinates_with_a_variable_of_another_step():
     np.testing.assert_allclose(found[0], found[1], rtol=1e-11)
 
 
-def test_a_potential_that_is_no_sum_over_rows_has_no_full_density():
-    with pm.Model() as model:
-        y = pm.Minibatch(np.arange(20.0), batch_size=4)
-        mean = pm.Normal("mean")
-        pm.Potential("pull", -pt.sqr(mean - y.mean()))
-    with pytest.raises(NotImplementedError, match="'pull'"):
-        full_density(model)
-
-
 def test_terms_on_different_minibatches_are_potentials_of_their_own():
     a, b = data(8, 20, 30)
     with pm.Model() as model:

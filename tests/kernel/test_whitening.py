@@ -43,6 +43,22 @@ def mapped(whitening, psi):
     return whitening.to_phi(psi, whitening.arrays), compiled(*psi, *whitening.arrays)
 
 
+def assert_stands_for(whitening, dense, psi, close):
+    """Compare with a matrix, return φ."""
+    joined = np.concatenate([x.reshape(-1) for x in psi]).astype(float)
+    phi, compiled = mapped(whitening, psi)
+    for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
+        assert x.shape == y.shape == want.shape and x.dtype == y.dtype
+        np.testing.assert_allclose(x, want, **close)
+        np.testing.assert_allclose(y, want, **close)
+    for x, want in zip(whitening.to_psi(phi, whitening.arrays), psi, strict=True):
+        np.testing.assert_allclose(x, want, **close)
+    pulled = np.concatenate([x.reshape(-1) for x in whitening.pull_back(phi, whitening.arrays)])
+    [want] = dense.pull_back([np.asarray(x, dtype=float) for x in phi], dense.arrays)
+    np.testing.assert_allclose(pulled, want, **close)
+    return phi
+
+
 @pytest.mark.parametrize("dtypes", [["float64"] * 3, ["float64", "float32", "float32"]])
 def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     sizes, shapes = [1, 3, 6], [(), (3,), (2, 3)]
@@ -59,18 +75,8 @@ def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     dense = Dense([x.astype(float) for x in centre], matrix)
     psi = [RNG.normal(size=n).astype(d) for n, d in zip(sizes, dtypes, strict=True)]
     psi[0] = psi[0].reshape(())
-    joined = np.concatenate([x.reshape(-1) for x in psi])
     close = {"rtol": 1e-5, "atol": 1e-5} if "float32" in dtypes else {"rtol": 1e-12, "atol": 1e-12}
-    phi, compiled = mapped(whitening, psi)
-    for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
-        assert x.shape == y.shape == want.shape and x.dtype == y.dtype
-        np.testing.assert_allclose(x, want, **close)
-        np.testing.assert_allclose(y, want, **close)
-    for x, want in zip(whitening.to_psi(phi, whitening.arrays), psi, strict=True):
-        np.testing.assert_allclose(x, want, **close)
-    pulled = np.concatenate([x.reshape(-1) for x in whitening.pull_back(phi, whitening.arrays)])
-    [want] = dense.pull_back([np.asarray(x, dtype=float) for x in phi], dense.arrays)
-    np.testing.assert_allclose(pulled, want, **close)
+    assert_stands_for(whitening, dense, psi, close)
     diagonal = [np.asarray(x).reshape(-1) for x in whitening.diagonal(psi, whitening.arrays)]
     np.testing.assert_allclose(np.concatenate(diagonal), np.diag(matrix), **close)
 
@@ -104,18 +110,9 @@ def test_a_shear_is_the_matrix_that_it_stands_for(dtype, turned):
     whitening = Sheared(inner, Shear(families), below)
     dense = Dense([x.astype(float) for x in centre], matrix)
     psi = [RNG.normal(size=s).astype(dtype).reshape(-1 if s else ()) for s in shapes]
-    joined = np.concatenate([x.reshape(-1) for x in psi]).astype(float)
     close = {"rtol": 2e-4, "atol": 2e-4} if dtype == "float32" else {"rtol": 1e-10, "atol": 1e-10}
-    phi, compiled = mapped(whitening, psi)
-    for x, y, want in zip(phi, compiled, dense.to_phi([joined], dense.arrays), strict=True):
-        assert x.shape == y.shape == want.shape and x.dtype == y.dtype == dtype
-        np.testing.assert_allclose(x, want, **close)
-        np.testing.assert_allclose(y, want, **close)
-    for x, want in zip(whitening.to_psi(phi, whitening.arrays), psi, strict=True):
-        np.testing.assert_allclose(x, want, **close)
-    pulled = np.concatenate([x.reshape(-1) for x in whitening.pull_back(phi, whitening.arrays)])
-    [want] = dense.pull_back([np.asarray(x, dtype=float) for x in phi], dense.arrays)
-    np.testing.assert_allclose(pulled, want, **close)
+    phi = assert_stands_for(whitening, dense, psi, close)
+    assert all(x.dtype == dtype for x in phi)
     assert whitening.kind != inner.kind
 
 

@@ -2,6 +2,8 @@
 
 import pickle
 
+from itertools import islice
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -11,6 +13,7 @@ import pymc_sgmcmc as sg
 
 from helpers.conjugate import regression
 from helpers.sampling import run
+from helpers.steps import drawn
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.backends import compiling, jax_loop, once
 from pymc_sgmcmc.kernel import noise, transition, update
@@ -77,10 +80,7 @@ def test_small_blocks_joined_in_one_vector_give_the_same_draws(
     for joined in (False, True):
         monkeypatch.setattr(transition, "on_processor", lambda backend, joined=joined: not joined)
         step = method(model=model, backend="jax", **{**UNTUNED, "step_size": 1e-3, "thin": 6})
-        step.setup_chain(np.random.default_rng(1), 0, 100)
-        point = model.initial_point()
-        for _ in range(4):
-            point, _ = step.step(point)
+        for point, _ in islice(drawn(step, 100), 4):
             draws.append(np.concatenate([np.ravel(x) for x in point.values()]))
         assert step._runner._transition.noise._ravel.shapes == (shapes if joined else [(), (2,)])
     # Sums are taken in another order
@@ -96,14 +96,12 @@ def test_updates_in_a_row_are_rejected_together():
         pm.Normal("y", x * pt.switch(bad, np.inf, 1.0), observed=y, total_size=20)
     options = {**UNTUNED, "step_size": 1e-3, "thin": 12, "batch": "random", "backend": "jax"}
     step = sg.SGLD(model=model, **options)
-    step.setup_chain(np.random.default_rng(1), 0, 400)
-    point, rejected = model.initial_point(), []
-    for _ in range(400):
-        before = point
-        point, [statistics] = step.step(point)
+    before, rejected = model.initial_point(), []
+    for point, statistics in drawn(step, 400):
         rejected.append(statistics["rejected_updates"])
         assert np.isfinite(point["x"])
         assert (point["x"] == before["x"]) == (rejected[-1] == 12)
+        before = point
     assert set(rejected) <= {0, 2, 5, 7, 10, 12}
     of_five, of_two = 1 - 0.95**5, 1 - 0.95**2
     expected = 10 * of_five + 2 * of_two

@@ -8,18 +8,15 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
+from helpers.steps import start
 from pymc_sgmcmc.testing import UNTUNED
 
 STANDARD_ERRORS = 3.0
 
 
 def sampled(model, *, draws, chains=2, seed=3, **options):
-    with model:
-        return pm.sample(
-            step=sg.FLA(model=model, backend="jax", **options),
-            draws=draws, chains=chains, cores=1, random_seed=seed, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    return run(sg.FLA(model=model, backend="jax", **options), draws, chains, seed)
 
 
 def normal(dimension):
@@ -108,12 +105,10 @@ def test_the_way_back_leads_to_the_tuned_centre_without_whitening():
 
 
 def test_clamped_gradients_are_counted():
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x", shape=3)
         step = sg.CoRVSGLD(backend="jax", step_size=0.1, thin=20)
-    step.setup_chain(np.random.default_rng(0), 0, 10)
-    point = model.initial_point()
-    point, [stats_of_draw] = step.step(point)
+    _, [stats_of_draw] = step.step(start(step, 0, 10))
     assert stats_of_draw["tamed_updates"] == 0
     far = {"x": np.full(3, 30.0)}
     _, [stats_of_draw] = step.step(far)

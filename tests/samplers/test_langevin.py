@@ -38,8 +38,6 @@ def test_lm_is_exact_where_euler_is_too_wide(method, variance):
     for h in (0.2, 0.4):
         target = replace(correlated_gaussian(10, variance, h), model=first.model)
         check(target, make, step_size=h, draws=200, thin=5, backend="jax")
-    assert euler_variance(0.2, 0) == pytest.approx(1.11, abs=0.005)
-    assert euler_variance(0.4, 0) == 1.25
 
 
 def mixed_model():

@@ -7,6 +7,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.steps import drawn
 from helpers.z_scores import mean_and_error
 from pymc_sgmcmc.testing import run_chain
 
@@ -80,11 +81,7 @@ def moment(method, options, h, target, replicates, draws, seed):
         shoulders = target == "shoulders"
         mean, se = mean_and_error((np.cos(4 * x) if shoulders else x**2).mean(axis=0))
         return mean - (SHOULDERS if shoulders else 1.0), se
-    step.setup_chain(np.random.default_rng(seed), 0, draws)
-    point, found = model.initial_point(), []
-    for _ in range(draws):
-        point, _ = step.step(point)
-        found.append(np.square(step.chain.extra["momentum"][0]))
+    found = [np.square(step.chain.extra["momentum"][0]) for _ in drawn(step, draws, seed)]
     mean, se = mean_and_error(np.mean(found[20:], axis=0))
     return mean - 1.0, se
 

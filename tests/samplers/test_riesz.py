@@ -127,3 +127,12 @@ def test_bad_input(options, said):
         pm.Normal("x")
         with pytest.raises((ValueError, TypeError), match=said):
             sg.FLA(**options)
+
+
+def test_a_potential_of_which_the_gradient_alone_is_known_is_refused():
+    with pm.Model():
+        x = pm.Normal("x")
+        sg.GradientPotential("y", lambda x, noise: noise.normal(()) - x, [x])
+        sg.FLA(step_size=0.1)
+        with pytest.raises(NotImplementedError, match=r"a gradient alone\. Leave drift out"):
+            sg.FLA(step_size=0.1, drift="riesz")

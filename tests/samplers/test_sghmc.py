@@ -9,6 +9,7 @@ import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
 from helpers.laws import sghmc_variance
+from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, mean_and_error_of_chain, z_score
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.noise import Noise
@@ -75,14 +76,10 @@ def test_friction_out_of_range(friction):
 
 
 def test_kinetic_temperature_of_the_splitting():
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x", shape=4000)
         step = sg.SGHMC(step_size=0.2, backend="jax", **UNTUNED)
-    step.setup_chain(np.random.default_rng(1), 0, 60)
-    point, found = model.initial_point(), []
-    for _ in range(60):
-        point, [stats] = step.step(point)
-        found.append(stats["kinetic_temperature"])
+    found = [stats["kinetic_temperature"] for _, stats in drawn(step, 60)]
     # Second order in h
     assert abs(np.mean(found[20:]) - 1) < 0.02
 

@@ -59,6 +59,18 @@ def test_error_falls_like_the_root_of_the_step():
     assert abs(slope - 0.5) < 0.15, errors
 
 
+def test_an_upper_bound_mirrors_a_lower_one():
+    def draws(side, bound):
+        with pm.Model() as model:
+            pm.TruncatedNormal("x", 1.5 * side, 1.0, shape=20, **{bound: side})
+            step = sg.SGRLD(step_size=0.01, thin=20, backend="jax")
+        return run_chain(model, step, burn=2, draws=20, seed=1)["x"]
+
+    below, above = draws(-1.0, "upper"), draws(1.0, "lower")
+    assert np.all(below < -1)
+    np.testing.assert_allclose(below, -above, rtol=1e-6)
+
+
 def test_mass_of_the_prior():
     with pm.Model():
         a = pm.Dirichlet("a", [0.1, 0.2, 0.3])
