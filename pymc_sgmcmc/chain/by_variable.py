@@ -21,7 +21,7 @@ def statistic_of(kind: str, name: str) -> str:
 
 
 class ByVariable:
-    """Numbers of each variable, by the name of the statistic; ``constant`` ones are of tuning."""
+    """Numbers of each variable, by the name of the statistic; tuning sets the ``constant`` ones."""
 
     def __init__(self, engine: Engine, state: ChainState) -> None:
         settings, names = state.settings, [c.name for c in engine.posterior.coordinates]

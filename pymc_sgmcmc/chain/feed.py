@@ -66,7 +66,7 @@ class Feed:
             batches, tables = reading.result()
         else:
             if coming is not None:
-                # It fills the same arrays; its error would be one of rows that nobody wants
+                # Wait, as it fills arrays that are filled anew below; its error is of unused rows
                 coming[2].exception()
             planned = self._planned(updates, count)
             batches, tables = self._read(planned.drawn)
@@ -78,7 +78,7 @@ class Feed:
     def _read_ahead(self, updates: int, count: int) -> None:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "read-ahead")
-        # Planned here: while the thread ran as Python, the call would wait for it
+        # In this thread: Python code of another one would hold the lock that the call needs
         key, planned = self._key(updates, count), self._planned(updates, count)
         self._coming = key, planned, self._thread.submit(self._read, planned.drawn)
 

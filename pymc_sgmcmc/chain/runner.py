@@ -57,8 +57,8 @@ class Runner:
 
     Where a call of the compiled function costs more than its updates, one call makes several
     draws, which :meth:`advance` hands out one after the other. On a GPU the next call runs while a
-    draw is handed out. ``settle`` forgets those to come: what follows is the same, whatever was
-    made with it. ``gradients`` counts gradients of batches.
+    draw is handed out. ``settle`` forgets draws that were not handed out: random numbers go on
+    as if these had never been made. ``gradients`` counts gradients of batches.
     """
 
     def __init__(self, engine: Engine, state: ChainState) -> None:

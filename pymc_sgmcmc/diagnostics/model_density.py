@@ -209,6 +209,7 @@ class Standard:
         if d > LARGEST_DENSE or n < _DRAWS_A_DIMENSION * d:
             return cls(centre, sd)
         correlation = np.cov((positions - centre) / sd, rowvar=False).reshape(d, d)
+        np.fill_diagonal(correlation, 1.0)
         try:
             root = cholesky(correlation + 1e-10 * np.eye(d), lower=True)
         except np.linalg.LinAlgError:

@@ -36,7 +36,7 @@ def gradient_noise(
     largest: float = 1.5,
     batches: int = 1024,
     batch_size: int | None = None,
-    batch_dim: str | None = None,
+    batch_dim: str | Mapping[str, int] | None = None,
     backend: str = "auto",
     random_seed: Any = None,
 ) -> xr.Dataset:

@@ -40,12 +40,7 @@ class Draws:
     values: dict[str, np.ndarray]  # of each free variable
     chain: np.ndarray  # numbers in the group, by position
     draw: np.ndarray
-    chains: int
-
-    @property
-    def each(self) -> int:
-        """Draws of each chain."""
-        return len(self.chain) // self.chains
+    each: int  # draws of each chain
 
 
 def checked_model(model: Any) -> Model:
@@ -76,7 +71,7 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
         _check_shape("result", name, taken.shape[2:], shape)
         values[name] = taken.reshape(chains * count, *taken.shape[2:])
     return Draws(
-        posterior, values, np.repeat(np.arange(chains), count), np.tile(kept, chains), chains
+        posterior, values, np.repeat(np.arange(chains), count), np.tile(kept, chains), count
     )
 
 

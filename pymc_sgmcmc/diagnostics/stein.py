@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ def ksd(
     scale: str = "covariance",
     batches: int | None = None,
     batch_size: int | None = None,
-    batch_dim: str | None = None,
+    batch_dim: str | Mapping[str, int] | None = None,
     draws: int | None = 500,
     temperature: float = 1.0,
     backend: str = "auto",
@@ -219,7 +219,7 @@ def stein_thinning(
     model: Model | None = None,
     *,
     batch_size: int | None = None,
-    batch_dim: str | None = None,
+    batch_dim: str | Mapping[str, int] | None = None,
     draws: int | None = None,
     temperature: float = 1.0,
     backend: str = "auto",

@@ -83,7 +83,7 @@ class NpySource(Source):
     def read(self, start: int, out: np.ndarray) -> None:
         """Fill ``out`` with the rows from ``start`` on."""
         raw = out if self._is_direct(out) else np.empty(out.shape, dtype=self.stored)
-        view = memoryview(raw.reshape(-1)).cast("B")
+        view = memoryview(raw.reshape(-1).view(np.uint8))
         place, file, done = self._offset + start * self.row_bytes, self._descriptor(), 0
         while done < len(view):
             with reading(f"{self.name} cannot be read"):

@@ -218,7 +218,7 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
                 f"'{variable.name}' has {length} along the dim '{dim}', whose coords have {known}. "
                 "Pass another dim, or coords of that length."
             )
-    # PyMC would copy one of the model's data into its result
+    # Not as data of the model, which PyMC copies into the result's constant_data
     model.add_named_variable(variable, dims=dims)
 
 

@@ -17,7 +17,7 @@ __all__ = ["ParquetSource", "is_parquet"]
 
 def is_parquet(path: Path) -> bool:
     """Whether it is a parquet file, or a folder that has some."""
-    return path.suffix in (".parquet", ".pq") or (path.is_dir() and bool(_files(path)))
+    return bool(_files(path)) if path.is_dir() else path.suffix in (".parquet", ".pq")
 
 
 class ParquetSource(ChunkedSource):
@@ -33,12 +33,13 @@ class ParquetSource(ChunkedSource):
         place = path.resolve()
         files = _files(place) if place.is_dir() else [place]
         states = {file: state_of(file) for file in files}
-        handles = {file: _opened(file) for file in files}
-        self._columns = _chosen(columns, handles[files[0]].schema_arrow)
+        self._columns = _chosen(columns, _opened(files[0]).schema_arrow)
         # File, number in it and rows of each group
         self._groups: list[tuple[Path, int, int]] = []
         types = []
-        for file, handle in handles.items():
+        for file in files:
+            # One at a time: a process may have few files open
+            handle = _opened(file)
             types += [_type_of(file, column, handle.schema_arrow) for column in self._columns]
             for k in range(handle.metadata.num_row_groups):
                 if rows := handle.metadata.row_group(k).num_rows:
@@ -48,7 +49,7 @@ class ParquetSource(ChunkedSource):
         starts = np.cumsum([0, *(rows for *_, rows in self._groups)])
         width = () if isinstance(columns, str) else (len(self._columns),)
         super().__init__(f"'{path}'", (starts[-1], *width), np.result_type(*types), dtype, starts)
-        self.states, self.handles = states, handles
+        self.states = states
 
     def decode(self, k: int) -> np.ndarray:
         """Return the rows of a row group."""
@@ -56,7 +57,7 @@ class ParquetSource(ChunkedSource):
         self.check(file)
         with reading(f"Row group {group} of '{file}' cannot be read"):
             if file not in self.handles:
-                self.handles[file] = _opened(file)
+                self.handles = {file: _opened(file)}
             table = self.handles[file].read_row_group(
                 group, columns=self._columns, use_threads=False
             )

@@ -94,9 +94,9 @@ class Source(ABC):
             begin = int(part[0]) * size
             self.read(int(offsets[part[0]]), out[begin : begin + len(part) * size])
 
-    @abstractmethod
     def whole(self) -> np.ndarray:
         """Return all rows as an array, mapped into memory where that can be done."""
+        return self.rows(0, len(self))
 
     def fingerprint(self) -> tuple[Any, ...]:
         """Return what tells these rows from others, at the cost of reading a few of them."""
@@ -161,10 +161,6 @@ class ArraySource(Source):
     def read(self, start: int, out: np.ndarray) -> None:
         """Fill ``out`` with the rows from ``start`` on."""
         out[...] = self._array[start : start + len(out)]
-
-    def whole(self) -> np.ndarray:
-        """Return the array."""
-        return self._array
 
     def _printed(self) -> Iterator[Any]:
         # Arrays of a model are compared by themselves
@@ -231,10 +227,6 @@ class ChunkedSource(Source):
         spread = np.linspace(0, len(self._starts) - 2, max(2, min(most, _PRINTED)))
         for k in np.unique(spread.astype(int)).tolist():
             yield np.ascontiguousarray(self.decode(k)).tobytes()
-
-    def whole(self) -> np.ndarray:
-        """Return all rows, decoded."""
-        return self.rows(0, len(self))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_kept": OrderedDict()}

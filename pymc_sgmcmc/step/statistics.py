@@ -83,8 +83,6 @@ class Recorder:
     tunes_step_size: bool
     batch_size: int
     of_variables: Sequence[str]
-    # Priors and potentials without a density at a draw; None before there was a draw without one
-    zero_terms: list[str] | None = None
 
     def record(self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]) -> dict[str, Any]:
         """Return all statistics of a draw, whose other step methods' values are given."""
@@ -140,19 +138,19 @@ class Recorder:
         state, engine = runner.state, runner.engine
         if draw.statistics["batch_logp"] != -np.inf:
             return
-        if self.zero_terms is None:
+        if state.zero_terms is None:
             place = [*runner.phi(), *state.scales, *others]
-            self.zero_terms = engine.impossible_terms(place)
+            state.zero_terms = engine.impossible_terms(place)
             if rows := engine.impossible_rows(engine.posterior.entries, place):
                 _log.warning("The draws take no account of some rows: %s", rows)
-        if self.zero_terms and state.draw > state.tuning_draws:
+        if state.zero_terms and state.draw > state.tuning_draws:
             state.outside += 1
 
     def _warning(self, runner: Runner) -> SamplerWarning | None:
         state, policy = runner.state, self.policy
         draws, outside = max(state.last_draw - state.tuning_draws, 1), ""
         if state.outside:
-            names = " and ".join(f"'{name}'" for name in self.zero_terms or ())
+            names = " and ".join(f"'{name}'" for name in state.zero_terms or ())
             of = f" of {names}" if names else ""
             outside = f"{state.outside} of {draws} draws lie where the density{of} is zero"
         return final_warning(

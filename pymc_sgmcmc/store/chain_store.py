@@ -157,7 +157,7 @@ class ChainStore:
                     if saved.begin != self._digest:
                         raise DamagedError(f"'{path}' is of another run than 'begin' beside it.")
                     states.append((saved.draws, k, saved))
-            except OSError:
+            except (OSError, MemoryError):
                 raise
             except Exception as error:
                 faults.append(_damaged(path, error))

@@ -162,7 +162,7 @@ class Checkpoint(CompoundStep):
         # The chain's files, and those of its draws that are still to be returned
         self._store: Any = None
         self._stored: Iterator[np.void] = iter(())
-        # Earlier chains of this process ended without the store of all their draws
+        # An earlier chain of this process ended with draws that could not be written
         self._unkept = False
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:

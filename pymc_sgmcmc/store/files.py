@@ -60,7 +60,7 @@ def write_whole(path: Path, payload: bytes) -> None:
         os.close(file)
     os.replace(new, path)
     if os.name == "posix":
-        # The renaming lasts once the folder is synced; one that cannot be read syncs by itself
+        # The renaming lasts once the folder is synced, which one that may not be read cannot be
         with suppress(PermissionError):
             folder = os.open(path.parent, os.O_RDONLY)
             try:

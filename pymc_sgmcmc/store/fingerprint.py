@@ -2,8 +2,8 @@
 
 Each is a line of text by its name. A line has a digest in place of an array or a graph, so that two
 runs are compared line by line. The code of functions is not compared: a schedule counts by its step
-sizes, a density by its graph, a whitening by its name and what it makes of one root, any other
-function by its name.
+sizes, a density and a transform by their graphs, a whitening by its name and what it makes of one
+root, any other function by its name.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
             lines[f"the density of '{rv.name}'"] = _of_graph([density], random)
             graphs[rv.name].append(density)
     for rv in model.free_RVs:
-        lines[f"the transform of '{rv.name}'"] = _text(model.rvs_to_transforms[rv])
+        lines[f"the transform of '{rv.name}'"] = _of_transform(model, rv, random)
     for name, arrays in _arrays(graphs).items():
         lines[f"the data of '{name}'"] = _digest(*map(_of_array, arrays))
     return lines
@@ -164,6 +164,14 @@ def _own_density(rv: Variable, random: set[Variable]) -> Variable | None:
         with suppress(NotImplementedError):  # where it has none
             return pm.logp(rv, rv.type("value"), warn_rvs=False)
     return None
+
+
+def _of_transform(model: Model, rv: Variable, random: set[Variable]) -> str:
+    """Return a variable's transform, and a digest of its graph, in which PyMC's bounds are."""
+    transform = model.rvs_to_transforms[rv]
+    if transform is None:
+        return "None"
+    return f"{_text(transform)} {_of_graph([transform.forward(rv, *rv.owner.inputs)], random)}"
 
 
 def _is_own(op: Op) -> bool:

@@ -33,8 +33,8 @@ __all__ = [
     "unpacked", "values_of",
 ]  # fmt: skip
 
-# Changes whenever files of before cannot be read, or compared, any more
-SCHEMA = 3
+# Raise it when earlier files can no longer be read or compared
+SCHEMA = 4
 
 Layout = list[tuple[str, str, tuple[int, ...]]]
 """Names, types and shapes of the numbers in a record."""
@@ -175,12 +175,12 @@ def layout_of(methods: Sequence[BlockedStep], start: PointType) -> Layout:
     layout = [(_VALUE + name, np.asarray(x).dtype.str, np.shape(x)) for name, x in start.items()]
     for k, method in enumerate(methods):
         for name, (kind, shape) in method.stats_dtypes_shapes.items():
-            if _is_object(kind):
+            if kind is SamplerWarning:
                 continue
-            if shape is None or None in shape:
+            if np.dtype(kind).kind not in "biuf" or shape is None or None in shape:
                 raise NotImplementedError(
-                    f"{type(method).__name__} has a statistic, '{name}', whose shape is not "
-                    "known beforehand: it cannot be kept."
+                    f"{type(method).__name__} has a statistic, '{name}', that is no number, or "
+                    "whose shape is not known beforehand: it cannot be kept."
                 )
             layout.append((_statistic(k, name), np.dtype(kind).str, tuple(shape)))
     return layout
@@ -230,7 +230,7 @@ class Records:
         stats = [
             {
                 name: self._warning(number, k, name)
-                if _is_object(kind)
+                if kind is SamplerWarning
                 else record[_statistic(k, name)]
                 for name, (kind, _) in declared.items()
             }
@@ -245,7 +245,3 @@ class Records:
 
 def _statistic(k: int, name: str) -> str:
     return f"statistic {k} {name}"
-
-
-def _is_object(kind: Any) -> bool:
-    return np.dtype(kind) == object

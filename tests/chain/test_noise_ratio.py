@@ -6,6 +6,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import normal_means
+from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -24,14 +25,9 @@ def run(model, method, h, draws, burn):
     """Draws one relaxation time apart, with their statistics."""
     options = {**UNTUNED, "thin": round(1 / h)}
     step = method(model=model, step_size=h, batch="random", backend="jax", **options)
-    step.setup_chain(np.random.default_rng(1), burn, draws)
-    point, x, statistics = model.initial_point(), [], []
-    for i in range(burn + draws):
-        point, [of_draw] = step.step(point)
-        if i >= burn:
-            x.append(point["mu"])
-            statistics.append({k: v for k, v in of_draw.items() if k != "warning"})
-    return np.array(x), {k: np.array([s[k] for s in statistics]) for k in statistics[0]}
+    kept = list(drawn(step, draws, tune=burn))[burn:]
+    x = np.array([point["mu"] for point, _ in kept])
+    return x, {k: np.array([s[k] for _, s in kept]) for k in kept[0][1] if k != "warning"}
 
 
 def with_and_without_batches(method, h, draws, burn):

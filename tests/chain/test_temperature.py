@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -17,6 +18,11 @@ BOUNDED = {
 }
 
 
+def temperatures(step):
+    found = [stats["config_temperature"] for _, stats in drawn(step, 200, seed=2, tune=40)]
+    return np.array(found[40:])
+
+
 @pytest.mark.parametrize(
     ("method", "h", "name"),
     [
@@ -25,15 +31,10 @@ BOUNDED = {
     ],
 )
 def test_config_temperature_is_one_under_the_exact_law(method, h, name):
-    with pm.Model() as model:
+    with pm.Model():
         BOUNDED[name]()
         step = method(step_size=h, backend="jax", **{**UNTUNED, "thin": round(1 / h)})
-    step.setup_chain(np.random.default_rng(2), 40, 200)
-    point, found = model.initial_point(), []
-    for _ in range(240):
-        point, [statistics] = step.step(point)
-        found.append(statistics["config_temperature"])
-    mean, error = mean_and_error_of_chain(np.array(found[40:]))
+    mean, error = mean_and_error_of_chain(temperatures(step))
     assert error < 0.01
     # Both integrators are of second order
     assert abs(mean - 1) < STANDARD_ERRORS * error + h**2
@@ -41,14 +42,9 @@ def test_config_temperature_is_one_under_the_exact_law(method, h, name):
 
 @pytest.mark.parametrize("h", [0.1, 0.35])
 def test_config_temperature_is_the_variance_of_a_run_that_is_too_wide(h):
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x", shape=1000)
         step = sg.SGLD(step_size=h, backend="jax", **{**UNTUNED, "thin": 10})
-    step.setup_chain(np.random.default_rng(2), 40, 200)
-    point, found = model.initial_point(), []
-    for _ in range(240):
-        point, [statistics] = step.step(point)
-        found.append(statistics["config_temperature"])
-    mean, error = mean_and_error_of_chain(np.array(found[40:]))
+    mean, error = mean_and_error_of_chain(temperatures(step))
     assert abs(mean - 2 / (2 - h)) < STANDARD_ERRORS * error
     assert error < 0.01

@@ -4,12 +4,12 @@ import logging
 import re
 
 import numpy as np
-import pymc as pm
 import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import normal_means
+from helpers.sampling import run
 
 
 def three_means(minibatched=True):
@@ -21,10 +21,7 @@ def three_means(minibatched=True):
 def sampled(model, step_of, caplog, draws=2000):
     """Draws, and the warnings that name a temperature or noise."""
     with model, caplog.at_level(logging.WARNING, logger="pymc"):
-        result = pm.sample(
-            step=step_of(backend="jax"),
-            draws=draws, chains=2, cores=1, random_seed=4, progressbar=False,
-        )  # fmt: skip
+        result = run(step_of(backend="jax"), draws, seed=4, compute_convergence_checks=True)
     said = [r.getMessage() for r in caplog.records]
     return result.posterior["mu"].values, [s for s in said if "R-hat does not see it" in s]
 

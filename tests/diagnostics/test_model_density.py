@@ -6,7 +6,7 @@ import pymc.distributions.transforms as tr
 import pytest
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.diagnostics.model_density import density_of
+from pymc_sgmcmc.diagnostics.model_density import Standard, density_of
 from pymc_sgmcmc.diagnostics.result import constrained
 
 
@@ -71,3 +71,11 @@ def test_a_model_with_new_data_is_compiled_anew():
     with model:
         pm.set_data({"data": np.ones(100)})
     assert density_of(model).gradients(x)[0, 0] == pytest.approx(-100.0)
+
+
+def test_a_coordinate_in_which_all_draws_agree_keeps_its_unit():
+    positions = np.random.default_rng(1).normal(size=(50, 3))
+    positions[:, 1] = 2.0
+    standard = Standard.of(positions)
+    assert standard.root.shape == (3, 3)
+    np.testing.assert_allclose(standard.positions(positions + 1.0)[:, 1], 1.0, rtol=1e-6)

@@ -155,6 +155,16 @@ def test_chunks_that_were_never_written_are_the_fill_value(tmp_path):
     np.testing.assert_array_equal(rows, np.repeat([7.0, 1.0, 7.0], 100))
 
 
+def test_one_file_of_a_folder_is_open_at_a_time(tmp_path):
+    for k in range(3):
+        write(tmp_path / f"{k}.parquet", ROWS[100 * k : 100 * (k + 1)])
+    source = opened(tmp_path, columns="x")
+    np.testing.assert_array_equal(source.rows(0, 300), ROWS[:300])
+    assert len(source.handles) <= 1
+    np.testing.assert_array_equal(source.rows(50, 250), ROWS[50:250])
+    assert len(source.handles) <= 1
+
+
 @pytest.mark.parametrize("mapped", [False, True])
 def test_what_was_read_whole_stays_when_the_file_is_cut_off(tmp_path, monkeypatch, mapped):
     monkeypatch.setattr(npy, "_READ", 0 if mapped else 2**20)

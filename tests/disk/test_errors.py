@@ -64,6 +64,9 @@ def test_files_of_another_kind(tmp_path):
     (tmp_path / "x.npy").write_bytes(b"no array")
     with pytest.raises(ValueError, match=r"no .npy file"):
         sg.on_disk(tmp_path / "x.npy")
+    (tmp_path / "rows.parquet" / "part").mkdir(parents=True)
+    with pytest.raises(ValueError, match=r"rows.parquet' is neither a .npy file"):
+        sg.on_disk(tmp_path / "rows.parquet")
 
 
 def test_a_file_that_is_shorter_than_it_says(folder):

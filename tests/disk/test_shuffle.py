@@ -79,6 +79,17 @@ def test_parquet_to_npy(tmp_path):
     np.testing.assert_array_equal(x, np.stack([y, y], axis=1))
 
 
+@pytest.mark.parametrize("dtype", [">f4", ">f8", ">i4"])
+def test_numbers_in_the_byte_order_of_another_machine(tmp_path, dtype):
+    rows = np.arange(6).reshape(3, 2)
+    np.save(tmp_path / "x.npy", rows.astype(dtype))
+    np.testing.assert_array_equal(sg.on_disk(tmp_path / "x.npy").eval(), rows)
+    files = sg.shuffle_to_disk(
+        {"x": tmp_path / "x.npy"}, tmp_path / "out", seed=1, progressbar=False
+    )
+    np.testing.assert_array_equal(np.sort(np.load(files["x"]), axis=0), rows)
+
+
 @pytest.mark.parametrize(
     ("arrays", "options", "message"),
     [

@@ -13,7 +13,9 @@ from pymc.step_methods import STEP_METHODS
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
-from helpers.steps import SAMPLERS, start
+from helpers.sampling import run
+from helpers.steps import SAMPLERS, drawn, start, step_for, take, twin
+from pymc_sgmcmc.store.formats import packed, unpacked
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -59,9 +61,7 @@ def test_statistics_have_the_types_of_those_of_pymc():
 def test_step_size_and_weight_follow_the_schedule(new_step):
     schedule = sg.polynomial(1e-4, b=10, gamma=1.0)
     step = new_step("SGLD", step_size=schedule, thin=5)
-    point = start(step)
-    for draw in range(3):
-        point, [stats] = step.step(point)
+    for draw, (_, stats) in zip(range(3), drawn(step, 100), strict=False):
         h = schedule(np.arange(5 * draw, 5 * draw + 5))
         assert stats["step_size"] == h[-1]
         assert stats["weight"] == pytest.approx(h.sum())
@@ -78,15 +78,8 @@ def faulty():
 
 def test_rejected_updates_are_counted_and_reported(caplog):
     with faulty(), caplog.at_level(logging.WARNING):
-        result = pm.sample(
-            step=sg.SGLD(step_size=1e-3, batch="random", backend="jax", **UNTUNED),
-            draws=100,
-            tune=10,
-            chains=1,
-            cores=1,
-            random_seed=1,
-            progressbar=False,
-        )
+        step = sg.SGLD(step_size=1e-3, batch="random", backend="jax", **UNTUNED)
+        result = run(step, 100, 1, tune=10, compute_convergence_checks=True)
     rejected = result.sample_stats["rejected_updates"]
     assert 0.02 < rejected.mean() / 20 < 0.08
     np.testing.assert_array_equal(result.sample_stats["diverging"], rejected > 0)
@@ -106,9 +99,7 @@ def test_draws_without_density_are_counted_and_their_variable_is_named(caplog, b
             a = pm.Normal("a", shape=2)
             pm.Potential("wall", pm.math.switch(pt.all(a > end), 0.0, -np.inf))
             step = sg.SGLD(**UNTUNED | {"step_size": 0.02}, backend=backend)
-            result = pm.sample(
-                400, tune=20, chains=2, cores=1, step=step, random_seed=5, progressbar=False
-            )
+            result = run(step, 400, seed=5, tune=20, compute_convergence_checks=True)
         said = [r.getMessage() for r in caplog.records if "where the density" in r.getMessage()]
         return np.min(result.posterior["a"].values, axis=(1, 2)), result.sample_stats, said
 
@@ -122,3 +113,19 @@ def test_draws_without_density_are_counted_and_their_variable_is_named(caplog, b
     lowest, stats, said = draws(-20)
     assert (lowest > -20).all()
     assert said == []
+
+
+def test_what_had_no_density_first_is_named_by_a_chain_that_goes_on():
+    # 400 further in each draw: beyond the near wall in draws 3 to 6, beyond both in the last
+    with pm.Model() as model:
+        a = pm.Flat("a", initval=0.0)
+        pm.Potential("slope", 1000 * a)
+        for name, end in {"near": 1000, "far": 2200}.items():
+            pm.Potential(name, pm.math.switch(a < end, 0.0, -np.inf))
+    step = step_for("SGLD", model, step_size=0.02)
+    point, _ = take(step, start(step, draws=6), draws=5)
+    fresh = twin(step, step_size=0.02)
+    fresh.sampling_state = unpacked(packed(step.sampling_state))
+    _, [stats] = fresh.step(point)
+    said = "4 of 6 draws lie where the density of 'near' is zero"
+    assert said in stats["warning"].message

@@ -18,7 +18,7 @@ from helpers.kept import KilledError
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
-from pymc_sgmcmc.store.formats import SCHEMA, Begin, Saved, packed
+from pymc_sgmcmc.store.formats import SCHEMA, Begin, Saved, packed, unpacked
 
 RECORD = np.dtype([("value x", "<f8", (2,)), ("statistic 0 h", "<f8")])
 
@@ -157,6 +157,20 @@ def test_states_that_are_both_damaged_are_no_beginning(tmp_path):
         (tmp_path / name).write_bytes(b"x")
     with pytest.raises(DamagedError, match="run anew, with the same draws"):
         ChainStore(tmp_path).read()
+
+
+def test_a_lack_of_memory_is_no_damage(tmp_path, monkeypatch):
+    sampled(tmp_path, 9)
+    store = ChainStore(tmp_path)
+
+    def too_large(data):
+        if "schema" not in (tree := unpacked(data)):
+            raise MemoryError
+        return tree
+
+    monkeypatch.setattr(chain_store, "unpacked", too_large)
+    with pytest.raises(MemoryError):
+        store.read()
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytest
 
+from pymc.distributions import transforms as of_pymc
 from pytensor import tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
@@ -176,6 +177,24 @@ def test_transforms_by_name_are_told_as_the_argument_that_they_are():
 
     [said] = differences(of(sg.transforms.Centring()), of(None))
     assert said.startswith("transforms= of step method 0 was {'mu': Centring")
+
+
+@pytest.mark.parametrize(
+    ("made", "one", "other"),
+    [
+        (of_pymc.Interval, [-1, 1], [-2, 2]),
+        (lambda *bounds: of_pymc.Chain([of_pymc.log, of_pymc.Interval(*bounds)]), [-1, 1], [-1, 2]),
+        (lambda first: of_pymc.Chain([first]), [of_pymc.log], [of_pymc.log_exp_m1]),
+    ],
+)
+def test_transforms_of_a_model_are_told_apart(made, one, other):
+    def of(parts):
+        with pm.Model() as model:
+            pm.Normal("x", transform=made(*parts))
+        return fingerprint(model, [])
+
+    assert differences(of(one), of(other)) == ["the transform of 'x' differs"]
+    assert not differences(of(one), of(one))
 
 
 def test_a_name_without_a_value_yet():

@@ -2,10 +2,13 @@
 
 import io
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
 
+from pymc.stats.convergence import SamplerWarning
 from pymc.step_methods.compound import CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 from pymc.util import get_state_from_generator
@@ -13,7 +16,7 @@ from pymc.util import get_state_from_generator
 import pymc_sgmcmc as sg
 
 from helpers.steps import location, start, step_for, take
-from pymc_sgmcmc.store.formats import packed, unpacked
+from pymc_sgmcmc.store.formats import layout_of, packed, unpacked
 
 
 def round_trip(value):
@@ -106,3 +109,13 @@ def test_nothing_else_is_stored_and_nothing_is_unpickled():
         unpacked(of_tree(b'{"of": "subprocess.Popen", "fields": {"args": ["ls"]}}'))
     with pytest.raises(ValueError, match="allow_pickle=False"):
         unpacked(of_tree(b'{"array": "0"}', **{"0": np.array([{}], dtype=object)}))
+
+
+def test_statistics_that_are_no_numbers_are_refused_before_the_first_draw():
+    declared = {"h": (np.float64, []), "warning": (SamplerWarning, None)}
+    method = SimpleNamespace(stats_dtypes_shapes=declared)
+    names = [name for name, *_ in layout_of([method], {"x": np.zeros(2)})]
+    assert names == ["value x", "statistic 0 h"]
+    declared["variable_inclusion"] = (object, [])
+    with pytest.raises(NotImplementedError, match="'variable_inclusion', that is no number"):
+        layout_of([method], {"x": np.zeros(2)})
