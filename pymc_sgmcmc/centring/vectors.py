@@ -91,7 +91,7 @@ class Vectors(GaussianMap):
 
 
 def lower_factor(covariance: Any) -> Any:
-    """Return the L of a covariance LLᵀ, None where vectors have different covariances."""
+    """Return the lower triangular L of a covariance LLᵀ, None where vectors have several."""
     node: Any = covariance.owner
     while node is not None and isinstance(node.op, DimShuffle) and covariance.ndim > 2:
         if tuple(node.op.new_order) != ("x", 0, 1):
@@ -101,7 +101,9 @@ def lower_factor(covariance: Any) -> Any:
     if covariance.ndim != 2:
         return None
     if is_product(node) and transposed(node.inputs[1]) is node.inputs[0]:
-        return node.inputs[0]
+        # PyMC marks the roots that it is given; another one need not be triangular
+        if getattr(node.inputs[0].tag, "lower_triangular", False):
+            return node.inputs[0]
     return pt.linalg.cholesky(covariance)
 
 

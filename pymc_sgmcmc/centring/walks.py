@@ -58,7 +58,8 @@ class Walk(GaussianMap):
     def parents(self, *inputs: Variable) -> list[Any]:
         """Return μ and σ of the innovations."""
         node: Any = inputs[1].owner
-        return [pt.as_tensor(x) for x in node.inputs[-2:]]
+        # Steps are the first axis of PyMC's innovations, and the last one of several walks
+        return [pt.moveaxis(pt.as_tensor(x), 0, -1) for x in node.inputs[-2:]]
 
     def depends_on(self, *inputs: Variable) -> list[Any]:
         """Return μ, σ and the unit."""

@@ -123,6 +123,8 @@ class ModelView:
         node: Any = using[0].owner
         if isinstance(node.op, MinibatchRandomVariable):
             node = node.inputs[0].owner
+        if not isinstance(node.op, NormalRV):
+            return None
         mean, sd = node.inputs[-2:]
         # A batch of one row is no number
         one = all(sd.type.broadcastable) and not self.draws([sd])
@@ -132,8 +134,7 @@ class ModelView:
             for node in apply_ancestors([mean], [rv])
             if depends_on(node.inputs, {rv})
         )
-        is_normal = isinstance(node.op, NormalRV) and one
-        return as_number(sd) if is_normal and sampled and of_elements else None
+        return as_number(sd) if one and sampled and of_elements else None
 
     @cached_property
     def clients(self) -> Mapping[Variable, list[Apply]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytensor.tensor as pt
 
 from pymc.model import Model
+from pytensor.graph.traversal import ancestors
 
 from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.model.data_checks import with_lengths
 from pymc_sgmcmc.model.graphs import numbers_computed
 from pymc_sgmcmc.model.independent_rows import check_independent_rows
 from pymc_sgmcmc.model.minibatch import (
@@ -20,7 +22,6 @@ from pymc_sgmcmc.model.minibatch import (
     evaluate,
     find_minibatches,
     full_arrays,
-    has_minibatches,
     minibatch_terms,
 )
 from pymc_sgmcmc.model.row_view import RowView, like
@@ -86,7 +87,7 @@ def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
         view.take(size)
         check_independent_rows(model, view)
         return Batches(model, dim, size)
-    if has_minibatches(model):
+    if minibatch_terms(model):
         raise ValueError(
             f"The model draws batches by pm.Minibatch, where the size of a batch stands, and "
             f"batch_size={size} asks for batches of its rows. Leave batch_size out, or give the "
@@ -95,7 +96,8 @@ def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
     error: Exception | None = None
     for axis in _shared_by_all(model, size):
         try:
-            return chosen_batches(model, size, axis.dim or axis.axes)
+            named, of_axis = axis.named(model)
+            return chosen_batches(named, size, of_axis)
         except (ValueError, NotImplementedError) as fault:
             error = error or fault
     assert error is not None
@@ -186,44 +188,61 @@ def _shared_by_all(model: Model, size: int) -> list[_Axis]:
         )
     if not shared:
         raise ValueError(
-            f"batch_size={size}, but no observed variable has an axis of rows: each is a single "
-            "number or one draw of a multivariate distribution. Leave batch_size out."
+            f"batch_size={size}, but no observed variable or potential has an axis of rows: "
+            "each is a single number or one draw of a multivariate distribution. Leave batch_size "
+            "out."
         )
     return shared
 
 
-def _axes_of_rows(model: Model) -> Iterator[_Axis]:
-    """Yield the axes of observed variables and potentials that may be those of rows.
+def _axes_of_rows(model: Model) -> list[_Axis]:
+    """Return the axes of observed variables and potentials that may be those of rows.
 
-    An axis without a dim belongs to axes of its length.
+    An axis without a dim belongs to the first axis of its length that has one.
     """
     of_terms: dict[str, list[tuple[str | None, int]]] = {}
     for term in [*model.observed_RVs, *model.potentials]:
         lengths = _lengths(model, term)
-        dims = model.named_vars_to_dims.get(term.name) or [None] * term.ndim
+        dims = _dims(model, term, lengths)
         of_terms[term.name] = [(dims[k], lengths[k]) for k in _axes(term)]
+    listed = [(name, k, *axis) for name, axes in of_terms.items() for k, axis in enumerate(axes)]
+    places = {(name, k): place for place, (name, k, *_) in enumerate(listed)}
     seen: set[tuple[str | None, int]] = set()
-    for name, axes in of_terms.items():
-        for k, (dim, count) in enumerate(axes):
-            if count < 2 or (dim, count) in seen or (None, count) in seen:
-                continue
-            alike = {(dim, count), (None, count)}
-            members = {name: k}
-            for other, theirs in of_terms.items():
-                at = [j for j, axis in enumerate(theirs) if axis in alike]
-                if other != name and at:
-                    members[other] = at[0]
-            named = next((d for o, j in members.items() if (d := of_terms[o][j][0])), None)
-            seen.add((named, count))
-            if len(members) > 1 or named is None:
-                seen.add((None, count))
-            yield _Axis(named, members, count)
+    axes: list[_Axis] = []
+    for name, k, dim, count in sorted(listed, key=lambda axis: axis[2] is None):
+        if count < 2 or (dim, count) in seen:
+            continue
+        alike = {(dim, count), (None, count)}
+        members = {name: k}
+        for other, theirs in of_terms.items():
+            at = [j for j, axis in enumerate(theirs) if axis in alike]
+            if other != name and at:
+                members[other] = at[0]
+        seen.add((dim, count))
+        if len(members) > 1:
+            seen.add((None, count))
+        axes.append(_Axis(dim, members, count))
+    return sorted(axes, key=lambda axis: min(places[at] for at in axis.axes.items()))
+
+
+def _dims(model: Model, term: Any, lengths: Sequence[int]) -> list[str | None]:
+    """Return a term's dims; for one that it lacks, the only dim of that length of its data."""
+    own = model.named_vars_to_dims.get(term.name) or [None] * term.ndim
+    below = set(ancestors([term, model.rvs_to_values.get(term, term)]))
+    known: dict[int, set[str]] = {}
+    for data in model.data_vars:
+        dims = model.named_vars_to_dims.get(data.name) or () if data in below else ()
+        for dim, length in zip(dims, evaluate(data).shape, strict=False):
+            if dim is not None:
+                known.setdefault(length, set()).add(dim)
+    alike = [sorted(known.get(length, ())) for length in lengths]
+    return [dim or (of[0] if len(of) == 1 else None) for dim, of in zip(own, alike, strict=True)]
 
 
 def _lengths(model: Model, term: Any) -> list[int]:
     """Return the lengths of a term's axes, 0 where they are not known."""
     value: Any = model.rvs_to_values.get(term)
-    lengths = (term if value is None else value).type.shape
+    lengths = (with_lengths(model, [term])[0] if value is None else value).type.shape
     if value is not None and None in lengths:
         lengths = evaluate(all_rows(value)).shape
     return [n or 0 for n in lengths]
@@ -243,7 +262,7 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
     if dim is not None:
         named, name = rows_named(model, dim) if isinstance(dim, Mapping) else (model, dim)
         return _batches_that_pay(named, name) or Batches(model)
-    if has_minibatches(model):
+    if minibatch_terms(model):
         return Batches(model)
     for axis in sorted(_axes_of_rows(model), key=lambda axis: -axis.count):
         if axis.count < _LEAST_BATCHES * _SIZES[0]:

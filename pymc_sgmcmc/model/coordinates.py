@@ -111,7 +111,8 @@ def coordinates_for(
     """Choose coordinates of each value variable, and return them with a function of a point.
 
     The function returns φ and each scale: ten times the distance of θ from its bound (10,000 times
-    for a half-Cauchy variable), no information of a hierarchy, or the scale of prior masses.
+    for half-Cauchy and half-Student-t variables), no information of a hierarchy, or the scale of
+    prior masses.
     """
     rvs = [model.values_to_rvs[value] for value in values]
     maps: Mapping[TensorVariable, GaussianMap] = {}

@@ -37,6 +37,7 @@ __all__ = [
     "check_observed_shapes",
     "faults_of_data",
     "impossible",
+    "with_lengths",
 ]
 
 _Shape = tuple[int | None, ...]
@@ -61,7 +62,7 @@ def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
         for name, x in model.named_vars.items()
         if x not in model.potentials and name not in left_out and model.named_vars_to_dims.get(name)
     }
-    graphs = _with_lengths(model, list(variables.values()))
+    graphs = with_lengths(model, list(variables.values()))
     for name, graph in zip(variables, graphs, strict=True):
         for dim, length in zip(model.named_vars_to_dims[name], graph.type.shape, strict=False):
             labels = model.coords.get(dim)
@@ -88,7 +89,7 @@ def check_observed_shapes(model: Model) -> None:
             if own
             else list(_parameters(model, unscaled(rv)))
         )
-        graphs = _with_lengths(model, [value, *(graph for graph, _ in compared)])
+        graphs = with_lengths(model, [value, *(graph for graph, _ in compared)])
         observed = graphs[0].type.shape[: value.ndim - op.ndim_supp]
         for graph, (_, core) in zip(graphs[1:], compared, strict=True):
             shape = graph.type.shape[: graph.ndim - core]
@@ -145,7 +146,7 @@ def _own_density(model: Model, rv: TensorVariable) -> list[Any]:
     return []
 
 
-def _with_lengths(model: Model, graphs: Sequence[Any]) -> Sequence[Any]:
+def with_lengths(model: Model, graphs: Sequence[Any]) -> Sequence[Any]:
     """Return graphs with the static shapes of the model's present data."""
     unknown = {
         x: x.type.clone(shape=np.shape(evaluate(x)))()

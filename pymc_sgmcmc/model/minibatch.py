@@ -33,7 +33,6 @@ __all__ = [
     "evaluate",
     "find_minibatches",
     "full_arrays",
-    "has_minibatches",
     "minibatch_terms",
     "replace_minibatches",
     "unscaled",
@@ -103,11 +102,6 @@ def minibatch_terms(model: Model) -> dict[Any, Minibatch]:
     return {term: of_term[0] for term, of_term in zip(terms, calls, strict=True) if of_term}
 
 
-def has_minibatches(model: Model) -> bool:
-    """Whether the observed variables or potentials of a model draw their rows."""
-    return bool(minibatch_terms(model))
-
-
 def full_arrays(graphs: Iterable[Variable]) -> dict[Variable, Variable]:
     """Map each batch under ``graphs`` to the array that it is drawn from."""
     return {
@@ -130,7 +124,7 @@ def replace_minibatches(
 
 
 def before_casts(value: Any) -> Any:
-    """Return an observed value before PyMC cast it."""
+    """Return an observed value before functions of one argument, such as PyMC's cast."""
     while value.owner and isinstance(value.owner.op, Elemwise) and len(value.owner.inputs) == 1:
         value = value.owner.inputs[0]
     return value

@@ -88,7 +88,8 @@ def areas(view: ModelView) -> Maps:
         inputs = rv.owner.inputs
         added = [field for field in view.fields if depends_on([of_rv.location(*inputs)], {field})]
         spread = of_rv.spread(*inputs)
-        if len(added) == 1 and all(spread.type.broadcastable):
+        one = all(spread.type.broadcastable) and not depends_on([spread], set(view.fields))
+        if len(added) == 1 and one:
             field = view.fields[added[0]]
             maps[added[0]] = Field(field.of_prior, field.factor, as_number(spread))
     return maps

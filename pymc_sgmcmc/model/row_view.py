@@ -23,7 +23,13 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import is_data, rebuilt
-from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, has_minibatches, unscaled
+from pymc_sgmcmc.model.minibatch import (
+    all_rows,
+    axis_of_rows,
+    evaluate,
+    minibatch_terms,
+    unscaled,
+)
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.row_graphs import (
     columns_and_values,
@@ -52,7 +58,7 @@ class RowView:
     def __init__(self, model: Model, dim: str) -> None:
         if dim not in model.dim_lengths:
             raise ValueError(_unknown(model, dim))
-        if has_minibatches(model):
+        if minibatch_terms(model):
             raise ValueError(
                 f"The model draws batches by pm.Minibatch, and batch_dim='{dim}' asks for batches "
                 "of its rows. Leave batch_size and batch_dim out, or give the full arrays to the "

@@ -42,7 +42,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, S
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.transforms import EntropicMirror
-from pymc_sgmcmc.transforms.bounded import bounds_of, infinite_elements
+from pymc_sgmcmc.transforms.bounded import Bounded, infinite_elements
 
 __all__ = [
     "SELECTING",
@@ -95,10 +95,11 @@ def kind_of_support(
         return "half-line", 0.0, None
     if isinstance(transform, LogOddsTransform):
         return "interval", 0.0, 1.0
-    bounds = bounds_of(transform, rv.owner.inputs)
-    if bounds is None and isinstance(transform, IntervalTransform):
+    if isinstance(transform, Bounded):
+        bounds = transform.bounds(*rv.owner.inputs)
+    elif isinstance(transform, IntervalTransform):
         bounds = transform.args_fn(*rv.owner.inputs)
-    if bounds is None:
+    else:
         return "other", None, None
     lower, upper = (None if infinite_elements(bound).all() else bound for bound in bounds)
     count = (lower is not None) + (upper is not None)

@@ -20,7 +20,6 @@ __all__ = [
     "Bounded",
     "OneSided",
     "TwoSided",
-    "bounds_of",
     "floating",
     "infinite_elements",
     "mixed",
@@ -167,11 +166,6 @@ def floating(value: Any) -> TensorVariable:
     """Return `value` as a tensor of floating-point numbers."""
     value = pt.as_tensor_variable(value)
     return value if value.dtype.startswith("float") else value.astype("floatX")
-
-
-def bounds_of(transform: Transform, inputs: Sequence[Variable]) -> tuple[Any, Any] | None:
-    """Return the bounds of one of this module's maps, None for other transforms."""
-    return transform.bounds(*inputs) if isinstance(transform, Bounded) else None
 
 
 def infinite_elements(bound: Any) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.centring.elements import Elements
 from pymc_sgmcmc.centring.fields import Field
 from pymc_sgmcmc.centring.links import LOGIT, log_odds_of_beta, logarithm_of
+from pymc_sgmcmc.centring.vectors import lower_factor
 from pymc_sgmcmc.centring.walks import Walk, steady
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
@@ -76,6 +77,19 @@ def covariance():
     pm.MvNormal("x", np.zeros(2), cov)
 
 
+def turned_root():
+    """A root of the covariance that is no triangle."""
+    angle, sd = pm.Normal("angle"), pm.HalfNormal("sd")
+    cos, sin = pt.cos(angle), pt.sin(angle)
+    root = pt.stack([pt.stack([cos, -sin]), pt.stack([sin, cos])]) @ pt.diag(sd * np.array([1, 3]))
+    pm.MvNormal("x", np.zeros(2), root @ root.T, shape=(3, 2))
+
+
+def wide_root():
+    root = pm.HalfNormal("sd") * np.array([[1.0, 0.5, 0.3], [0.2, 2.0, 0.1]])
+    pm.MvNormal("x", np.zeros(2), root @ root.T)
+
+
 def residual_vectors():
     sds = pm.HalfNormal("sd", shape=2)
     factor, *_ = pm.LKJCholeskyCov("factor", eta=2, n=2, sd_dist=pm.Exponential.dist(1, size=2))
@@ -93,6 +107,16 @@ def walk_of_two_values():
     pm.GaussianRandomWalk("x", 0.1, pm.HalfNormal("sd"), init_dist=start, shape=(3, 2))
 
 
+def walks_of_own_steps(length=7):
+    mu, sd = pm.Normal("mu", shape=3), pm.HalfNormal("sd", shape=3)
+    start = pm.Normal.dist(0, 2)
+    pm.GaussianRandomWalk("x", mu, sd, init_dist=start, shape=(3, length))
+
+
+def as_many_walks_as_steps():
+    walks_of_own_steps(4)
+
+
 def icar():
     x = pm.ICAR("x", W=W, sigma=pm.HalfNormal("sd"))
     pm.Normal("y", 2 * x, 1, observed=np.zeros(COUNT))
@@ -106,16 +130,16 @@ def car():
 
 FAMILIES = [
     location_scale, heavy_tails, log_normal, scale, shape_and_scale, shape_alone, exponential,
-    chances, zero_sum, residuals, vectors, covariance, residual_vectors, walk,
-    walk_of_two_values, icar, car,
+    chances, zero_sum, residuals, vectors, covariance, turned_root, wide_root, residual_vectors,
+    walk, walk_of_two_values, walks_of_own_steps, icar, car,
 ]  # fmt: skip
 # Those whose prior is normal on the scale of the map
 NORMAL = [
-    location_scale, log_normal, zero_sum, residuals, vectors, covariance, residual_vectors,
-    walk, walk_of_two_values, icar, car,
+    location_scale, log_normal, zero_sum, residuals, vectors, covariance, turned_root, wide_root,
+    residual_vectors, walk, walk_of_two_values, walks_of_own_steps, icar, car,
 ]  # fmt: skip
 # Of these the data say nothing or everything
-CENTRED_OR_NOT = [vectors, covariance, residual_vectors]
+CENTRED_OR_NOT = [vectors, covariance, turned_root, wide_root, residual_vectors]
 
 
 def coordinate_of(family):
@@ -255,6 +279,25 @@ def test_right_information_makes_phi_standard_normal(family, tells):
         np.testing.assert_allclose(
             np.subtract(values, values[0]), 0, atol=slack * (1 + np.abs(values).max())
         )
+
+
+@pytest.mark.parametrize("family", [walks_of_own_steps, as_many_walks_as_steps])
+def test_each_walk_has_its_own_steps(family):
+    map_, function, shape, shapes = compiled(family)
+    rng = np.random.default_rng(3)
+    at, phi = parents_at(shapes, rng), rng.normal(size=shape)
+    of = dict(zip(shapes, at, strict=True))
+    theta = function(phi, map_.uniform(0.0, shape), *at)[0]
+    expected = of["mu"][:, None] + of["sd"][:, None] * phi[:, 1:]
+    np.testing.assert_allclose(np.diff(theta), expected, rtol=0, atol=1e-12)
+
+
+def test_only_a_factor_that_pymc_is_given_is_taken_as_it_is():
+    factor, root = pt.tensor(shape=(2, 2)), pt.tensor(shape=(2, 2))
+    given = pm.MvNormal.dist(np.zeros(2), chol=factor)
+    product = pm.MvNormal.dist(np.zeros(2), root @ root.T)
+    assert lower_factor(given.owner.inputs[-1]) is factor
+    assert lower_factor(product.owner.inputs[-1]) is not root
 
 
 LAWS = {

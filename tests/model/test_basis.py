@@ -207,27 +207,24 @@ def test_one_factorisation():
     assert sum(isinstance(op, Cholesky) for op in ops) == 1
 
 
-@cache
-def laws(build):
-    """Return J and g of normal data, by the moves of s x in U."""
-    size = Informed(build).parts[-1].stop
-    at = Informed(build, np.zeros((size, size)), np.zeros(size))
+def learned(at):
+    """Return J and g by the moves of s x in U."""
     # Of short lengths all elements are wide enough to be seen
     at.shift("length", -2)
     scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
                             for k, part in zip(at.of_block, at.parts, strict=True)])  # fmt: skip
-    moves = [at.moved(e) for e in np.eye(size)]
     middle = at.joined(at(2))
-    curvature = np.stack([at.joined(at(2, phi)) - middle for phi in moves])
-    phi = at.joined(at.phi)
-    old = [at.weights[k] for k in at.of_block]
-    return np.concatenate(
-        [
-            w.reshape(len(w), -1)
-            for w in information_of_block(old, scale, phi, middle, curvature, at.map.factorised)
-        ],
-        axis=1,
-    )
+    curvature = np.stack([at.joined(at(2, at.moved(e))) - middle for e in np.eye(len(middle))])
+    old, phi = [at.weights[k] for k in at.of_block], at.joined(at.phi)
+    found = information_of_block(old, scale, phi, middle, curvature, at.map.factorised)
+    return np.concatenate([w.reshape(len(w), -1) for w in found], axis=1)
+
+
+@cache
+def laws(build):
+    """Return J and g of normal data."""
+    size = Informed(build).parts[-1].stop
+    return learned(Informed(build, np.zeros((size, size)), np.zeros(size)))
 
 
 @pytest.mark.parametrize("build", BLOCKS)
@@ -241,21 +238,8 @@ def test_right_information_makes_them_standard_normal(build, seed):
 
 @pytest.mark.parametrize("build", [of_sum, of_trend])
 def test_information_is_learned_in_any_coordinates(build):
-    told = laws(build)
-    size = len(told[0])
-    at = Informed(build)
-    # Of short lengths all elements are wide enough to be seen
-    at.shift("length", -2)
-    scale = np.concatenate([np.ravel(np.broadcast_to(at(3)[k], part.stop - part.start))
-                            for k, part in zip(at.of_block, at.parts, strict=True)])  # fmt: skip
-    middle = at.joined(at(2))
-    curvature = np.stack([at.joined(at(2, at.moved(e))) - middle for e in np.eye(size)])
-    old = [at.weights[k] for k in at.of_block]
-    again = information_of_block(
-        old, scale, at.joined(at.phi), middle, curvature, at.map.factorised
-    )
-    again = np.concatenate([w.reshape(len(w), -1) for w in again], axis=1)
-    np.testing.assert_allclose(again[2:], told[2:], rtol=1e-5, atol=1e-5)
+    again = learned(Informed(build))
+    np.testing.assert_allclose(again[2:], laws(build)[2:], rtol=1e-5, atol=1e-5)
 
 
 def group_effects():

@@ -10,6 +10,7 @@ import pymc_sgmcmc as sg
 
 from helpers.laid_out import laid_out
 from helpers.minibatched_models import data
+from helpers.sampling import run
 from helpers.steps import location, start, step_for, take, twin
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchDraw
@@ -58,8 +59,7 @@ def test_total_size_that_is_not_the_number_of_rows_is_warned_of():
         pm.Normal("y", x, 1, observed=batch, total_size=100)
         pm.Normal("z", x, 1, observed=pm.Minibatch(data, batch_size=10), total_size=[data.shape[0]])
     step = sg.SGLD(step_size=1e-3, model=model, **UNTUNED)
-    step.setup_chain(np.random.default_rng(0), 0, 2)
-    step.step({"x": np.zeros(())})
+    step.step(start(step, 0, 2))
     with model:
         pm.set_data({"data": np.zeros(1000)})
     with pytest.warns(UserWarning, match="'y' has total_size=100, but its pm.Minibatch .* 1000"):
@@ -227,15 +227,12 @@ def test_restored_sweep_continues_bit_for_bit(name):
 @pytest.mark.parametrize("name", ["sweep", pytest.param("symmetric", marks=pytest.mark.slow)])
 def test_untuned_sweeps_are_right(name):
     data = np.random.default_rng(0).normal(1, 0.5, size=4000)
-    with pm.Model() as model:
+    with pm.Model():
         y = pm.Minibatch(data, batch_size=100)
         mu, sigma = pm.Normal("mu", 0, 10), pm.HalfNormal("sigma", 1)
         pm.Normal("y", mu, sigma, observed=y, total_size=4000)
-        result = pm.sample(
-            step=sg.CoRVSGLD(batch=name, backend="jax"), chains=2, cores=1, random_seed=1,
-            progressbar=False,
-        )  # fmt: skip
-    assert model is not None
+        step = sg.CoRVSGLD(batch=name, backend="jax")
+    result = run(step, compute_convergence_checks=True)
     sd = data.std(ddof=1)
     exact = {"mu": (data.mean(), sd / np.sqrt(4000)), "sigma": (sd, sd / np.sqrt(8000))}
     for variable, (mean, spread) in exact.items():
@@ -254,10 +251,7 @@ def test_noise_that_cancels_is_not_made_up_for(name):
         mu = pm.Normal("mu", 0, 10, shape=20)
         pm.Normal("y", mu, 1.0, observed=y, total_size=4000)
         step = sg.CoRVSGLD(batch=name, gradient="plain", batches=2, backend="jax")
-        result = pm.sample(
-            step=step, draws=1500, chains=2, cores=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+    result = run(step, 1500)
     squares = (result.posterior["mu"].values - data.mean(axis=0)) ** 2 * 4000
     means = squares.mean(axis=(0, 1))
     error = means.std(ddof=1) / np.sqrt(20)

@@ -143,8 +143,8 @@ def of_a_series():
     ("build", "match"),
     [
         (of_two_lengths, r"no axis of rows in common.*\{'y': 0\} \(60 rows\), .*\{'z': 0\}"),
-        (of_a_number, "batch_size=7, but no observed variable has an axis of rows"),
-        (of_one_vector, "batch_size=7, but no observed variable has an axis of rows"),
+        (of_a_number, "batch_size=7, but no observed variable or potential has an axis"),
+        (of_one_vector, "batch_size=7, but no observed variable or potential has an axis"),
         (in_pm_minibatch, "draws batches by pm.Minibatch, where the size.* Leave batch_size out"),
         (of_a_series, "log density of 'y' is not a sum over the rows"),
     ],
@@ -171,6 +171,46 @@ def test_the_axis_of_a_matrix_can_be_named():
     assert first._read_model.named_vars_to_dims["y"] == ("rows of y", None)
     assert second._read_model.named_vars_to_dims["y"] == (None, "rows of y")
     assert "y" not in model.named_vars_to_dims
+
+
+def of_dims_of_data_alone():
+    x = pm.Data("x", X, dims=("obs", "k"))
+    pm.Normal("y", x @ pm.Normal("b", shape=3), observed=pm.Data("y_data", Y, dims="obs"))
+
+
+def of_a_dim_of_the_last():
+    a = pm.Normal("a")
+    pm.Normal("y", a, observed=Y)
+    pm.Normal("z", a, observed=X[:, 0], dims="obs")
+
+
+def of_a_dim_of_the_first():
+    a = pm.Normal("a")
+    pm.Normal("z", a, observed=X[:, 0], dims="obs")
+    pm.Normal("y", a, observed=Y)
+
+
+@pytest.mark.parametrize(
+    "build", [of_dims_of_data_alone, of_a_dim_of_the_last, of_a_dim_of_the_first]
+)
+@pytest.mark.parametrize("size", ["auto", 7])
+def test_what_has_no_dim_has_that_of_the_other_rows(build, size, batches_pay):
+    with pm.Model(coords={"obs": range(N)}) as model:
+        build()
+    step = sg.CoRVSGLD(model=model, batch_size=size)
+    assert (step.options.batch_size, step.options.batch_dim) == (7, "obs")
+    assert step._read_model.named_vars_to_dims["y"] == ("obs",)
+
+
+@pytest.mark.parametrize(("dims", "given"), [("obs", None), (None, None), (None, {"loss": 0})])
+def test_a_potential_has_the_rows_of_its_data(dims, given):
+    with pm.Model() as model:
+        x = pm.Data("x", Y, dims=dims)
+        pm.Potential("loss", -pt.abs(x - pm.Normal("a")))
+    step = sg.CoRVSGLD(
+        model=model, batch_size=7, batch_dim=given, transforms="model", centring=None
+    )
+    assert_density(step, model)
 
 
 def test_one_of_two_lengths_can_be_named():

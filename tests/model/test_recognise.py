@@ -89,6 +89,24 @@ def test_effects_beside_a_field_do_not_go_round(order):
     Posterior(model, coordinates)
 
 
+def test_a_field_that_gives_the_spread_beside_it_does_not_go_round():
+    with pm.Model() as model:
+        phi = pm.ICAR("phi", W=W)
+        mean = phi + pm.Normal("v", 0, pt.exp(phi[0]), shape=COUNT)
+        pm.Normal("y", mean, 1, observed=np.zeros(COUNT))
+    values, at = model.value_vars, model.initial_point()
+    coordinates, x, scales = coordinates_at(model, values, "lipschitz", at, centring=True)
+    assert all(c.weighted for c in coordinates)
+    posterior = Posterior(model, coordinates)
+    graphs = [posterior.log_density, sum(map(pt.sum, posterior.log_slopes)), *posterior.values]
+    inputs = [*posterior.phi, *posterior.scales, *posterior.data]
+    function = pm.compile(inputs, graphs, mode=INTERPRETER, on_unused_input="ignore")
+    x = [part + np.linspace(-0.3, 0.4, COUNT) for part in x]
+    log_density, slope, *at = function(*x, *scales, *posterior.data.values())
+    exact = pm.compile(values, model.logp(), mode=INTERPRETER)(*at)
+    np.testing.assert_allclose(log_density - slope, exact, rtol=1e-9)
+
+
 def test_neighbours_that_are_no_constant_or_too_many_are_no_field():
     with pm.Model() as model:
         pm.CAR("of_data", np.zeros(COUNT), pm.Data("W", 1.0 * W), 0.5, 1.0)
@@ -110,6 +128,12 @@ def test_walks_that_a_matrix_cannot_whiten_are_standardised(length, sampled, sta
 
 
 ZEROS = np.zeros(10)
+
+
+def shifted_normal(mean, sd, size):
+    return 1 + pm.Normal.dist(mean, sd, size=size)
+
+
 LIKELIHOODS = {
     "one noise": lambda x: pm.Normal("y", x[::2], pm.HalfNormal("s"), observed=ZEROS[::2]),
     "known": lambda x: pm.Normal("y", x, 0.3, observed=ZEROS),
@@ -118,6 +142,10 @@ LIKELIHOODS = {
     "of sums": lambda x: pm.Normal("y", x.cumsum(), pm.HalfNormal("s"), observed=ZEROS),
     "not observed": lambda x: pm.Normal("y", x, pm.HalfNormal("s"), shape=10),
     "not normal": lambda x: pm.Laplace("y", x, pm.HalfNormal("s"), observed=ZEROS),
+    "of log odds": lambda x: pm.LogitNormal("y", x, pm.HalfNormal("s"), observed=ZEROS + 0.5),
+    "of the user": lambda x: pm.CustomDist(
+        "y", x, pm.HalfNormal("s"), dist=shifted_normal, observed=ZEROS
+    ),
 }
 
 

@@ -17,6 +17,7 @@ from helpers.minibatched_models import with_batches, with_dims, without_batches
 from helpers.models_with_rows import COUNTS, MODELS, G, N, X, Y, regression
 from helpers.modes import PLAIN
 from helpers.sampling import run
+from helpers.steps import drawn, start
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
@@ -78,10 +79,7 @@ def test_draws_are_those_of_the_model_with_minibatches(build, backend):
         (with_batches(build), {}),
     ]:
         step = sg.SGLD(model=model, step_size=1e-4, backend=backend, **UNTUNED, **options)
-        step.setup_chain(np.random.default_rng(3), 0, 3)
-        point = initial_point(model)
-        for _ in range(3):
-            point, _ = step.step(point)
+        *_, (point, _) = drawn(step, 3, seed=3)
         found.append(point)
     for name, values in found[0].items():
         np.testing.assert_array_equal(values, found[1][name])
@@ -102,13 +100,11 @@ def test_new_data_are_read_at_the_next_chain():
         x = pm.Data("x", X, dims=("obs", "feature"))
         pm.Normal("y", x @ pm.Normal("b", shape=3), observed=Y, dims="obs")
     step = step_of(model, backend="jax")
-    step.setup_chain(np.random.default_rng(0), 0, 1)
-    step.step(initial_point(model))
+    step.step(start(step, 0, 1))
     before = step._engine
     with model:
         pm.set_data({"x": 2 * X})
-    step.setup_chain(np.random.default_rng(0), 0, 1)
-    step.step(initial_point(model))
+    step.step(start(step, 0, 1))
     assert step._engine is not before
     np.testing.assert_array_equal(step._engine.posterior.arrays[0][0], 2 * X)
 
@@ -128,9 +124,8 @@ def test_what_is_not_finite_is_named():
         x = pm.Data("x", bad.T, dims=(None, "obs"))
         pm.Normal("y", x.T @ pm.Normal("b", shape=3), observed=Y, dims="obs")
     step = step_of(model, backend="jax")
-    step.setup_chain(np.random.default_rng(0), 0, 1)
     with pytest.raises(pm.exceptions.SamplingError, match=r"pm.Data 'x' has inf in 1 of"):
-        step.step(initial_point(model))
+        step.step(start(step, 0, 1))
 
 
 def test_single_precision():
@@ -140,8 +135,7 @@ def test_single_precision():
         pm.Normal("y", x @ b, observed=Y, dims="obs")
         pm.Bernoulli("z", logit_p=x @ b, observed=G > 1, dims="obs")
         step = step_of(model, backend="jax")
-        step.setup_chain(np.random.default_rng(0), 0, 1)
-        point, _ = step.step(initial_point(model))
+        point, _ = step.step(start(step, 0, 1))
     assert point["b"].dtype == np.float32
 
 
