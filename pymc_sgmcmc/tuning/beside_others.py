@@ -107,13 +107,19 @@ class Companion:
         draw = runner.advance(step_size, runner.settings.thin, others)
         origin = runner.settings.origin(state.psi)
         away = [np.abs(x - o).max(initial=0.0) for x, o in zip(state.psi, origin, strict=True)]
-        if not draw.rejected and max(away) < DIVERGED:
+        # In coordinates that the user chose, distances have no known unit
+        in_sds = self._options.scale is not None and not callable(self._options.scale)
+        if not draw.rejected and (not in_sds or max(away) < DIVERGED):
             return runner, step_size, draw
+        found = runner.settings.warnings
         runner.restart(psi, extra)
         place = Place(list(others), runner.phi(), state.scales)
         runner = self._tuned(state, [place], trials=False)
-        if runner.settings.step_size is not None and not callable(step_size):
-            step_size = runner.settings.step_size
+        settings = runner.settings
+        # What trials have found still holds
+        settings.warnings = found or settings.warnings
+        if settings.step_size is not None and not callable(step_size):
+            step_size = settings.step_size = min(settings.step_size, step_size)
         return runner, step_size, runner.advance(step_size, runner.settings.thin, others)
 
     def _tuned(self, state: ChainState, places: Sequence[Place], *, trials: bool) -> Runner:

@@ -14,9 +14,9 @@ from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.schedules import USUAL_THIN
 from pymc_sgmcmc.tuning.bounds import not_too_stiff
-from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
+from pymc_sgmcmc.tuning.failure import diverged, named_step
 from pymc_sgmcmc.tuning.messages import Warned
-from pymc_sgmcmc.tuning.surface import CLEAR, FEW, NoGaussianError, TuningError
+from pymc_sgmcmc.tuning.surface import CLEAR, FEW, NoGaussianError
 from pymc_sgmcmc.tuning.trial_chain import SLOW, Trial, TrialChain
 
 __all__ = ["Rules", "Settled", "burn_in", "settle"]
@@ -212,11 +212,7 @@ def burn_in(
         trial = chain.run(tried, thin, max(_LEAST_DRAWS, updates // thin))
         if not trial.diverged():
             return tried, trial.psi[len(trial.psi) // 2 :]
-    where = "at the step size" if fixed_step else "at every step size down to"
-    raise TuningError(
-        f"the burn-in diverged {where} {tried:.3g}. Pass a smaller step_size, initvals= near the "
-        f"posterior, tighter priors, or {BY_HAND}"
-    )
+    raise diverged("the burn-in", tried, fixed=fixed_step)
 
 
 def _enough(draws: int, dimension: int) -> float:

@@ -52,9 +52,13 @@ class Density:
         """Return the potential to tune on, the mean over several places."""
         if len(self.views) == 1:
             return self.views[0]
+        return Remembered(self.views, self._positions)
+
+    def _positions(self) -> Points:
+        """Return φ at the places in the present coordinates, shape (places, d)."""
         at_scales = self._engine.at_scales
         phi = [at_scales(x.phi, x.scales, self.scales, x.others) for x in self.places]
-        return Remembered(self.views, np.stack([Potential.join(x) for x in phi]))
+        return np.stack([Potential.join(x) for x in phi])
 
     def rescale(self, points: Points) -> Points:
         """Fit softplus scales to the first of these positions; return all in them, shape (P, d)."""

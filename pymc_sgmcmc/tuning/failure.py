@@ -11,13 +11,22 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.surface import TuningError
 
-__all__ = ["BY_HAND", "NEARER", "named_step"]
+__all__ = ["NEARER", "diverged", "named_step"]
 
-BY_HAND = (
+_BY_HAND = (
     "set step_size, thin and batches by hand, with scale=None and gradient='plain': then nothing "
     "is tuned"
 )
-NEARER = f"Pass initvals= to pm.sample near the posterior, take tighter priors, or {BY_HAND}"
+NEARER = f"Pass initvals= to pm.sample near the posterior, take tighter priors, or {_BY_HAND}"
+
+
+def diverged(part: str, step_size: float, *, fixed: bool) -> TuningError:
+    """Return the error of a part of tuning that diverged, down to a step size or at a fixed one."""
+    where = "at the step size" if fixed else "at every step size down to"
+    return TuningError(
+        f"{part} diverged {where} {step_size:.3g}. Pass a smaller step_size, initvals= near the "
+        f"posterior, tighter priors, or {_BY_HAND}"
+    )
 
 
 def named_step[**P, R](name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

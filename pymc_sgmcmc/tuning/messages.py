@@ -36,8 +36,9 @@ _TEXTS = {
         _FAR + "Compare what the chains predict: they may agree on it, if not on single parameters"
     ),
     "diverging": (
-        "updates diverged at every step size that was tried. The draws cannot be trusted: write "
-        "the model non-centred, take tighter priors, or use NUTS"
+        "updates diverged at every step size that was tried. The draws cannot be trusted: pass a "
+        "smaller step_size if you set it, write the model non-centred, take tighter priors, or use "
+        "NUTS"
     ),
     "absurd gradients": (
         "gradients were not finite, or extremely large, at some of the chain's positions. The "
@@ -46,8 +47,9 @@ _TEXTS = {
     ),
     "temperature": (
         "some sds were wrong by about {wrong:.0%}: the mean of position times gradient, the "
-        "configurational temperature, was {worst:.2f} and has to be 1. Write the model "
-        "non-centred, use NUTS, or, where there are batches, take a larger batch_size"
+        "configurational temperature, was {worst:.2f} and has to be 1. Pass a smaller "
+        "step_size if you set it, write the model non-centred, use NUTS, or, where there are "
+        "batches, take a larger batch_size"
     ),
     "jumps": (
         "the density was seen to jump along {along}, {size}, where its gradient shows nothing. "
@@ -120,8 +122,8 @@ def cost_of_draws(
     text += "."
     if all_rows:
         text += (
-            " Updates take all rows, because batches with as little noise would be a third of them "
-            "or more. Without batches (batch_size=None, or no pm.Minibatch) that takes less time."
+            " Updates take all rows. Without batches (batch_size=None, or no pm.Minibatch) that "
+            "takes less time."
         )
     if dimension >= _MANY_TO_CHECK:
         text += (

@@ -67,8 +67,8 @@ _MOVES = (0.5, 0.25, 1.0) * 3
 # Starts after which the search ends if no two modes were reached
 _LEAST_STARTS = 3
 
-# Numbers that searches for other modes may compute, counted as one gradient of a few batches per
-# parameter (they take a hundred)
+# Numbers that searches for other modes may compute, if each took one gradient of a few batches per
+# parameter; a search takes about a hundred times as many
 _SEARCHED = 2**28
 
 # Sds of the first within which rough modes are one: on a part of the data a search ends within

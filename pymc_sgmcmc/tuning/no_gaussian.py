@@ -25,7 +25,7 @@ from pymc_sgmcmc.model.graphs import shape_priors
 from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.tuning.bounds import stable_step, within_noise
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
-from pymc_sgmcmc.tuning.failure import BY_HAND, named_step
+from pymc_sgmcmc.tuning.failure import diverged, named_step
 from pymc_sgmcmc.tuning.job import LARGEST_GRADIENT, Job
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.plan import Plan
@@ -77,7 +77,7 @@ def tune_without_gaussian(
     start = descended(surface, begin, units, jitter, held, job.rng)
     plan = plan_of_priors(start, units, job.options)
     runner = job.runner(plan)
-    if job.options.thin is None:
+    if job.options.thin is None and not job.step_changes:
         runner.settings.thin = job.bounds(plan).largest_thin(runner.settings.thin)
     thin, began = runner.settings.thin, time.perf_counter()
     warm = _warm_up(job, runner, surface, units)
@@ -210,10 +210,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
             continue
         halvings += 1
         if fixed or halvings > _MOST_HALVINGS:
-            raise TuningError(
-                f"updates diverged at every step size down to {h:.2g}. Take tighter priors, "
-                f"or {BY_HAND}"
-            )
+            raise diverged("updates of the warm-up", h, fixed=fixed is not None)
         h /= 2
         curvatures.pop()
         runner.restart(before)

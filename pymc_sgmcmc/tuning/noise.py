@@ -77,15 +77,10 @@ class GradientNoise:
 
 @dataclass(frozen=True)
 class TurnedNoise:
-    """A turn's effect on variances v of gradients: times v + plus, shape (d,)."""
+    """A turn's effect on variances v of gradients: times v + plus, each of shape (d,), or none."""
 
-    times: Flat
-    plus: Flat
-
-    @classmethod
-    def none(cls, dimension: int) -> TurnedNoise:
-        """Return the effect of no turn."""
-        return cls(np.ones(dimension), np.zeros(dimension))
+    times: Flat | float = 1.0
+    plus: Flat | float = 0.0
 
     def __call__(self, variance: Flat) -> Flat:
         """Return the variances after the turn, shape (d,)."""
@@ -201,11 +196,12 @@ def _places(
     surface: Surface, centre: Flat, spread: Root, rng: Rng
 ) -> Iterator[tuple[Surface, Surface, Flat]]:
     """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
+    visited = surface.places() if isinstance(surface, Remembered) else ()
     for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
         if isinstance(surface, Remembered):
             # The chain's position at those values, as the bulk moves with the other variables
             here = k % len(surface.views)
-            yield surface.views[here], surface.views[-1], surface.places[here]
+            yield surface.views[here], surface.views[-1], visited[here]
         else:
             yield surface, surface, centre + (spread @ e if spread.ndim == 2 else spread * e)
 

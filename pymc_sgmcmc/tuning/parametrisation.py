@@ -278,7 +278,8 @@ class _Probes:
 
     def widths(self, at: np.ndarray) -> tuple[dict[Coordinate, Any], dict[Coordinate, Any]]:
         """Return scales and locations of hierarchies at a position."""
-        both = self.engine.hierarchy(self.ravel.split(at), self.scales, self.others)
+        phi, scales = self.ravel.split(at), self.scales
+        *both, _ = self.engine.hierarchy(phi, scales, self.others, weights=scales)
         spreads, locations = (dict(zip(self.hierarchy, x, strict=True)) for x in both)
         return spreads, locations
 

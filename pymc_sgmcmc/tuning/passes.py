@@ -22,8 +22,9 @@ def random_signs(rng: Rng, dimension: int) -> Points:
 class Passes:
     """Draws the batches of steps, pass after pass over the data; each begins at a random row.
 
-    Independent batches might miss rows that inform a coordinate. A pair has several ``batches``
-    where work on all parameters outweighs a batch's; ``pairs`` is the number in a pass.
+    Independent batches might miss rows that inform a coordinate. With many ``batches`` in the data
+    a pair has several, so that the least number of steps makes all passes; ``pairs`` is the number
+    of pairs in a pass.
     """
 
     def __init__(self, surface: Surface, rng: Rng) -> None:

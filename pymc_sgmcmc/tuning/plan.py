@@ -76,7 +76,7 @@ class Plan:
     bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
-    turned: TurnedNoise | None = None  # the turn's effect on variances of gradients
+    turned: TurnedNoise = field(default_factory=TurnedNoise)  # variances after the turn
     blocks: InBlocks | None = None  # coordinates of φ with elements of one index whitened jointly
 
     def phi(self, psi: np.ndarray) -> np.ndarray:
@@ -119,8 +119,7 @@ class Plan:
         Coordinates for which it is too large take shorter steps than ``step_size``.
         """
         scale = 1.0 if self.root is None else self.root
-        variance = variance * scale**2
-        variance = (variance if self.turned is None else self.turned(variance)) * self.ratio
+        variance = self.turned(variance * scale**2) * self.ratio
         relative = self.relative
         if policy.per_coordinate and policy.widening is not None:
             most = within_noise(policy, variance * self.unit**2)
@@ -164,7 +163,9 @@ def make_plan(
     h = h * unit**policy.power
     plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
     if problem.scale is None or callable(problem.scale):
-        plan = replace(plan, width=_widths(bulk.root, root))
+        assert plan.root is not None
+        # Batches may have turned or shortened its axes
+        plan = replace(plan, width=_widths(bulk.root, plan.root))
     return replace(plan, root=None) if problem.scale is None else plan
 
 
@@ -256,7 +257,7 @@ def _with_batches(
     )  # fmt: skip
     if noise.rotation is not None:
         root = root @ noise.rotation
-    turned = TurnedNoise.none(d), TurnedNoise.none(d)
+    turned = TurnedNoise(), TurnedNoise()
     if turn is not None:
         turned = turned_noise(surface, plan.centre, root, turn, rng)
         noise = noise.turned(*turned)

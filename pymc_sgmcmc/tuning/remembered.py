@@ -16,10 +16,10 @@ class Remembered(Mapped):
     """The mean of a potential over values of other steps' variables, ``views`` one for each.
 
     Each batch or block is evaluated at a fixed one of the values, so means over many are over all
-    values. ``places`` are the chain's φ at the values, shape (views, d).
+    values. ``places`` returns the chain's φ at the values, shape (views, d).
     """
 
-    def __init__(self, views: Sequence[Surface], places: np.ndarray) -> None:
+    def __init__(self, views: Sequence[Surface], places: Callable[[], np.ndarray]) -> None:
         super().__init__(views[0])
         self.views, self.places = list(views), places
 

@@ -20,7 +20,7 @@ from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.noise import noise_along_burn_in
 from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
-from pymc_sgmcmc.tuning.regimes import Regime
+from pymc_sgmcmc.tuning.regimes import Regime, regime_of
 from pymc_sgmcmc.tuning.shared_index import in_blocks
 from pymc_sgmcmc.tuning.surface import FEW, Surface
 from pymc_sgmcmc.tuning.trial_chain import TrialChain
@@ -147,9 +147,10 @@ class Rounds:
             noise_along_burn_in(self._surface, plan.centre, plan.root, positions, phi, rng)
             / _OF_SQUARES
         )
-        ratio, largest = job.engine.scheme.variance_ratio, noise.max()
-        averaged = largest * max(ratio(n, size, plan.batches) for n, size in self._surface.sizes)
-        return float(largest) if averaged > _NOISIER * anchored_bound(policy) else 0.0
+        largest, ratio = noise.max(), job.engine.scheme.variance_ratio
+        share = max(ratio(n, size, plan.batches) for n, size in self._surface.sizes)
+        too_noisy = largest * share * plan.unit**2 > _NOISIER * anchored_bound(policy)
+        return float(largest) if too_noisy else 0.0
 
     def _moves(self, last: Round) -> bool:
         """Return whether the next round is about another centre."""
@@ -176,6 +177,7 @@ class Rounds:
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
         centre, root, _ = find_bulk(begin, job.rng, job.report)
         refuse_stiff(self._surface, centre, root, job.rng)
+        self._regime = regime_of(root, exchangeable=True)
         return Fit(centre, root)
 
     def _recentred(self, last: Round) -> Fit | None:

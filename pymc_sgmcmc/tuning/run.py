@@ -183,9 +183,10 @@ class Tuning:
                 _log.warning("Tuning: %s.", text_of(warning))
 
     def _curvatures(self, last: Round) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Return a function of ψ for the largest h λ / max h.
+        """Return a function of trials' positions for the largest curvature at each.
 
-        None if it costs much, or if trials do not see all coordinates (``MOST_WATCHED``).
+        It is in units in which all coordinates have the largest step size. None if it costs much,
+        or if trials do not see all coordinates (``MOST_WATCHED``).
         """
         surface, plan = last.surface, last.plan
         if surface.n_blocks > _MOST_BLOCKS or surface.dimension > MOST_WATCHED:

@@ -153,7 +153,6 @@ class TrialChain:
 
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
-        self._runner.settle()
         centre = self._centre
         widths = parts_of(self._width, [x.size for x in centre])
         self._runner.restart(
@@ -221,7 +220,7 @@ def _spread_over(sizes: Sequence[int]) -> np.ndarray:
         return np.arange(sum(sizes))
     most, left = {}, MOST_WATCHED
     for rank, k in enumerate(np.argsort(sizes, kind="stable")):
-        most[k] = max(1, min(sizes[k], left // (len(sizes) - rank)))
+        most[k] = min(sizes[k], max(1, left // (len(sizes) - rank)))
         left -= most[k]
     starts = np.cumsum([0, *sizes[:-1]])
     return np.concatenate(

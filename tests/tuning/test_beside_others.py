@@ -15,10 +15,12 @@ import pymc_sgmcmc as sg
 
 from helpers.gallery import BENCHMARKS, check
 from helpers.modes import REWRITTEN
-from pymc_sgmcmc.chain.memory import Memory
+from pymc_sgmcmc.chain.memory import Memory, Place
+from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.tuning import beside_others
-from pymc_sgmcmc.tuning.beside_others import Companion
+from pymc_sgmcmc.tuning.beside_others import Companion, times_of_tuning
+from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 GROUPS, EACH = 30, 40
@@ -124,6 +126,64 @@ def test_a_chain_without_a_gaussian_is_not_tuned_again(monkeypatch):
         after = Companion(None, None, None).before_draw(runner, [])
         assert after == (runner if adapts else "tuned")
     assert memory.seen == 2
+
+
+def test_a_draw_that_diverges_keeps_what_trials_have_found(monkeypatch):
+    again = SimpleNamespace(settings=Settings(step_size=0.2), advance=lambda h, *args: h)
+    monkeypatch.setattr(Companion, "_tuned", lambda *args, **options: again)
+    tried = SimpleNamespace(
+        state=SimpleNamespace(psi=[np.zeros(1)], extra={}, scales=[]),
+        settings=Settings(step_size=0.05, warnings=[("slow", {})]),
+        advance=lambda *args: SimpleNamespace(rejected=1),
+        restart=lambda *args: None,
+        phi=lambda: [np.zeros(1)],
+    )
+    after, step_size, made_by = Companion(None, Options(), None).draw(tried, 0.05, [])
+    assert after is again
+    assert step_size == made_by == again.settings.step_size == 0.05
+    assert again.settings.warnings == [("slow", {})]
+
+
+def test_without_whitening_a_draw_far_out_in_its_own_units_has_not_diverged(monkeypatch):
+    tuned, tune_again = [], Companion._tuned
+
+    def counted(self, state, places, *, trials):
+        tuned.append(state.draw)
+        return tune_again(self, state, places, trials=trials)
+
+    monkeypatch.setattr(Companion, "_tuned", counted)
+    with pm.Model():
+        x, z = pm.Normal("x", 0, 5000), pm.Bernoulli("z", 0.5)
+        pm.Normal("y", x + 1000 * z, 10_000, observed=0.0)
+        steps = [sg.CoRVSGLD([x], scale=None, backend="jax"), pm.BinaryGibbsMetropolis([z])]
+        pm.sample(
+            step=steps, draws=2, tune=30, chains=1, random_seed=1, progressbar=False,
+            compute_convergence_checks=False,
+        )  # fmt: skip
+    assert set(tuned) <= set(times_of_tuning(30))
+
+
+def test_remembered_places_move_with_the_scales_of_the_coordinates():
+    with pm.Model() as model:
+        b, s = pm.Normal("b"), pm.HalfNormal("s", 2)
+        pm.Normal("y", b, s, observed=[0.5, 3.0])
+        step = sg.CoRVSGLD([s], backend="jax")
+    step.setup_chain(np.random.default_rng(0), 10, 10)
+    engine = step._engine_at(model.initial_point())
+    [phi], scales = engine.express(model.initial_point())
+    places = [Place([np.array(b)], [phi + b], scales) for b in (-1.0, 1.0)]
+    density = Density(engine, step.chain, places)
+    engine.attempt(density.compile)
+    surface, split = density.surface(), density.views[0].split
+
+    def values():
+        both = zip(surface.places(), places, strict=True)
+        return [engine.values_at(split(x), density.scales, at.others) for x, at in both]
+
+    before = values()
+    density.rescale(surface.places() + 3)
+    assert density.scales[0] > 2 * scales[0]
+    np.testing.assert_allclose(values(), before)
 
 
 def test_variables_of_other_packages_begin_there_too():

@@ -12,7 +12,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
-from pymc_sgmcmc.tuning.trial_chain import Trial
+from pymc_sgmcmc.tuning.trial_chain import Trial, _spread_over
 
 
 def on_lines(d):
@@ -217,6 +217,9 @@ def test_step_and_thin_set_by_hand_stay():
     found = settled(FakeChain(variance=lambda h: 2.0), fixed_step=True)
     assert found.step_size == 0.2
     assert "temperature" in texts(found)[0]
+    assert "Pass a smaller step_size if you set it" in texts(found)[0]
+    [text] = texts(settled(WildLater(), fixed_step=True))
+    assert "pass a smaller step_size if you set it" in text
     found = settled(FakeChain(time=100.0), fixed_thin=True)
     assert found.thin == 20
     found = settled(FakeChain(variance=lambda h: 1 + 3 * h), thin=7, fixed_thin=True)
@@ -312,6 +315,13 @@ def test_temperatures_of_independent_draws():
     assert abs(z_score(mean, 1.3)) < STANDARD_ERRORS
     # The error is that of a mean of 500 squares
     assert np.sqrt(np.mean(error**2)) == pytest.approx(1.3 * np.sqrt(2 / 500), rel=0.05)
+
+
+@pytest.mark.parametrize("sizes", [[2000, 0], [0, 2000], [0, 2000, 0]])
+def test_of_a_variable_without_elements_none_is_watched(sizes):
+    watched = _spread_over(sizes)
+    assert 0 <= watched.min() < watched.max() < 2000
+    assert len(np.unique(watched)) == len(watched)
 
 
 def test_no_trial_is_run_at_the_largest_thinning():

@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from helpers.surfaces import Exact
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.tuning.directions import Turn, shared_directions
@@ -164,10 +165,7 @@ def test_an_intercept_beside_two_effects_is_right(method):
         mu = pm.Normal("mu", 0, 5)
         a, b = pm.Normal("a", 0, 1, shape=GROUPS), pm.Normal("b", 0, 0.5, shape=ITEMS)
         pm.Normal("y", mu + a[rows[0]] + b[rows[1]], 1, observed=rows[2], total_size=len(y))
-        found = pm.sample(
-            step=getattr(sg, method)(backend="jax"), chains=2, cores=1, random_seed=1,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        found = run(getattr(sg, method)(backend="jax"))
     ends = {"mu": 0, "a": slice(1, 11), "b": slice(1 + GROUPS, 11 + GROUPS)}
     posterior = {name: found.posterior[name][..., :10] if name != "mu" else found.posterior[name]
                  for name in ends}  # fmt: skip
@@ -212,10 +210,7 @@ def test_a_mean_of_slopes_on_which_no_row_depends():
         b = pm.MvNormal("b", mu, chol=chol, shape=(groups, 3))
         effect = pm.math.sum(b[groups_of] * design, axis=1)
         pm.Normal("y", effect, 1, observed=seen, total_size=rows)
-        found = pm.sample(
-            step=sg.MSGNHT(), chains=2, cores=1, random_seed=1,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        found = run(sg.MSGNHT())
     exact = {"mu": (mean[-3:], sd[-3:]), "b": (mean[:30].reshape(10, 3), sd[:30].reshape(10, 3))}
     assert_right({"mu": found.posterior["mu"], "b": found.posterior["b"][..., :10, :]}, exact)
     assert int(found.sample_stats["batches"].max()) < 16

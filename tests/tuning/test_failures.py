@@ -10,6 +10,7 @@ from pymc.exceptions import SamplingError
 
 import pymc_sgmcmc as sg
 
+from helpers import sampling
 from helpers.policies import rules_of
 from helpers.surfaces import OneScale
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
@@ -340,24 +341,7 @@ def test_a_fit_survives_a_gradient_of_absurd_size():
     assert np.all(np.abs(np.log(sd)) < np.log(2))
 
 
-# ---------------------------------------------------------------- whole runs
-
-
-def sample(model, **options):
-    with model:
-        return pm.sample(
-            step=sg.CoRVSGLD(backend="jax", **options), draws=4, tune=0, chains=1, cores=1,
-            random_seed=1, progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
-
-
-def test_an_improper_posterior_is_told():
-    with pm.Model() as model:
-        pm.Flat("x", shape=2)
-    with pytest.raises(
-        SamplingError, match=r"^The variable 'x' has an improper prior, and nothing"
-    ):
-        sample(model)
+# ---------------------------------------------------------------- a whole run
 
 
 def test_what_breaks_between_two_steps_names_the_last(monkeypatch):
@@ -365,11 +349,12 @@ def test_what_breaks_between_two_steps_names_the_last(monkeypatch):
         raise np.linalg.LinAlgError("Singular matrix")
 
     monkeypatch.setattr("pymc_sgmcmc.tuning.density.rescaled", broken)
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x")
+        step = sg.CoRVSGLD(backend="jax")
     why = (
         r"^Tuning failed: the step 'searching for the posterior's centre' failed "
         r"\(Singular matrix\)\. Pass initvals="
     )
     with pytest.raises(SamplingError, match=why):
-        sample(model)
+        sampling.run(step, 4, 1, tune=0)

@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from helpers.surfaces import Exact, rotated
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.model.properties import has_kinks
@@ -164,9 +165,7 @@ def test_a_penalty_of_ones_own_on_effects_that_data_tie_together():
         bend = pm.Flat("bend", shape=12)
         pm.Potential("small", -pm.math.abs(bend).sum() / 0.3)
         pm.Normal("y", x @ bend, 0.1, observed=seen, total_size=len(y))
-        drawn = pm.sample(
-            step=sg.MSGNHT(), chains=2, cores=1, random_seed=1, progressbar=False
-        ).posterior["bend"]
+        drawn = run(sg.MSGNHT(), compute_convergence_checks=True).posterior["bend"]
     told, linear, exact = 100 * hinges.T @ hinges, 100 * hinges.T @ y, []
     b = np.ones(12)
     for _ in range(6000):
@@ -192,7 +191,5 @@ def test_a_penalty_of_ones_own_on_effects_that_data_tie_together():
 def test_laplace_distributions_are_sampled_untuned(method, backend):
     with pm.Model():
         pm.Laplace("x", 1, 2, shape=5)
-        result = pm.sample(
-            step=method(backend=backend), chains=2, cores=1, random_seed=1, progressbar=False
-        )
+        result = run(method(backend=backend), compute_convergence_checks=True)
     assert_right(result.posterior, {"x": (1.0, np.sqrt(8))})

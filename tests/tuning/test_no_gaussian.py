@@ -14,6 +14,7 @@ from pymc.exceptions import SamplingError
 import pymc_sgmcmc as sg
 
 from helpers.nets import net
+from helpers.sampling import run
 from helpers.subprocesses import run_python
 from helpers.surfaces import Exact, Gaussian
 from pymc_sgmcmc.kernel.estimators import Plain
@@ -56,6 +57,31 @@ def test_what_is_no_sign_of_another_regime_reaches_the_user(monkeypatch):
     monkeypatch.setattr("pymc_sgmcmc.tuning.run.find_bulk", broken)
     with net(hidden=3), pytest.raises(SamplingError, match=r"Tuning failed: gradients are not"):
         pm.sample(draws=5, step=sg.MSGNHT(), **OPTIONS)
+
+
+@pytest.fixture
+def no_fit(monkeypatch):
+    def none_found(*args):
+        raise NoGaussianError
+
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run.find_bulk", none_found)
+
+
+@pytest.mark.usefixtures("no_fit")
+def test_a_net_that_diverges_at_the_users_step_size_is_told_to_lower_it():
+    step = sg.MSGNHT(step_size=100.0, model=net(hidden=3), backend="jax")
+    said = r"warm-up diverged at the step size 100\. Pass a smaller step_size"
+    with pytest.raises(SamplingError, match=said):
+        run(step, draws=5, tune=0, chains=1)
+
+
+@pytest.mark.usefixtures("no_fit")
+def test_draws_of_a_net_are_as_long_as_a_schedule_records():
+    # The last 40 updates of each 200 are recorded
+    step = sg.MSGNHT(step_size=sg.cyclical(1e-3, 200), model=net(hidden=3), backend="jax")
+    thin = run(step, draws=20, tune=0, chains=1).sample_stats["thin"].values
+    assert np.all(200 % thin == 0)
+    assert thin.max() <= 40
 
 
 def test_normals_without_a_width_are_no_fit():

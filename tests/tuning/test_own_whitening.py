@@ -2,6 +2,7 @@
 
 from functools import partial
 from inspect import cleandoc
+from types import SimpleNamespace
 
 import cloudpickle
 import numpy as np
@@ -10,14 +11,17 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.conjugate import slopes_of
 from helpers.policies import LM, THERMOSTAT
 from helpers.sampling import run
 from helpers.surfaces import Gaussian, rotated
 from helpers.surfaces_of_rows import Noisy
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 from pymc_sgmcmc.kernel.options import Options
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.plan import Fit, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal
+from pymc_sgmcmc.tuning.rounds import Rounds
 from pymc_sgmcmc.tuning.surface import TuningError
 
 D = 6
@@ -116,6 +120,31 @@ def test_noise_is_measured_in_the_bulk_whatever_whitens():
     assert (one.batches, type(one.gradient)) == (tenth.batches, type(tenth.gradient))
 
 
+def test_widths_are_those_of_the_axes_to_which_the_noise_of_batches_turns():
+    """The narrow axis is the noisiest, and so the last."""
+    sds_of_fit = np.array([0.01, 10.0])
+    surface = Noisy(np.zeros(2), np.array([1e8, 1.0]))
+    plan = plan_of(lambda root: np.eye(len(root)), np.diag(sds_of_fit), surface=surface)
+    moved = np.abs(plan.phi(np.eye(2)) - plan.centre) / sds_of_fit
+    np.testing.assert_allclose(moved[::-1], np.eye(2), atol=0.01)
+
+
+def test_a_burn_in_is_as_noisy_in_any_units_of_the_whitened_coordinates():
+    """An anchored batch's noise has the variance 0.5 one sd from the anchor, and 8 four sds."""
+    surface = Noisy(np.full(3, 10.0), np.full(3, 0.5**0.5))
+    positions = np.random.default_rng(1).normal(size=(50, 3))
+    job = SimpleNamespace(
+        policy=LM, options=Options(), again=False, state=SimpleNamespace(settings=None),
+        density=SimpleNamespace(places=[None]), rng=np.random.default_rng(0),
+        engine=SimpleNamespace(scheme=BATCH_SCHEMES["shuffled"]),
+    )  # fmt: skip
+    for units in (0.1, 1.0, 10.0):
+        plan = plan_of(partial(np.multiply, units), np.eye(3), surface=surface)
+        rounds = Rounds(job, surface, Fit(plan.centre, np.eye(3)), Dense())
+        near, far = (rounds._noise_of_burn_in(plan, away * positions) for away in (1, 4))
+        assert near == 0 < far, units
+
+
 def test_without_whitening_trials_see_each_coordinate_in_its_own_sds():
     root = np.diag([0.1, 1.0, 10.0])
     plan = plan_of(None, root)
@@ -169,6 +198,13 @@ def test_a_step_carries_the_function_to_other_processes():
 # ---------------------------------------------------------------------- draws
 
 
+def assert_standard(z):
+    for power, expected in ((1, 0.0), (2, 1.0)):
+        found, error = mean_and_error(means_of_parts(z**power))
+        assert np.all(abs(found - expected) < STANDARD_ERRORS * error), (power, found, error)
+        assert np.all(error < 0.15)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "scale"),
@@ -192,8 +228,20 @@ def test_draws_are_right_in_coordinates_of_the_users_own(method, scale):
     else:
         np.testing.assert_allclose(settings.root[0], wanted, rtol=0.01)
     assert not settings.warnings
-    z = (result.posterior["x"].values - mean) / np.sqrt(np.diag(cov))
-    for power, expected in ((1, 0.0), (2, 1.0)):
-        found, error = mean_and_error(means_of_parts(z**power))
-        assert np.all(abs(found - expected) < STANDARD_ERRORS * error), (power, found, error)
-        assert np.all(error < 0.15)
+    assert_standard((result.posterior["x"].values - mean) / np.sqrt(np.diag(cov)))
+
+
+def test_slopes_whose_axes_the_noise_of_batches_exchanges_are_right_and_raise_no_alarm():
+    rng = np.random.default_rng(0)
+    # The first slope is the narrower and the noisier one
+    X = rng.normal(size=(600, 2)) * [5.0, 1.0]
+    y = X @ [1.0, -1.0] + rng.normal(size=600)
+    with pm.Model():
+        x, seen = pm.Minibatch(X, y, batch_size=60)
+        slopes = pm.Normal("slopes", 0, 10, shape=2)
+        pm.Normal("y", x @ slopes, 1, observed=seen, total_size=600)
+        step = sg.CoRVSGLD(scale=lambda root: np.eye(len(root)), backend="jax")
+    draws = run(step, draws=300, tune=0, chains=1).posterior["slopes"].values
+    assert not step.chain.settings.warnings
+    mean, cov = slopes_of(X, y, 1.0)
+    assert_standard((draws - mean) / np.sqrt(np.diag(cov)))

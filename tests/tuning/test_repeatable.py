@@ -10,6 +10,7 @@ import pymc_sgmcmc as sg
 
 from helpers.conjugate import regression
 from helpers.sampling import run
+from helpers.steps import take
 from helpers.subprocesses import run_python
 
 
@@ -64,10 +65,6 @@ def test_one_core_and_two_give_the_same_bits_with_tuning(tmp_path):
     assert one.endswith(" 2")
 
 
-def bits(stats):
-    return {k: np.asarray(v, dtype=float).tobytes() for k, v in stats.items() if k != "warning"}
-
-
 @pytest.mark.parametrize(
     ("method", "gradient"),
     [
@@ -81,21 +78,11 @@ def test_state_of_a_tuned_chain_restores_bit_for_bit(method, gradient):
     model, _ = regression()
     step = method(model=model, gradient=gradient, backend="jax")
     step.setup_chain(np.random.default_rng(3), 2, 50)
-    point = model.initial_point()
-    for _ in range(5):
-        point, _ = step.step(point)
+    point, _ = take(step, model.initial_point(), draws=5)
     stored = pickle.dumps((step.sampling_state, point))
-
-    def take(step, point):
-        taken = []
-        for _ in range(6):
-            point, [stats] = step.step(point)
-            taken.append([bits(stats), bits(point)])
-        return taken
-
-    expected = take(step, point)
+    _, expected = take(step, point, draws=6)
     state, point = pickle.loads(stored)
     fresh = method(model=model, gradient=gradient, backend="jax")
     fresh.sampling_state = state
-    assert take(fresh, point) == expected
+    assert take(fresh, point, draws=6)[1] == expected
     assert fresh.chain.settings == step.chain.settings

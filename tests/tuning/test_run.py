@@ -10,7 +10,7 @@ import pymc_sgmcmc as sg
 import pymc_sgmcmc.tuning.rounds as tuning_rounds
 import pymc_sgmcmc.tuning.run as tuning_run
 
-from helpers.conjugate import location_and_precision, regression, slopes_of
+from helpers.conjugate import regression, slopes_of
 from helpers.sampling import QUIET, run
 from helpers.surfaces import groups
 from helpers.z_scores import STANDARD_ERRORS, assert_right
@@ -127,20 +127,6 @@ def test_a_centred_hierarchy_that_the_data_determine():
     mean, sd = exact.log_scale()
     assert abs(found.mean() - mean) < 0.1 * sd
     assert abs(found.std() / sd - 1) < 0.1
-
-
-@pytest.mark.slow
-def test_tuning_beside_another_step():
-    # The scale of mu is tuned at tau's start
-    model, exact = location_and_precision(np.random.default_rng(4).normal(1.0, 2.0, size=40))
-    step = sg.CoRVSGLD([model["mu"]], model=model, backend="jax")
-    # The other step evaluates the density at every draw
-    with model, pytensor.config.change_flags(mode="NUMBA"):
-        posterior = pm.sample(
-            step=[step, pm.Slice([model["tau"]])],
-            draws=1000, tune=500, chains=2, cores=1, random_seed=1, **QUIET,
-        ).posterior  # fmt: skip
-    assert_right(posterior, exact)
 
 
 @pytest.mark.parametrize("method", [sg.CoRVSGLD, pytest.param(sg.MSGNHT, marks=pytest.mark.slow)])

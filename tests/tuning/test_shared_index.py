@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from helpers.surfaces import Exact, Gaussian, away_from_identity
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks, in_blocks
@@ -137,10 +138,7 @@ def test_intercepts_and_slopes_on_a_covariate_that_is_not_centred(method, caplog
         b = pm.Normal("b", nu, 0.5, shape=groups)
         pm.Normal("y", a[i] + b[i] * covariate, 1, observed=seen, total_size=len(y))
         with caplog.at_level("INFO", logger="pymc.sgmcmc"):
-            found = pm.sample(
-                step=getattr(sg, method)(backend="jax"), chains=2, cores=1, random_seed=1,
-                progressbar=False, compute_convergence_checks=False,
-            )  # fmt: skip
+            found = run(getattr(sg, method)(backend="jax"))
     assert "While tuning" not in caplog.text
     ends = {"a": slice(0, 10), "b": slice(groups, groups + 10), "mu": -2, "nu": -1}
     posterior = {k: found.posterior[k][..., :10] if k in "ab" else found.posterior[k] for k in ends}

@@ -9,6 +9,7 @@ from scipy.special import betaln
 import pymc_sgmcmc as sg
 
 from helpers.policies import THERMOSTAT
+from helpers.sampling import run
 from helpers.surfaces_of_rows import Groups, Noisy
 from helpers.z_scores import STANDARD_ERRORS, assert_right, z_score
 from pymc_sgmcmc.kernel.engine import Engine
@@ -60,12 +61,11 @@ def test_a_scale_feels_where_few_batches_have_moved_all_groups(groups, expected)
 
 
 def test_a_mean_in_the_place_of_which_is_a_direction_shares_their_noise():
-    surface, groups = Groups(600, 20, seed=0), 599
+    groups = 599
     sd = np.full(600, 21**-0.5)
     # The last coordinate has a single group's noise; the direction has as much of all others
     direction = np.append(np.full(groups, (0.5 / groups) ** 0.5), 0.5**0.5)[:, None]
     turn = Turn.to(direction, np.array([2.0]), [groups, 1], sd)
-    rows = surface.group == groups
 
     class Silent(Groups):
         def of_rows(self, points, index, counted):
@@ -74,7 +74,6 @@ def test_a_mean_in_the_place_of_which_is_a_direction_shares_their_noise():
             return u, g
 
     silent = Silent(600, 20, seed=0)
-    assert rows.sum() == 20
     assert asked(silent, sd, turn, [groups, 1], silent.mean)
     assert not asked(silent, sd, None, [groups, 1], silent.mean)
 
@@ -112,10 +111,7 @@ def test_the_sd_of_rows_beside_thousands_of_groups():
         spread = pm.HalfNormal("sigma", 2)
         theta = pm.Normal("theta", 1, tau, shape=groups)
         pm.Normal("y", theta[of], spread, observed=seen, total_size=rows)
-        found = pm.sample(
-            step=sg.MSGNHT(), chains=2, cores=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        found = run(sg.MSGNHT())
     assert_right(found.posterior, {"sigma": (mean, sd)})
 
 
@@ -141,10 +137,7 @@ def test_the_concentration_of_thousands_of_rare_rates():
             "theta", mean_rate * concentration, (1 - mean_rate) * concentration, shape=groups
         )
         pm.Binomial("y", tried, theta[of], observed=seen, total_size=rows)
-        found = pm.sample(
-            step=sg.MSGNHT(), chains=2, cores=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        found = run(sg.MSGNHT())
     assert_right(found.posterior, {"kappa": (mean, sd)})
 
 
@@ -247,8 +240,5 @@ def test_the_sd_of_hundreds_of_correlated_coefficients():
         scale = pm.HalfNormal("scale", 1)
         beta = pm.Normal("beta", 0, scale, shape=800)
         pm.Normal("y", columns @ beta, 1, observed=seen, total_size=len(y))
-        found = pm.sample(
-            step=sg.CoRVSGLD(), chains=2, cores=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        found = run(sg.CoRVSGLD())
     assert_right(found.posterior, {"scale": (mean, sd)})

@@ -46,12 +46,3 @@ def test_other_starts_are_tried_where_the_first_is_not_finite():
 
 def test_no_start_where_the_potential_is_not_finite():
     assert jittered(np.zeros(2), np.random.default_rng(3), lambda x: np.full(1, np.nan)) is None
-
-
-def test_starts_of_one_generator_differ_and_repeat():
-    one, two, again = (
-        jittered(np.zeros(4), np.random.default_rng(seed), lambda x: np.zeros(1))
-        for seed in (1, 2, 1)
-    )
-    np.testing.assert_array_equal(one, again)
-    assert np.all(one != two)

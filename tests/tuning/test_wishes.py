@@ -26,6 +26,9 @@ WISHES = {
 }
 
 
+ANCHORS = "control variates", "svrg"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WISHES)
 def test_what_is_set_by_hand_stays_and_the_rest_is_tuned(name):
@@ -55,4 +58,5 @@ def test_what_is_set_by_hand_stays_and_the_rest_is_tuned(name):
         assert {float(x.flat[0]) for x in settings.root} == {0.025, 0.05}
     assert bool(settings.anchor) == (name != "plain")
     assert settings.refresh == (1000 if name == "svrg" else None)
-    assert_right(result.posterior, exact)
+    # LM's own bias is of second order, h² / 4 of a variance at h = 0.2
+    assert_right(result.posterior, exact, slack=0.005 if name in ANCHORS else 0.1)
