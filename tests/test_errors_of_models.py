@@ -151,8 +151,8 @@ def without_gradient():
 
 def improper(*, informed):
     with pm.Model() as model:
-        a, b = pm.Flat("a"), pm.Flat("b")
-        pm.Normal("y", a + informed * b if informed else a, observed=Y)
+        a, b = pm.Flat("a"), pm.Flat("b") if informed else pm.HalfFlat("b")
+        pm.Normal("y", a + b if informed else a, observed=Y)
     return model
 
 

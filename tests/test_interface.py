@@ -12,6 +12,7 @@ import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
 from helpers.laws import error_of_cdf
+from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.testing import UNTUNED, check, gaussian, run_chain
 
@@ -100,16 +101,14 @@ def test_statistics_are_those_that_are_named():
 @pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_what_an_update_may_ask(batches):
     data = np.random.default_rng(0).normal(1.0, 2.0, size=60)
-    with pm.Model() as model:
+    with pm.Model():
         y = pm.Minibatch(data, batch_size=10)
         mu = pm.Normal("mu", 0, 10)
         sd = pm.Uniform("sd", 0.5, 5.0, shape=2)
         pm.Normal("y", mu, sd[0], observed=y, total_size=60)
         step = Asking(step_size=0.1, backend="jax", **{**UNTUNED, "thin": 1, "batches": batches})
-    step.setup_chain(np.random.default_rng(1), 0, 400)
-    point, potentials, differences = model.initial_point(), [], []
-    for _ in range(400):
-        point, [found] = step.step(point)
+    potentials, differences = [], []
+    for _, found in drawn(step, 400):
         assert found["same"] == 0
         potentials.append(found["potential"])
         differences.append(found["different"])

@@ -15,22 +15,12 @@ from scipy import integrate, stats
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import location_and_precision
+from helpers.sampling import run
 from pymc_sgmcmc.testing import UNTUNED
 
 
 def sample(model, step, draws=2500):
-    with model:
-        result = pm.sample(
-            step=step,
-            draws=draws,
-            tune=100,
-            chains=2,
-            cores=1,
-            random_seed=1,
-            progressbar=False,
-            compute_convergence_checks=False,
-        )
-    return result.posterior
+    return run(step, draws, model=model, tune=100).posterior
 
 
 def assert_mean(draws, exact, bias=0.0):

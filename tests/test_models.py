@@ -365,16 +365,6 @@ def censored_gamma():
     return model, moments(log_density, 0, 5)
 
 
-def test_operation_without_jax_is_named_with_the_cure():
-    with pm.Model():
-        shape = pm.Gamma("shape", 2.0, 1.0)
-        pm.Potential("p", -pt.hyp2f1(shape, 1.0, 2.0, 0.3))
-        with pytest.raises(NotImplementedError, match="Grad2F1Loop") as info:
-            sample(sg.SGLD(step_size=0.01, backend="jax", **UNTUNED))
-    assert info.match(r"Pass backend='numba'")
-    assert len(str(info.value)) < 450
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "numba"])
 def test_a_gradient_with_a_loop_over_numbers(backend):

@@ -5,6 +5,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -32,22 +33,12 @@ def built(model=mixed, method=sg.SGLD, **options):
 def sampled(model=location_and_scale, method=sg.SGLD, draws=30, initvals=None, **options):
     """Sample a short chain."""
 
-    def run():
+    def attempt():
         with model():
             step = method(**{"step_size": 0.1, "backend": "jax", **UNTUNED, **options})
-            pm.sample(
-                step=step,
-                draws=draws,
-                tune=0,
-                chains=1,
-                cores=1,
-                initvals=initvals,
-                random_seed=1,
-                progressbar=False,
-                compute_convergence_checks=False,
-            )
+        run(step, draws, 1, tune=0, initvals=initvals)
 
-    return run
+    return attempt
 
 
 def cases(rows):

@@ -39,14 +39,6 @@ class Case:
 LEVELS = np.array([0.1, 0.25, 0.5, 0.75, 0.9])
 
 
-def funnel():
-    """Neal's: nine widths that one variable sets."""
-    with pm.Model() as model:
-        v = pm.Normal("v", 0, 3)
-        pm.Normal("x", 0, pt.exp(v / 2), shape=9)
-    return Case(model, {"v": (0.0, 3.0)})
-
-
 EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 
@@ -103,16 +95,6 @@ def flat_priors():
     return Case(
         model, {"beta": (m, variances**0.5), "sigma": (mean, np.sqrt(S / (nu - 2) - mean**2))}
     )
-
-
-def flat_prior_without_data():
-    """There is no posterior: whatever comes out is wrong."""
-    X, y = line(0.5)
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=2)
-        pm.Flat("unknown")
-        pm.Normal("y", X @ beta, 0.5, observed=y)
-    return Case(model, {"unknown": (np.nan, np.nan)})
 
 
 def tiny_noise():
@@ -290,24 +272,6 @@ def discrete_neighbour():
     )
 
 
-def sparse_dirichlet():
-    alpha = np.full(5, 0.1)
-    mean = alpha / alpha.sum()
-    with pm.Model() as model:
-        pm.Dirichlet("p", alpha)
-    return Case(model, {"p": (mean, np.sqrt(mean * (1 - mean) / (alpha.sum() + 1)))})
-
-
-def sparse_dirichlet_with_data():
-    """Counts of 10,000, 10, 10 and no others."""
-    alpha = 0.1 + np.array([10_000, 10, 10, 0, 0])
-    mean = alpha / alpha.sum()
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.full(5, 0.1))
-        pm.Multinomial("y", n=10_020, p=p, observed=[10_000, 10, 10, 0, 0])
-    return Case(model, {"p": (mean, np.sqrt(mean * (1 - mean) / (alpha.sum() + 1)))})
-
-
 def correlated_walk():
     """A random walk of 600 steps with few data: correlations that a diagonal does not see."""
     d = 600
@@ -351,13 +315,6 @@ def horseshoe():
     middle = of_tau @ tau[:, 0]
     spread = np.sqrt(of_tau @ (tau[:, 0] - middle) ** 2)
     return Case(model, {"tau": (middle, spread), "beta": (mean, np.sqrt(square - mean**2))})
-
-
-def flat_scale_without_data():
-    with pm.Model() as model:
-        pm.HalfFlat("unknown")
-        pm.Normal("x", 0, 1)
-    return Case(model, {"unknown": (np.nan, np.nan)})
 
 
 def small_funnel():

@@ -9,6 +9,7 @@ import pymc as pm
 
 import pymc_sgmcmc as sg
 
+from helpers import steps
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.testing import UNTUNED
@@ -17,13 +18,8 @@ from pymc_sgmcmc.testing import UNTUNED
 @cache
 def location(rows=400, seed=0, width=10.0):
     """A minibatch, a bounded variable and a deterministic, with little to compile."""
-    Y = np.random.default_rng(seed).normal(1, 0.5, size=rows)
-    with pm.Model() as model:
-        y = pm.Minibatch(Y, batch_size=50)
-        mu = pm.Normal("mu", 0, width)
-        sigma = pm.HalfNormal("sigma", 1)
-        pm.Deterministic("ratio", mu / sigma)
-        pm.Normal("y", mu, sigma, observed=y, total_size=rows)
+    with steps.location(rows, seed, width) as model:
+        pm.Deterministic("ratio", model["mu"] / model["sigma"])
     return model
 
 

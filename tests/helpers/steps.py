@@ -18,12 +18,12 @@ SAMPLERS = {
 }
 
 
-def location(rows=400, batch_size=50):
+def location(rows=400, seed=0, width=10):
     """A small model that has it all: a minibatch, a bounded variable, and little to compile."""
-    Y = np.random.default_rng(0).normal(1, 0.5, size=rows)
+    Y = np.random.default_rng(seed).normal(1, 0.5, size=rows)
     with pm.Model() as model:
-        y = pm.Minibatch(Y, batch_size=batch_size)
-        mu = pm.Normal("mu", 0, 10)
+        y = pm.Minibatch(Y, batch_size=50)
+        mu = pm.Normal("mu", 0, width)
         sigma = pm.HalfNormal("sigma", 1)
         pm.Normal("y", mu, sigma, observed=y, total_size=rows)
     return model
@@ -51,6 +51,15 @@ def twin(step, **options):
 def start(step, seed=1, draws=100):
     step.setup_chain(np.random.default_rng(seed), 0, draws)
     return step.model.initial_point()
+
+
+def drawn(step, draws, seed=1, tune=0):
+    """Yield the point and the statistics of each draw of a new chain, those of tuning first."""
+    step.setup_chain(np.random.default_rng(seed), tune, draws)
+    point = step.model.initial_point()
+    for _ in range(tune + draws):
+        point, [stats] = step.step(point)
+        yield point, stats
 
 
 def take(step, point, draws=4):

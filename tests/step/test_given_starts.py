@@ -6,7 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.sampling import QUIET
+from helpers.sampling import run
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -16,9 +16,7 @@ def first_draws(initvals):
         pm.Normal("a", shape=3)
         pm.HalfNormal("b")
         step = sg.SGLD(step_size=1e-18, backend="jax", **UNTUNED)
-        draws = pm.sample(
-            1, tune=0, chains=2, cores=1, step=step, random_seed=1, initvals=initvals, **QUIET
-        ).posterior
+        draws = run(step, 1, tune=0, initvals=initvals).posterior
     return draws["a"].values[:, 0], np.log(draws["b"].values[:, 0])
 
 

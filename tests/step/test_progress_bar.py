@@ -11,6 +11,7 @@ from pymc.step_methods.compound import BlockedStep
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from helpers.steps import normal_and_scale, start
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -50,16 +51,7 @@ def wide_terminal(monkeypatch):
 
 
 def test_progress_bar_renders(capsys, wide_terminal, jax_step):
-    with jax_step.model:
-        pm.sample(
-            step=jax_step,
-            draws=5,
-            tune=2,
-            chains=2,
-            cores=1,
-            progressbar=True,
-            compute_convergence_checks=False,
-        )
+    run(jax_step, 5, seed=None, tune=2, progressbar=True)
     shown = capsys.readouterr().out
     for header in HEADERS:
         assert header in shown
@@ -69,19 +61,12 @@ def test_progress_bar_renders(capsys, wide_terminal, jax_step):
 def test_progress_bar_renders_with_steps_of_pymc(capsys, wide_terminal):
     with normal_and_scale() as model:
         pm.Normal("y")
-        pm.sample(
-            step=[
-                sg.CoRVSGLD([model["x"]], step_size=0.01, backend="jax", **UNTUNED),
-                pm.NUTS([model["s"]]),
-                pm.Slice([model["y"]]),
-            ],
-            draws=5,
-            tune=2,
-            chains=1,
-            cores=1,
-            progressbar=True,
-            compute_convergence_checks=False,
-        )
+        steps = [
+            sg.CoRVSGLD([model["x"]], step_size=0.01, backend="jax", **UNTUNED),
+            pm.NUTS([model["s"]]),
+            pm.Slice([model["y"]]),
+        ]
+    run(steps, 5, 1, None, model, tune=2, progressbar=True)
     shown = capsys.readouterr().out
     for header in [*HEADERS, "Divergences", "Steps out"]:
         assert header in shown

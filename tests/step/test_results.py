@@ -10,7 +10,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.sampling import QUIET
+from helpers.sampling import run
 from helpers.steps import assert_same_bits, draws_of, step_for
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -39,15 +39,7 @@ def test_the_result_is_like_any_other(tmp_path):
     # A method with statistics of its own
     step = step_for("MSGNHT", model)
     with model:
-        result = pm.sample(
-            step=step,
-            draws=60,
-            tune=20,
-            chains=2,
-            cores=1,
-            random_seed=1,
-            **QUIET,
-        )
+        result = run(step, 60, tune=20)
         pm.sample_posterior_predictive(
             result,
             extend_inferencedata=True,
@@ -78,16 +70,8 @@ def test_the_result_is_like_any_other(tmp_path):
         assert set(stored.children) == set(result.children)
 
 
-def sample(step, **options):
-    with step.model:
-        return pm.sample(
-            step=step,
-            **{"draws": 20, "chains": 2, "cores": 1, "random_seed": 1, **QUIET, **options},
-        )
-
-
 def test_tuning_draws_can_be_kept(jax_step):
-    result = sample(jax_step, tune=7, discard_tuned_samples=False)
+    result = run(jax_step, 20, tune=7, discard_tuned_samples=False)
     assert result.warmup_posterior.sizes["draw"] == 7
     assert result.posterior.sizes["draw"] == 20
     assert set(result.warmup_sample_stats.data_vars) == set(result.sample_stats.data_vars)
@@ -95,13 +79,13 @@ def test_tuning_draws_can_be_kept(jax_step):
 
 @pytest.mark.filterwarnings("ignore:`return_inferencedata=False` is deprecated:FutureWarning")
 def test_multitrace_can_be_returned(jax_step):
-    trace = sample(jax_step, tune=7, return_inferencedata=False)
+    trace = run(jax_step, 20, tune=7, return_inferencedata=False)
     assert trace.get_values("mu").shape == (40,)
     assert trace.get_sampler_stats("weight").shape == (40,)
 
 
 def long_run(step, cores=1, **options):
-    return draws_of(sample(step, tune=0, draws=300, cores=cores, mp_ctx="fork", **options))
+    return draws_of(run(step, 300, tune=0, cores=cores, mp_ctx="fork", **options))
 
 
 @pytest.fixture(scope="module")
@@ -126,14 +110,19 @@ def test_interrupted_chains_are_kept(cores, numba_step, whole):
     assert_same_bits({name: x[:, :draws] for name, x in whole.items()}, part)
 
 
-def test_new_data_are_read():
+def test_new_data_that_only_the_users_density_reads_are_read():
     with pm.Model() as model:
-        y = pm.Data("data", np.zeros(100))
-        pm.Normal("y", pm.Normal("mu", 0, 10), 0.1, observed=y)
+        shift = pm.Data("shift", np.zeros(100))
+
+        def density(y, mu):
+            return pm.logp(pm.Normal.dist(mu, 0.1), y + shift)
+
+        pm.CustomDist("y", pm.Normal("mu", 0, 10), logp=density, observed=np.zeros(100))
         step = sg.CoRVSGLD(step_size=2e-5, backend="jax", **UNTUNED)
-    assert abs(float(sample(step, tune=10).posterior["mu"].mean())) < 0.1
-    pm.set_data({"data": np.full(70, 5.0)}, model=model)
-    assert abs(float(sample(step, tune=10).posterior["mu"].mean()) - 5) < 0.1
+    # Posterior sd 0.01
+    assert abs(float(run(step, 20, tune=10).posterior["mu"].mean())) < 0.1
+    pm.set_data({"shift": np.full(100, 5.0)}, model=model)
+    assert abs(float(run(step, 20, tune=10).posterior["mu"].mean()) - 5) < 0.1
 
 
 @pytest.mark.slow
@@ -144,6 +133,6 @@ def test_numba_takes_over_what_jax_cannot_run(caplog):
         pm.Normal("y", x[mask].sum(), observed=1.0)
         step = sg.SGLD(step_size=0.01, **UNTUNED)
     with caplog.at_level(logging.INFO):
-        result = sample(step, tune=0)
+        result = run(step, 20, tune=0)
     assert np.all(np.isfinite(result.posterior["x"]))
     assert "compiling with numba instead" in caplog.text

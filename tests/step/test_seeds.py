@@ -10,7 +10,7 @@ from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_sgmcmc as sg
 
-from helpers.sampling import QUIET
+from helpers.sampling import run
 from helpers.steps import assert_same_bits, draws_of, start, take, twin
 
 
@@ -37,23 +37,12 @@ def test_jax_and_numba_agree(jax_step, numba_step):
 @pytest.mark.filterwarnings("ignore:Only .* samples per chain")
 def test_one_core_and_two_give_the_same_bits(numba_step):
     # Forked processes inherit what is compiled. For JAX see tests/test_processes.py.
-    def run(cores, seed=3):
-        with numba_step.model:
-            result = pm.sample(
-                step=numba_step,
-                draws=10,
-                tune=3,
-                chains=2,
-                cores=cores,
-                mp_ctx="fork",
-                random_seed=seed,
-                **QUIET,
-            )
-        return draws_of(result)
+    def sampled(cores, seed=3):
+        return draws_of(run(numba_step, 10, seed=seed, tune=3, cores=cores, mp_ctx="fork"))
 
-    one = run(1)
-    assert_same_bits(one, run(2))
-    assert not np.any(one["mu"] == run(1, seed=4)["mu"])
+    one = sampled(1)
+    assert_same_bits(one, sampled(2))
+    assert not np.any(one["mu"] == sampled(1, seed=4)["mu"])
     # The chains, too, are different ones
     assert not np.any(one["mu"][0] == one["mu"][1])
 
@@ -106,17 +95,14 @@ def of_two_modes():
 def test_any_bit_generator_seeds_a_run_and_its_restart(bits, of_two_modes):
     step, generator = of_two_modes, getattr(np.random, bits)
 
-    def run(seed):
-        options = {"draws": 5, "tune": 5, "chains": 1, "cores": 1}
-        seed = np.random.Generator(generator(seed))
-        with step.model:
-            return draws_of(pm.sample(step=step, random_seed=seed, **options, **QUIET))
+    def sampled(seed):
+        return draws_of(run(step, 5, 1, np.random.Generator(generator(seed)), tune=5))
 
-    one = run(1)
-    assert_same_bits(one, run(1))
+    one = sampled(1)
+    assert_same_bits(one, sampled(1))
     stored = pickle.loads(pickle.dumps(step.sampling_state)).chain.tuning_rng
     used = step.chain.tuning_rng
     assert used.bit_generator.seed_seq.n_children_spawned > 0
     # The next one is another one than those before, in the chain and where it is restored
     assert stored.spawn(1)[0].random() == used.spawn(1)[0].random()
-    assert not np.array_equal(one["x"], run(2)["x"])
+    assert not np.array_equal(one["x"], sampled(2)["x"])
