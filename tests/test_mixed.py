@@ -16,6 +16,7 @@ import pymc_sgmcmc as sg
 
 from helpers.conjugate import location_and_precision
 from helpers.sampling import run
+from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -119,6 +120,73 @@ def test_with_a_bound_that_another_step_moves():
     assert_mean((posterior["x"] - mean) ** 2, sd**2, 2 * h**2 * sd**2)
     assert_mean(posterior["z"], mass[1] / mass.sum(), h**2)
     assert np.all(posterior["x"] < 1 + 2 * posterior["z"])
+
+
+def test_effects_stay_where_another_step_changes_their_scale():
+    """In coordinates that measure them in that scale, too."""
+    with pm.Model() as model:
+        sd = pm.HalfNormal("sd")
+        theta = pm.Normal("theta", 0, sd, shape=3, initval=[1.0, -2.0, 3.0])
+        step = sg.CoRVSGLD(
+            [theta],
+            step_size=1e-14,
+            transforms={"theta": sg.transforms.Centring()},
+            backend="jax",
+            **UNTUNED,
+        )
+    step.setup_chain(np.random.default_rng(0), 0, 10)
+    point, _ = step.step(model.initial_point())
+    for log_sd in (1.0, -2.0):
+        before = point["theta"]
+        point, _ = step.step({**point, "sd_log__": np.array(log_sd)})
+        np.testing.assert_allclose(point["theta"], before, rtol=0, atol=1e-4)
+
+
+def test_beside_exact_draws_of_the_scales_of_effects():
+    """From draws of tau ~ Gamma(a, b), theta | tau ~ N(0, 1 / tau): their law stays what it is."""
+    a, b, h, columns = 2.0, 2.0, 0.02, 1000
+    with pm.Model() as model:
+        tau = pm.Gamma("tau", a, b, shape=columns)
+        theta = pm.Normal("theta", 0, tau=tau, shape=(4, columns))
+        step = sg.SGLD(
+            [theta],
+            step_size=h,
+            transforms={"theta": sg.transforms.Centring()},
+            backend="jax",
+            **{**UNTUNED, "thin": 1},
+        )
+    step.setup_chain(np.random.default_rng(1), 0, 100)
+    point, _ = step.step(model.initial_point())
+    rng = np.random.default_rng(0)
+    drawn = rng.gamma(a, 1 / b, columns)
+    point["theta"] = rng.normal(0, drawn**-0.5, (4, columns))
+    for _ in range(40):
+        point["tau_log__"] = np.log(drawn)
+        point, _ = step.step(point)
+        drawn = rng.gamma(a + 2, 1 / (b + np.sum(point["theta"] ** 2, axis=0) / 2))
+    law = stats.loggamma(a, loc=-np.log(b))
+    for power, exact in ((1, 0.0), (2, law.var())):
+        mean, error = mean_and_error((np.log(drawn) - law.mean()) ** power)
+        # The variance of Euler's scheme is at most h / 2 too large
+        assert abs(mean - exact) < STANDARD_ERRORS * error + h
+
+
+@pytest.mark.slow
+def test_with_slice_for_the_scales_of_effects_that_are_not_centred():
+    """Without data: in the step's coordinates all is standard normal, whatever the scales."""
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu", shape=10), pm.LogNormal("sd", 0, 0.4, shape=10)
+        theta = pm.Normal("theta", mu, sd, shape=(4, 10))
+        step = sg.CoRVSGLD([mu, theta], thin=1, backend="jax")
+        steps = [step, pm.Slice([sd])]
+    posterior = sample(model, steps, draws=2000)
+    assert np.all(step.centring_weights["theta"] < 0.5)
+    for z in (posterior["mu"].values, np.log(posterior["sd"].values) / 0.4):
+        for power, exact in ((1, 0.0), (2, 1.0)):
+            found, error = mean_and_error(means_of_parts((z**power).mean(axis=2)))
+            assert error < 0.05 * power
+            # "lm" keeps noise from before the scales moved: effects are some 2 % too narrow
+            assert abs(found - exact) < 0.1 * power + STANDARD_ERRORS * error
 
 
 @pytest.mark.slow

@@ -48,12 +48,9 @@ def computed_once(parts: Sequence[TensorVariable], backend: str) -> list[TensorV
     For numba PyTensor fuses all uses of an array into one loop, and for a GPU XLA does.
     """
     once: Any = Once()
-    large = [_size(x) >= _LARGE for x in parts] if backend == "jax" else []
+    # Of unknown length: 0
+    sizes = [math.prod(n or 0 for n in x.type.shape) for x in parts]
+    large = [size >= _LARGE for size in sizes] if backend == "jax" else []
     if not any(large) or not on_processor(backend):
         return list(parts)
     return [once(x) if barred else x for x, barred in zip(parts, large, strict=True)]
-
-
-def _size(x: TensorVariable) -> int:
-    """Return the number of elements, 0 if unknown."""
-    return math.prod(length or 0 for length in x.type.shape)

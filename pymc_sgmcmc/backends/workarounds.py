@@ -22,6 +22,7 @@ from pymc import initial_point
 from pymc.model import Model, modelcontext
 from pymc.sampling import mcmc
 from pymc.stats import log_density
+from pymc.step_methods.compound import flatten_steps
 from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
@@ -249,7 +250,8 @@ _init_traces = mcmc.init_traces
 def left_out_of_traces() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
-    A step method has no hook for what PyMC computes at each draw. ``check_kept`` gets the names.
+    A step method has no hook for what PyMC computes at each draw. ``look_again`` is called before a
+    run, and ``check_kept`` gets the names.
     """
     mcmc.init_traces = _traces
 
@@ -257,7 +259,9 @@ def left_out_of_traces() -> None:
 def _traces(
     *, step: Any, model: Model, trace_vars: list[Variable] | None = None, **others: Any
 ) -> Any:
-    parts = getattr(step, "methods", [step])
+    parts = flatten_steps(step)
+    for part in parts:
+        getattr(part, "look_again", lambda: None)()
     names = {name for part in parts for name in getattr(part, "left_out", ())}
     if trace_vars is None and names:
         trace_vars = [x for x in model.unobserved_value_vars if x.name not in names]

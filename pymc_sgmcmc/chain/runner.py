@@ -97,6 +97,12 @@ class Runner:
             extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)
         self._hold(psi, extra)
 
+    def move(self, psi: Sequence[np.ndarray]) -> None:
+        """Go on from another position, with all else as it is."""
+        self.settle()
+        self.state.psi = list(psi)
+        self._placed["psi"] = self._transition.place(psi)
+
     def _hold(self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]]) -> None:
         """Let the next call begin here."""
         self.state.psi = list(psi)
@@ -196,7 +202,9 @@ class Runner:
             self._refresh_anchor(others)
         each = self._transition.layout.updates
         if self.engine.backend == "numba":
-            each = self.engine.program.updates_per_call(self.settings, updates)
+            # As JAX has it: each call draws rows and noise for measurements
+            each = self.settings.each or updates
+            each = self.engine.program.updates_per_call(self.settings, each)
         draw = self._next(step_size, each, others)
         for _ in range(updates // each - 1):
             before, draw = draw, self._next(step_size, each, others)

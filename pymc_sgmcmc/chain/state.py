@@ -41,7 +41,7 @@ class ChainState(Comparable):
     rejected: int = 0  # updates after tuning that were not finite
     tamed: int = 0  # updates after tuning in which a bound on moves acted
     outside: int = 0  # draws after tuning at which a prior or potential has no density
-    # Priors and potentials without a density at the first draw without one; None before it
+    # Priors and potentials without a density at the first such draw; None before any without one
     zero_terms: list[str] | None = None
     stuck: int = 0  # draws in a row all of whose updates were rejected
     # For each minibatch what the batch scheme has planned for the next updates

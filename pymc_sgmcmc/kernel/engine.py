@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import BackendError, building, first_line
+from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, first_line
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.centring.gaussian_map import Probe
 from pymc_sgmcmc.disk.fetch import has_source
@@ -67,9 +68,9 @@ class Engine:
         self.values = values
         self.options = options
         self.backend = "numba" if options.backend == "numba" else "jax"
-        self._read = _shared_arrays(model)
+        self._read = shared_arrays(model)
         # Maps a point of PyMC to φ and the scales that belong to it
-        coordinates, self.express = coordinates_for(
+        coordinates, self.express, self._of_values = coordinates_for(
             model,
             values,
             options.transforms,
@@ -110,10 +111,7 @@ class Engine:
 
     def is_stale(self) -> bool:
         """Whether the model's data were replaced since they were read."""
-        now = _shared_arrays(self.model)
-        return len(now) != len(self._read) or any(
-            a is not b for a, b in zip(now, self._read, strict=True)
-        )
+        return not same_objects(shared_arrays(self.model), self._read)
 
     def joint(self, point: Mapping[str, np.ndarray]) -> Engine:
         """Return the model of all continuous variables, as one step would sample them."""
@@ -132,9 +130,19 @@ class Engine:
 
     def expressed(self, point: Mapping[str, np.ndarray], scales: Arrays) -> list[np.ndarray]:
         """Return φ at a point of PyMC, in coordinates of these scales."""
-        phi, own = self.express(point)
-        others = [point[str(value.name)] for value in self.posterior.others]
-        return self.at_scales(phi, own, scales, others)
+        values, coordinates = self.model.value_vars, self.posterior.coordinates
+        arguments = [*(point[str(v.name)] for v in values), *scales]
+        if "of values" not in self._functions:
+            inputs = [*values, *(c.scale for c in coordinates if c.scale is not None)]
+            function = compiled(inputs, self._of_values, self.backend)
+            try:
+                function(*arguments)
+            except BackendError:
+                # A user's transform may have an inverse alone
+                function = compiled(inputs, self._of_values, "interpreter")
+            self._functions["of values"] = function
+        results = self._functions["of values"](*arguments)
+        return [np.array(x, dtype=c.phi.dtype) for x, c in zip(results, coordinates, strict=True)]
 
     def values_at(self, phi: Arrays, scales: Arrays, others: Arrays) -> list[np.ndarray]:
         """Return PyMC's value variables at φ."""
@@ -188,6 +196,11 @@ class Engine:
         weights = self._weights(scales)
         informed = {c for c, w in weights.items() if c.map.probe is Probe.COMMON and w[1].any()}
         return [c in informed for c in self.posterior.coordinates]
+
+    @cached_property
+    def depends_on_others(self) -> bool:
+        """Whether PyMC's values at a φ depend on variables of other step methods."""
+        return depends_on(self.posterior.values, set(self.posterior.others))
 
     @property
     def shares_noise(self) -> bool:
@@ -320,10 +333,18 @@ class Engine:
 
     def impossible_terms(self, point: Arrays) -> list[str]:
         """Return the names of the priors and potentials that have no density at a point."""
-        return explain.impossible_terms(self.model, self.posterior, self.backend, point)
+        of_data = {rv.name for rv in self.model.observed_RVs}
+        terms = {name: x for name, x in self.posterior.terms.items() if name not in of_data}
+        values = self._function("priors", list(terms.values()))(*point)
+        return [name for name, value in zip(terms, values, strict=True) if not value > -np.inf]
 
 
-def _shared_arrays(model: Model) -> list[np.ndarray]:
+def same_objects(some: Sequence[Any], others: Sequence[Any]) -> bool:
+    """Return whether two lists hold the same objects."""
+    return len(some) == len(others) and all(map(operator.is_, some, others))
+
+
+def shared_arrays(model: Model) -> list[np.ndarray]:
     """Return the arrays of every pm.Data and shared variable in the model."""
     values = model.rvs_to_values.values()
     graphs = [*model.basic_RVs, *values, *model.potentials, *model.data_vars]

@@ -17,7 +17,7 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.model.data_checks import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["at_some_rows", "impossible_rows", "impossible_terms", "why_not_finite"]
+__all__ = ["at_some_rows", "impossible_rows", "why_not_finite"]
 
 # Number of rows on disk that are searched for non-finite ones
 _SEARCHED = 2**14
@@ -93,16 +93,6 @@ def why_not_finite(
         or "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
     )
     return f"The chain cannot start: {what}. {cure}"
-
-
-def impossible_terms(
-    model: Model, posterior: Posterior, backend: str, point: Sequence[np.ndarray]
-) -> list[str]:
-    """Return the names of the priors and potentials that have no density at a point."""
-    data = {rv.name for rv in model.observed_RVs}
-    terms = {name: term for name, term in posterior.terms.items() if name not in data}
-    values = at_some_rows(posterior, backend, list(terms.values()))(*point)
-    return [name for name, value in zip(terms, values, strict=True) if not value > -np.inf]
 
 
 def impossible_rows(

@@ -89,7 +89,14 @@ class Settings(Comparable):
         return self.batches * (2 if self.anchor and not self.anchor_blocks else 1)
 
     def whitening(self) -> Whitening:
-        """Return the map from ψ to φ."""
+        """Return the map from ψ to φ, made once for settings that stay as they are."""
+        made = self.__dict__.get("_made")
+        if made is None or made[0] != self.changes:
+            made = self.__dict__["_made"] = self.changes, self._map()
+        whitening: Whitening = made[1]
+        return whitening
+
+    def _map(self) -> Whitening:
         if self.root is None:
             return Unwhitened()
         if isinstance(self.root, np.ndarray):

@@ -108,7 +108,8 @@ class Recorder:
         """Count a draw, and return the temperature of each variable after the burn-in."""
         state, temperatures = runner.state, {}
         assert state.psi is not None
-        known = runner.settings.root is not None or runner.settings.centre
+        # A start by hand knows no centre, whatever its scales
+        known = runner.settings.step_size is not None
         if state.draw == state.tuning_draws and not known:
             runner.set_origin([np.asarray(x) for x in state.psi])
         if state.draw <= state.tuning_draws:
@@ -134,16 +135,16 @@ class Recorder:
         return temperatures
 
     def _count_outside(self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]) -> None:
-        """Count a draw without density, and name the rows or the variables of the first one."""
+        """Count a draw without density of a prior or potential; the first names rows, too."""
         state, engine = runner.state, runner.engine
         if draw.statistics["batch_logp"] != -np.inf:
             return
-        if state.zero_terms is None:
-            place = [*runner.phi(), *state.scales, *others]
-            state.zero_terms = engine.impossible_terms(place)
-            if rows := engine.impossible_rows(engine.posterior.entries, place):
-                _log.warning("The draws take no account of some rows: %s", rows)
-        if state.zero_terms and state.draw > state.tuning_draws:
+        place = [*runner.phi(), *state.scales, *others]
+        terms, is_first = engine.impossible_terms(place), state.zero_terms is None
+        state.zero_terms = state.zero_terms or terms
+        if is_first and (rows := engine.impossible_rows(engine.posterior.entries, place)):
+            _log.warning("The draws take no account of some rows: %s", rows)
+        if terms and state.draw > state.tuning_draws:
             state.outside += 1
 
     def _warning(self, runner: Runner) -> SamplerWarning | None:

@@ -10,6 +10,7 @@ from inspect import Signature
 from typing import Any, ClassVar
 
 import numpy as np
+import pytensor.tensor as pt
 
 from pymc.initial_point import PointType
 from pymc.logprob.transforms import Transform
@@ -32,14 +33,16 @@ from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.checks import is_auto
-from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.engine import Engine, same_objects, shared_arrays
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import OwnWhitening
 from pymc_sgmcmc.kernel.sampler import Sampler
 from pymc_sgmcmc.kernel.tables import RowMemory
 from pymc_sgmcmc.model.data_checks import check_coords
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.initial_point import is_given
 from pymc_sgmcmc.model.properties import refuse_uninformed
+from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
 from pymc_sgmcmc.step import arguments
@@ -100,6 +103,8 @@ class SGMCMCStep(Sampler, BlockedStep):
     _engine: Engine | None
     _runner: Runner | None
     _recorder: Recorder
+    # The arrays of the model; None in a process that did not make the step
+    _data: list[np.ndarray] | None
     # The rows of updates, and memory for many of them that forked processes share
     _rows: Rows
     _row_memory: RowMemory | None
@@ -197,7 +202,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         Raises
         ------
         NotImplementedError
-            If there is such a variable.
+            If there is such a variable, or in θ a bound that is another one of them.
         """
         method = type(self).__name__
         for name, kind in zip(self.names, self.kinds, strict=True):
@@ -206,6 +211,16 @@ class SGMCMCStep(Sampler, BlockedStep):
                     f"{method} samples variables of the kinds {', '.join(kinds)}; '{name}' is of "
                     f"the kind {kind}. Sample it by another step: step=[sg.{method}([...]), "
                     f"sg.CoRVSGLD([{name}])]."
+                )
+        if self.policy().whitened:
+            return
+        rvs = [self._read_model.values_to_rvs[value] for value in self._values]
+        for rv in rvs:
+            _, *bounds = kind_of_support(self._read_model.rvs_to_transforms[rv], rv)
+            if depends_on([pt.as_tensor(x) for x in bounds if x is not None], set(rvs)):
+                raise NotImplementedError(
+                    f"A bound of '{rv.name}' depends on a variable that {method} moves at the same "
+                    "time, which makes the law wrong at every step size. Take sg.CoRVSGLD."
                 )
 
     # ------------------------------------------------------------------ PyMC's hooks
@@ -216,9 +231,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         end_with_parent()
         if self.options.backend != "numba":
             jax_backend.refuse_inherited(self._pid)
-        if self._engine is not None and self._engine.is_stale():
-            self._look_at_rows()
-            self._engine = None
+        self.look_again()
         self._new_chain(tune, draws)
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
@@ -286,7 +299,8 @@ class SGMCMCStep(Sampler, BlockedStep):
         # Compiled functions and data are made anew where the step is sampled
         if self._runner is not None:
             self._runner.settle()
-        return {**self.__dict__, "_engine": None, "_runner": None, "_row_memory": None}
+        left = dict.fromkeys(["_engine", "_runner", "_row_memory", "_data"])
+        return {**self.__dict__, **left}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -328,8 +342,19 @@ class SGMCMCStep(Sampler, BlockedStep):
         # The steps of a compound step look for a common start again
         self.model.value_vars[0].tag.begin_together = False
 
+    def look_again(self) -> None:
+        """Look at the rows anew if data were set since.
+
+        Only the process that made the step can tell, so PyMC's hook calls it before others begin.
+        """
+        now = shared_arrays(in_tensors(self.model))
+        if self._data is not None and not same_objects(now, self._data):
+            self._look_at_rows()
+            self._engine = None
+
     def _look_at_rows(self) -> None:
         model = in_tensors(self.model)
+        self._data = shared_arrays(model)
         self._rows, self._row_memory = sampled_rows(model, self._batches_asked, self.options)
         self._read_model, self.left_out = self._rows.model, self._rows.left_out
         self.options = replace(self.options, batch_dim=self._rows.dim, batch_size=self._rows.size)
@@ -364,18 +389,33 @@ class SGMCMCStep(Sampler, BlockedStep):
                 tuning = Tuning(engine, self.options, state, [place], self._logged)
                 self._runner = tuning.run(trials=not later)
             state.backend = engine.backend
-        elif self._runner is None:
+            return self._runner
+        goes_on = self._runner is not None
+        if self._runner is None:
             engine.use(state.backend or engine.backend)
             self._runner = Runner(engine, state)
-        elif state.values and any(
-            # PyMC passes on the arrays of the last draw where nothing else moves them
-            (now := point[value.name]) is not was and not np.array_equal(now, was)
-            for value, was in zip(self._values, state.values, strict=True)
-        ):
-            whitening = self._runner.settings.whitening()
-            psi = whitening.to_psi(engine.expressed(point, state.scales), whitening.arrays)
-            self._runner.restart(psi, state.extra)
+        self._follow(self._runner, point, goes_on=goes_on)
         return self._runner
+
+    def _follow(self, runner: Runner, point: PointType, *, goes_on: bool) -> None:
+        """Go on from PyMC's point, if other steps have moved it or what its coordinates depend on.
+
+        A state that was set is where it says.
+        """
+        engine, state = runner.engine, runner.state
+        moved = (
+            goes_on
+            and bool(state.values)
+            and any(
+                # PyMC passes on the arrays of the last draw where nothing else moves them
+                (now := point[value.name]) is not was and not np.array_equal(now, was)
+                for value, was in zip(self._values, state.values, strict=True)
+            )
+        )
+        if moved or engine.depends_on_others:
+            whitening = runner.settings.whitening()
+            phi = engine.expressed(point, state.scales)
+            runner.move(whitening.to_psi(phi, whitening.arrays))
 
     def _companion(self, others: list[np.ndarray]) -> Companion | None:
         """Return what tunes the chain again beside other step methods, in tuning draws."""

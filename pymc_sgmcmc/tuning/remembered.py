@@ -51,7 +51,15 @@ class Remembered(Mapped):
         which = np.broadcast_to(which, len(points))
         if self.n_blocks < len(self.views):
             return np.mean([view.block(points, which) for view in self.views], axis=0)
-        return self._of_each(lambda view, chosen: view.block(points[chosen], which[chosen]), which)
+        shares = self._of_each(
+            lambda view, chosen: view.block(points[chosen], which[chosen]), which
+        )
+        first = which == 0
+        if first.any():
+            # It alone has the terms without rows
+            each = [view.block(points[first], which[first]) for view in self.views]
+            shares[first] = np.mean(each, axis=0)
+        return shares
 
     def _of_each(
         self, gradient: Callable[[Surface, np.ndarray], np.ndarray], numbers: np.ndarray

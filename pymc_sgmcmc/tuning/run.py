@@ -24,7 +24,7 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Rules, Settled, settle
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
+from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation, refuse_stiff
 from pymc_sgmcmc.tuning.failure import NEARER
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.jumps import jumps
@@ -65,6 +65,8 @@ class Tuning:
         again: bool = False,
     ) -> None:
         density = Density(engine, state, places)
+        # A schedule goes on where the chain was
+        self._updates = state.updates if again else 0
         self._job = Job(engine, options, state, density, Report(logged), again)
         self._jumps: list[Warned] = []
 
@@ -93,11 +95,11 @@ class Tuning:
         job.engine.attempt(density.compile)
         evaluated = density.views[0].evaluations
         if job.again:
-            phi, before = density.places[-1].phi, job.state.settings
-            assert before is not None
-            begin = Beginning(
-                density.surface(), density, Potential.join(phi), phi, exchangeable=before.adapts
+            phi, surface = density.places[-1].phi, density.surface()
+            permutes = job.policy.second_moments and has_modes_by_permutation(
+                surface, density.views[0].split, job.rng
             )
+            begin = Beginning(surface, density, Potential.join(phi), phi, exchangeable=permutes)
         else:
             begin = beginning(density, job.engine, job.rng, permutes=job.policy.second_moments)
         scales = density.scales
@@ -208,7 +210,7 @@ class Tuning:
     def _finish(self, runner: Runner, plan: Plan, evaluated: int, *, trials: bool) -> None:
         """Let the chain begin, and log what tuning chose."""
         job, settings = self._job, runner.settings
-        job.state.updates = job.state.next_refresh = 0
+        job.state.updates = job.state.next_refresh = self._updates
         settings.warnings = settings.warnings + self._jumps
         if settings.warnings and (text := improper(job.engine.model)):
             settings.warnings.append(("improper", {"text": text}))

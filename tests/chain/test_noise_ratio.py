@@ -6,6 +6,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import normal_means
+from helpers.laws import lm_variance
 from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.testing import UNTUNED
@@ -14,11 +15,11 @@ TOLERANCE = 0.2  # what noise_ratio may be off, relative
 ROWS, BATCH, COLUMNS = 50, 10, 400
 
 
-def unit_scale(minibatched):
-    """Columns of data with unit-scale Gaussian posteriors; gradient noise of variance 5."""
-    sd = np.sqrt(ROWS - 1.0)
+def unit_scale(minibatched, unit=1.0):
+    """Columns of data with Gaussian posteriors of this sd; in it, gradient noise of variance 5."""
+    sd = unit * np.sqrt(ROWS - 1.0)
     data = np.random.default_rng(1).normal(0.0, sd, size=(ROWS, COLUMNS))
-    return normal_means(data, sd, prior=100.0, batch_size=BATCH if minibatched else None)
+    return normal_means(data, sd, prior=100.0 * unit, batch_size=BATCH if minibatched else None)
 
 
 def run(model, method, h, draws, burn):
@@ -94,3 +95,12 @@ def test_noise_ratio_of_the_thermostat_is_relative_to_its_diffusion():
         ratios.append(statistics["noise_ratio"].mean())
     # Each is a mean over 400 columns and 200 draws of squares: a standard error of 0.5 %
     assert ratios[0] / ratios[1] == pytest.approx(4.0, rel=0.03)
+
+
+def test_noise_ratio_is_right_where_wide_coordinates_have_long_steps():
+    model, *_ = unit_scale(minibatched=True, unit=10.0)
+    step = sg.CoRVSGLD(model=model, step_size=5.0, batch="random", backend="jax", **UNTUNED)
+    found = np.mean([stats["noise_ratio"] for _, stats in drawn(step, 50)])
+    # In units of the sds
+    exact = lm_variance(5.0 / 10**2, 5.0) - 1
+    assert abs(found - exact) < TOLERANCE * exact

@@ -48,3 +48,13 @@ def test_config_temperature_is_the_variance_of_a_run_that_is_too_wide(h):
     mean, error = mean_and_error_of_chain(temperatures(step))
     assert abs(mean - 2 / (2 - h)) < STANDARD_ERRORS * error
     assert error < 0.01
+
+
+def test_config_temperature_is_about_the_chain_where_scales_are_given_by_hand():
+    """About 0 it would have the same mean and, 30 sds away, an error 17 times as large."""
+    with pm.Model():
+        pm.Normal("x", 30, 1, shape=1000)
+        step = sg.CoRVSGLD(step_size=0.05, backend="jax", **{**UNTUNED, "scale": {"x": 1.0}})
+    mean, error = mean_and_error_of_chain(temperatures(step))
+    assert error < 0.01
+    assert abs(mean - 1) < STANDARD_ERRORS * error + 0.05**2

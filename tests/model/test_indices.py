@@ -125,12 +125,14 @@ def test_an_index_from_either_end_is_taken(build, tmp_path):
     check_indices(model)
 
 
-def test_new_data_are_checked():
+@pytest.mark.parametrize("drawn", [True, False])
+def test_new_data_are_checked(drawn):
     with pm.Model(coords={"group": range(4), "obs": range(N)}) as model:
         dim_of_rows(G, None)
         step = sg.SGLD(step_size=1e-3, **UNTUNED)
-        step.setup_chain(np.random.default_rng(0), 0, 1)
-        step.step(model.initial_point())
+        if drawn:
+            step.setup_chain(np.random.default_rng(0), 0, 1)
+            step.step(model.initial_point())
         pm.set_data({"g": BEYOND})
         with pytest.raises(ValueError, match=r"The index 'g' has the value 4 in row 59"):
             step.setup_chain(np.random.default_rng(0), 0, 1)

@@ -128,6 +128,22 @@ def test_a_chain_without_a_gaussian_is_not_tuned_again(monkeypatch):
     assert memory.seen == 2
 
 
+def test_a_schedule_goes_on_where_the_chain_is_tuned_again():
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Normal("b", a, 1)
+        step = sg.CoRVSGLD([a], step_size=sg.polynomial(0.1, b=10), backend="jax")
+    rng, sizes, tune = np.random.default_rng(0), [], 20
+    assert len(times_of_tuning(tune)) == 2
+    step.setup_chain(np.random.default_rng(1), tune, 5)
+    point = model.initial_point()
+    for _ in range(tune + 5):
+        point, [stats] = step.step(point)
+        sizes.append(stats["step_size"])
+        point["b"] = np.array(rng.normal(point["a"], 1))
+    assert np.all(np.diff(sizes) < 0)
+
+
 def test_a_draw_that_diverges_keeps_what_trials_have_found(monkeypatch):
     again = SimpleNamespace(settings=Settings(step_size=0.2), advance=lambda h, *args: h)
     monkeypatch.setattr(Companion, "_tuned", lambda *args, **options: again)

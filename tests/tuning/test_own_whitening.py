@@ -245,3 +245,20 @@ def test_slopes_whose_axes_the_noise_of_batches_exchanges_are_right_and_raise_no
     assert not step.chain.settings.warnings
     mean, cov = slopes_of(X, y, 1.0)
     assert_standard((draws - mean) / np.sqrt(np.diag(cov)))
+
+
+@pytest.mark.slow
+def test_scales_by_hand_of_some_variables_leave_the_step_size_to_tuning():
+    """The slope's sd is 0.35, and that of the intercept, whose scale is 1, only 0.06."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([0.16 * rng.normal(size=50), np.ones(50)])
+    y = X @ [1.0, -1.0] + 0.4 * rng.normal(size=50)
+    with pm.Model():
+        a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 10)
+        pm.Normal("y", a * X[:, 0] + b, 0.4, observed=y)
+        step = sg.CoRVSGLD(scale={"a": 0.5}, backend="jax")
+    posterior = run(step, draws=300, tune=0, chains=1).posterior
+    assert not step.chain.settings.warnings
+    mean, cov = slopes_of(X, y, 0.4)
+    for k, name in enumerate("ab"):
+        assert_standard((posterior[name].values - mean[k]) / np.sqrt(cov[k, k]))

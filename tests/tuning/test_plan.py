@@ -241,6 +241,8 @@ def test_plan_respects_each_scale(policy):
     np.testing.assert_allclose(diagonal.root, np.diag(np.linalg.inv(matrix)) ** 0.5, rtol=1e-3)
     by_hand = plan_for(surface, start, policy, scale=np.arange(1.0, 7.0))
     np.testing.assert_array_equal(by_hand.root, np.arange(1.0, 7.0))
+    whitened = matrix * np.outer(by_hand.root, by_hand.root)
+    assert by_hand.unit == pytest.approx(np.linalg.eigvalsh(whitened).max() ** -0.5, rel=1e-3)
     none = plan_for(surface, start, policy, scale=None)
     assert none.root is None
     # Steps that the narrowest direction needs: a squared length, or a length
