@@ -286,7 +286,9 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
     if view.count < _LEAST_BATCHES * size:
         _log.debug("Updates take all %d rows of '%s': a pass costs little.", view.count, dim)
         return None
-    check_independent_rows(model, view)
+    if not check_independent_rows(model, view):
+        _log.debug("Whether rows of '%s' are independent is not known: all are used.", dim)
+        return None
     _log.info(
         "%s rows of '%s' in batches of %s; batch_size=None for all rows.",
         f"{view.count:,}", dim.removeprefix(_ROWS_OF), f"{size:,}",

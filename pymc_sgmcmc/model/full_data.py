@@ -20,6 +20,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
+from scipy.sparse import issparse
 
 from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.checks import a_model
@@ -177,9 +178,8 @@ def _copies_of_shared(graphs: Sequence[Variable]) -> dict[Variable, Variable]:
             copies[variable] = deepcopy_shared_variable(variable)
             continue
         value = variable.get_value(borrow=True)
-        copies[variable] = pytensor.shared(
-            value, variable.name, borrow=True, shape=variable.type.shape
-        )
+        shape = {} if issparse(value) else {"shape": variable.type.shape}
+        copies[variable] = pytensor.shared(value, variable.name, borrow=True, **shape)
     return copies
 
 

@@ -22,54 +22,75 @@ from pymc_sgmcmc.model.row_view import RowView, named
 __all__ = ["at_some_rows", "check_independent_rows", "some_rows"]
 
 
+# Rows in a batch: some, each twice
+_ROWS = 6
+
+
 @building()
-def check_independent_rows(model: Model, view: RowView | None = None) -> None:
+def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
     """Raise ValueError where a model's log density is no sum over the rows of its batches.
 
-    The log densities of two batches must have the same sum however rows are dealt to them. The
-    batches are those of ``pm.Minibatch``, or of the rows of a view.
+    The log densities of two batches must have the same sum however rows are dealt to them, and of a
+    view also that of batches of half as many rows, which count twice as much. The batches are those
+    of ``pm.Minibatch``, or of the rows of a view. Returns whether the densities could be compared.
     """
-    batched = model if view is None else view.take(min(view.count, 6))
-    terms = [term for term in minibatch_terms(batched) if not has_own_gradient([term])]
-    if not terms:
-        return
+    batched = [model] if view is None else [view.take(min(view.count, _ROWS))]
+    if view is not None and view.count >= _ROWS:
+        batched.append(view.take(_ROWS // 2))
+    terms = [
+        [term for term in minibatch_terms(part) if not has_own_gradient([term])] for part in batched
+    ]
+    if not terms[0]:
+        return True
     rng = np.random.default_rng(0)
     try:
-        graphs: Any = masks_as_numbers(batched.logp(terms, jacobian=False, sum=False))
+        graphs: list[Any] = []
+        for part, of_part in zip(batched, terms, strict=True):
+            graphs += masks_as_numbers(part.logp(of_part, jacobian=False, sum=False))
         batches = full_arrays(graphs)
-        dealt = _dealt(batches, rng)
         rows = {batch: batch.type() for batch in batches}
         of_rows = substitute(graphs, rows)
+        dealt = _dealt(batches, rng, None if view is None else min(view.count, _ROWS))
         values = at_some_rows(model, of_rows, list(rows.values()), dealt, rng)
     except NotImplementedError:
-        return  # an operation that the interpreter lacks
+        return False  # an operation that the interpreter lacks
     except (AssertionError, ValueError, IndexError, TypeError) as error:
         if view is None:
-            return  # sampling will raise it
+            return False  # sampling will raise it
         raise ValueError(view.mismatch(error)) from error
+    n = len(terms[0])
     with np.errstate(all="ignore"):
         sums = np.array([[np.sum(x, dtype=float) for x in each] for each in values])
         sizes = np.array([[np.sum(np.abs(x), dtype=float) for x in each] for each in values])
-        off = np.abs(sums[0] + sums[1] - sums[2] - sums[3])
+        off = np.abs(sums[0] + sums[1] - sums[2] - sums[3])[:n]
+        if len(batched) > 1:
+            off = np.maximum(off, np.abs(sums[0, :n] - sums[0, n:]))
     precision = np.finfo(graphs[0].dtype).eps ** 0.5
-    for term, wrong in zip(terms, off > precision * (1 + sizes.sum(axis=0)), strict=True):
+    for term, wrong in zip(terms[0], off > precision * (1 + sizes.sum(axis=0)[:n]), strict=True):
         if wrong:
             raise ValueError(_no_sum(str(term.name), view))
+    return bool(np.all(np.isfinite(sums)))
 
 
-def _dealt(batches: Mapping[Any, Variable], rng: np.random.Generator) -> list[list[np.ndarray]]:
-    """Return the rows of two batches, and of two others of the same rows, for each array."""
-    numbers: dict[Variable, np.ndarray] = {}
+def _dealt(
+    batches: Mapping[Any, Variable], rng: np.random.Generator, size: int | None
+) -> list[list[np.ndarray]]:
+    """Return the rows of two batches, and of two others of the same rows, for each array.
+
+    If a ``size`` is given, all batches have the same rows: so many, or the first of these.
+    """
+    numbers: dict[Variable | None, np.ndarray] = {}
     dealt: list[list[np.ndarray]] = [[], [], [], []]
     for batch, source in batches.items():
-        array, size = evaluate(source), batch.type.shape[0]
-        stream = batch.owner.inputs[-1]
+        array, own = evaluate(source), batch.type.shape[0]
+        stream = batch.owner.inputs[-1] if size is None else None
         if stream not in numbers:
-            few = rng.choice(len(array), (2, 3), replace=len(array) < 6)
-            both = np.stack([np.resize(x, size) for x in few])
-            numbers[stream] = np.concatenate([both, rng.permutation(both.ravel()).reshape(2, size)])
+            few = rng.choice(len(array), (2, _ROWS // 2), replace=len(array) < _ROWS)
+            both = np.stack([np.resize(x, size or own) for x in few])
+            others = rng.permutation(both.ravel()).reshape(both.shape)
+            numbers[stream] = np.concatenate([both, others])
         for arrays, part in zip(dealt, numbers[stream], strict=True):
-            arrays.append(some_rows(array, part))
+            arrays.append(some_rows(array, part[:own]))
     return dealt
 
 

@@ -69,23 +69,26 @@ class RowView:
         self.axes = self._declared()
         # Axis of rows of each observed variable or potential that is a sum over rows
         self.terms = dict(self._observed_terms())
+        self.count = self._count() if self.axes else int(evaluate(model.dim_lengths[dim]))  # N
         self._check_free()
         for potential in model.potentials:
             if (axis := self._axis(potential.name)) is not None:
                 self.terms[potential] = axis
-        count = self._count() if self.axes else int(evaluate(model.dim_lengths[dim]))
         # Arrays along the dim by their length alone
-        self.undeclared = self._of_length(count)
+        self.undeclared = self._of_length()
         # Observed variables, arrays of rows that their functions hold as parameters
         self._observed: dict[TensorVariable, TensorVariable] = {}
         for rv in model.observed_RVs:
             if rv in self.terms:
                 self._observed[rv], inner = with_arrays_as_parameters(
-                    unscaled(rv), model.rvs_to_values[rv], count
+                    unscaled(rv), model.rvs_to_values[rv], self.count
                 )
                 self.undeclared.update(inner)
         self.axes.update(self.undeclared)
         self._check_others()
+        values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
+        used = set(ancestors([*self.terms, *values, *self._observed.values()]))
+        self.axes = {array: axis for array, axis in self.axes.items() if array in used}
         if not self.terms or not self.axes:
             raise ValueError(
                 f"No {'array' if self.terms else 'observed variable'} has the dim '{dim}'. Give it "
@@ -93,10 +96,7 @@ class RowView:
                 f'the arrays of rows, as in pm.Data("x", x, dims="{dim}"). A pm.Potential with one '
                 f'entry for each row takes dims="{dim}" too.'
             )
-        values = [model.rvs_to_values[rv] for rv in model.observed_RVs]
-        used = set(ancestors([*self.terms, *values, *self._observed.values()]))
-        self.axes = {array: axis for array, axis in self.axes.items() if array in used}
-        self.count = self._count()  # N
+        self.count = self._count()
 
     # ------------------------------------------------------------------ what has rows
 
@@ -143,14 +143,15 @@ class RowView:
                 )
             yield rv, axis
 
-    def _of_length(self, count: int) -> dict[Any, int]:
+    def _of_length(self) -> dict[Any, int]:
         """Return the arrays that have as many entries as there are rows, on one axis alone.
 
-        Those whose axis has another dim, or that depend on free variables, are left out.
+        Those whose axis has another dim, or that free variables depend on, are left out.
         """
-        model = self.model
+        model, count = self.model, self.count
         values = [model.rvs_to_values[rv] for rv in self.terms if rv in model.observed_RVs]
-        others = set(ancestors(model.free_RVs)) | set(self.axes)
+        widths = [x for x in ancestors(model.free_RVs) if x.owner and self._is_other_length(x)]
+        others = set(ancestors(model.free_RVs, blockers=widths)) | set(self.axes)
         axes: dict[Any, int] = {}
         array: Any
         for array in ancestors([*self.terms, *values], blockers=model.free_RVs):
@@ -190,7 +191,7 @@ class RowView:
         return not self.axes.keys().isdisjoint(ancestors([term], blockers=others))
 
     def _is_other_length(self, variable: Any) -> bool:
-        """Whether a variable is the length of an array along an axis without the dim."""
+        """Whether a variable is the length of an array along an axis that is not of rows."""
         op, inputs = variable.owner.op, variable.owner.inputs
         if isinstance(op, Shape_i):
             array, axis = inputs[0], op.i
@@ -202,7 +203,10 @@ class RowView:
             array, axis = lengths.owner.inputs[0], int(index.data)
         else:
             return False
-        return array in self.axes and axis % array.ndim != self.axes[array]
+        if array in self.axes:
+            return axis % array.ndim != self.axes[array]
+        read = is_data(array) or source_of(array) is not None
+        return read and evaluate(array).shape[axis] != self.count
 
     def _check_free(self) -> None:
         """Refuse free variables that depend on the rows."""

@@ -139,6 +139,11 @@ def of_a_series():
     pm.Normal("y", pt.cumsum(a * X[:, 0]), observed=Y)
 
 
+def of_their_number():
+    y = pm.Data("y_data", Y, dims="obs")
+    pm.Potential("loss", -50 * (y - pm.Normal("a")) ** 2 / y.shape[0], dims="obs")
+
+
 @pytest.mark.parametrize(
     ("build", "match"),
     [
@@ -147,6 +152,7 @@ def of_a_series():
         (of_one_vector, "batch_size=7, but no observed variable or potential has an axis"),
         (in_pm_minibatch, "draws batches by pm.Minibatch, where the size.* Leave batch_size out"),
         (of_a_series, "log density of 'y' is not a sum over the rows"),
+        (of_their_number, "log density of 'loss' is not a sum over the rows"),
     ],
 )
 def test_a_size_without_rows_is_refused(build, match):
@@ -156,11 +162,47 @@ def test_a_size_without_rows_is_refused(build, match):
         sg.CoRVSGLD(model=model, batch_size=7)
 
 
-@pytest.mark.parametrize("build", [of_a_number, of_one_vector, in_pm_minibatch, of_a_series])
+@pytest.mark.parametrize(
+    "build", [of_a_number, of_one_vector, in_pm_minibatch, of_a_series, of_their_number]
+)
 def test_without_a_size_such_models_take_all_rows(build, batches_pay):
     with pm.Model() as model:
         build()
     assert sg.CoRVSGLD(model=model).options.batch_size is None
+
+
+def test_all_rows_are_taken_where_a_few_say_nothing(batches_pay):
+    """Their deviation is 0 and their density no number."""
+    values = np.zeros(2000)
+    values[-1] = 1
+    with pm.Model() as model:
+        x = pm.Data("x", values, dims="obs")
+        z = (x - x.mean()) / x.std()
+        pm.Normal("y", pm.Normal("a") * z, observed=np.zeros(2000), dims="obs")
+    assert sg.CoRVSGLD(model=model).options.batch_size is None
+
+
+def width_of_data():
+    x = pm.Data("x", X)
+    pm.Normal("y", x @ pm.Normal("b", 0, 1, shape=x.shape[1]), observed=Y)
+
+
+def width_of_a_constant():
+    x = pt.as_tensor(X)
+    pm.Normal("y", x @ pm.Normal("b", 0, 1, shape=x.shape[1]), observed=Y)
+
+
+def shape_of_their_number():
+    y = pm.Data("y_data", Y, dims="obs")
+    pm.Normal("y", pm.Normal("a") + pt.zeros(y.shape[0]), observed=y)
+
+
+@pytest.mark.parametrize("build", [width_of_data, width_of_a_constant, shape_of_their_number])
+def test_lengths_of_arrays_may_be_shapes(build):
+    with pm.Model() as model:
+        build()
+    step = sg.CoRVSGLD(model=model, batch_size=7, transforms="model", centring=None)
+    assert_density(step, model)
 
 
 def test_the_axis_of_a_matrix_can_be_named():
@@ -239,12 +281,15 @@ def test_without_tuning_batches_are_not_chosen(batches_pay):
     assert sg.SGLD(model=model, **by_hand).options.batch_size is None
 
 
-def test_new_data_have_batches_of_their_own(batches_pay):
+@pytest.mark.parametrize("sampled", [True, False])
+def test_new_data_have_batches_of_their_own(batches_pay, sampled):
     with pm.Model():
         y = pm.Data("y_data", Y)
         pm.Normal("y", pm.Normal("a"), observed=y)
         step = sg.CoRVSGLD()
-        pm.sample(2, tune=1, chains=1, step=step, random_seed=1, progressbar=False)
+        assert step.options.batch_size == 7
+        if sampled:
+            pm.sample(2, tune=1, chains=1, step=step, random_seed=1, progressbar=False)
         pm.set_data({"y_data": Y[:8]})
         pm.sample(2, tune=1, chains=1, step=step, random_seed=1, progressbar=False)
     assert step.options.batch_size is None

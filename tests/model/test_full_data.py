@@ -6,6 +6,9 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from pytensor.sparse import structured_dot
+from scipy.sparse import csr_matrix
+
 import pymc_sgmcmc as sg
 
 from helpers.five_models import FIVE, groups, logistic
@@ -166,6 +169,23 @@ def test_potentials(written):
     assert density_at(twin, {"a": 0.3})[0] == pytest.approx(
         -np.sum((Y - 0.3) ** 2) - 0.3**4 - 0.3**2 / 2 - np.log(2 * np.pi) / 2
     )
+
+
+def test_sparse_data_that_are_not_drawn_in_batches():
+    design = csr_matrix(np.arange(15.0).reshape(5, 3))
+    of_row = np.arange(60, dtype=np.int32) % 5
+
+    def model_of(of_row, observed, **total_size):
+        with pm.Model() as model:
+            means = structured_dot(pm.Data("design", design), pm.Normal("w", shape=(3, 1)))
+            pm.Normal("y", means[:, 0][of_row], observed=observed, **total_size)
+        return model
+
+    plain = model_of(of_row, Y)
+    twin = sg.full_data(model_of(*pm.Minibatch(of_row, Y, batch_size=7), total_size=60))
+    point = near_start(plain)
+    for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-12)
 
 
 # ------------------------------------------------------------------------ what has none

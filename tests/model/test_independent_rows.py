@@ -158,3 +158,10 @@ def test_sums_over_rows_are_taken(build, floatX):
             with pm.Model() as model:
                 build()
         check_independent_rows(model)
+
+
+@pytest.mark.parametrize(("build", "compared"), [(few_rows, True), (zero_probability, False)])
+def test_it_is_said_whether_densities_were_compared(build, compared):
+    with pm.Model() as model:
+        build()
+    assert check_independent_rows(model) is compared

@@ -292,6 +292,16 @@ def weight_of_all():
     pm.Normal("y", 0, observed=Y, dims="obs")
 
 
+def of_their_number():
+    y = pm.Data("Y", Y, dims="obs")
+    pm.Potential("p", -((y - pm.Normal("a")) ** 2) / y.shape[0], dims="obs")
+
+
+def spread_of_their_number():
+    y = pm.Data("Y", Y, dims="obs")
+    pm.Normal("y", pm.Normal("a"), pt.sqrt(y.shape[0]), observed=y, dims="obs")
+
+
 def kept_by_a_mask():
     pm.Normal("y", (pm.Normal("a") * X[:, 0])[Y > 0], observed=Y[Y > 0], dims="kept")
 
@@ -313,6 +323,11 @@ def another_dim():
 
 def potential_of_no_arrays():
     pm.Potential("p", pt.ones(len(Y)) * pm.Normal("a"), dims="obs")
+
+
+def data_of_a_deterministic_alone():
+    pm.Deterministic("twice", 2 * pm.Data("x", Y, dims="obs"), dims="obs")
+    potential_of_no_arrays()
 
 
 def picked(dims=None):
@@ -338,6 +353,7 @@ def sparse_in_no_product():
 
 REFUSED = [
     (potential_of_no_arrays, ValueError, r"No array has the dim 'obs'.*pm.Data\("),
+    (data_of_a_deterministic_alone, ValueError, r"No array has the dim 'obs'.*pm.Data\("),
     (picked, ValueError, r"'y' depends on rows of the dim 'obs'.*an index or a mask takes some"),
     (
         picked_with_the_dim,
@@ -371,6 +387,8 @@ REFUSED = [
     (centred_constant, ValueError, r"'y' is not a sum over the rows.* its length alone 'x' is"),
     (ranked, ValueError, r"'y' is not a sum over the rows.* its length alone 'x' is"),
     (lagged, ValueError, r"'y' is not a sum over the rows.* its length alone 'x' is"),
+    (of_their_number, ValueError, r"'p' is not a sum over the rows"),
+    (spread_of_their_number, ValueError, r"'y' is not a sum over the rows"),
     (weight_of_all, ValueError, r"'p' is not a sum over the rows.* alone .*'w'.* is taken"),
     (shares, ValueError, r"depends on .*'p'.* with as many entries|is not a sum over the rows"),
     (minibatch, ValueError, r"draws batches by pm.Minibatch, and batch_dim='obs' asks"),

@@ -130,6 +130,12 @@ CHOICES = {
         tr.Exp,
         (0, None),
     ),
+    "a graph of a half-Cauchy variable": (
+        lambda: pm.CustomDist("x", 1.0, dist=lambda s, size: 2 * pm.HalfCauchy.dist(s, size=size)),
+        tr.Softplus,
+        tr.Exp,
+        (0, None),
+    ),
     "truncated": (
         lambda: pm.Truncated("x", pm.Gamma.dist(2, 1), lower=0.5, upper=2.0),
         tr.Sigmoid,
@@ -185,6 +191,12 @@ def test_simplex_is_kept_by_lipschitz_only():
     assert isinstance(choice.mirror(transform, rv), tr.EntropicMirror)
 
 
+def test_a_simplex_without_a_transform_gets_the_usual_one():
+    transform, rv = rv_with(lambda: pm.Dirichlet("x", np.ones(3), default_transform=None))
+    assert transform is None
+    assert choice.lipschitz(transform, rv) is pymc_transforms.simplex
+
+
 def test_softplus_with_symbolic_scale():
     scale, value = pt.vector("scale"), pt.vector("value")
     chosen = choice.lipschitz(pymc_transforms.Interval(lower=2), pm.HalfNormal.dist(), scale=scale)
@@ -215,3 +227,14 @@ def test_transforms_by_name_leave_the_others_to_the_method():
     assert by_name is tr.Softsign
     assert by_method is type(choice.mirror(model.rvs_to_transforms[q], q))
     assert by_method is not by_name
+
+
+def test_none_by_name_leaves_a_variable_as_the_model_has_it():
+    with pm.Model() as model:
+        s = pm.HalfNormal("s")
+        step = sg.SGLD(**UNTUNED, step_size=1e-3, transforms={"s": None})
+    [chosen], _, _ = coordinates_at(
+        model, step.vars, step.options.transforms, model.initial_point(),
+        named=step.options.named_transforms,
+    )  # fmt: skip
+    assert chosen.transform is model.rvs_to_transforms[s]
