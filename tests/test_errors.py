@@ -28,6 +28,12 @@ def simulator():
     return model
 
 
+def bounded_by_another():
+    with pm.Model() as model:
+        pm.TruncatedNormal("x", 0, 1, lower=pm.HalfNormal("s"))
+    return model
+
+
 def falls(t):
     return 0.1 - 0.05 * t
 
@@ -156,6 +162,12 @@ BAD_ARGUMENTS = [
      r"Give it one without observed="),
     ("a simulator", built(model=simulator), ValueError, r"'y' is a pm\.Simulator",
      r"pm\.sample_smc"),
+    *(
+        (f"{method.__name__} moves a bound", built(model=bounded_by_another, method=method),
+         NotImplementedError, f"^A bound of 'x' depends on a variable that {method.__name__} moves",
+         r"Take sg\.CoRVSGLD")
+        for method in (sg.MirrorSGLD, sg.SGRLD, sg.ItoSGLD)
+    ),
 ]
 # fmt: on
 

@@ -26,7 +26,7 @@ def test_symbols_of_all_kinds():
             pm.Normal(f"{name}_effect", 0, pm.HalfNormal(name), shape=3)
             pm.Dirichlet(f"{name}_share", np.ones(3))
     point = initial_point(model)
-    coordinates, _ = coordinates_for(
+    coordinates, *_ = coordinates_for(
         model, model.value_vars, "lipschitz", point, centring=True, bend=1
     )
     scaled = [c for c in coordinates if c.scale is not None]

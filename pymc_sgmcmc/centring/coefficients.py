@@ -87,7 +87,6 @@ class Coefficients(GaussianMap):
     kind = BlockInformation
     probe = Probe.UNIT
     as_written = 0.0
-    ndim_supp = 1
 
     def __init__(self, block: Sequence[Member], index: int) -> None:
         self.block = tuple(block)

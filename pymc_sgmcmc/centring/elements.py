@@ -32,7 +32,6 @@ class Elements(GaussianMap):
         self, law: Law = location_and_scale, link: Link = IDENTITY, beside: Any = None
     ) -> None:
         self.law, self.link, self.beside = law, link, beside
-        self.ndim_supp = link.ndim
         self.shares_noise = self.noise_grows = link in (LOGIT, ROOT)
 
     @property

@@ -70,7 +70,6 @@ class Field(GaussianMap):
     probe = Probe.COMMON
     as_written = 0.0
     shares_noise = True
-    ndim_supp = 1
 
     def __init__(self, prior: FieldPrior, factor: Any, beside: Any = 0.0) -> None:
         self.of_prior = prior

@@ -79,7 +79,6 @@ class GaussianMap(Transform):
     λ is the data's share of the information: 0 in non-centred and 1 in centred coordinates.
     """
 
-    ndim_supp = 0
     kind: ClassVar[Any] = Information  # names of the rows of the array
     probe: ClassVar[Probe] = Probe.SIGNS
     # Whether learning improves from the bulk in the map's own coordinates

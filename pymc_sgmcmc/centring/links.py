@@ -65,7 +65,6 @@ class Link:
     back: Callable[[Any, Any], Any]
     log_det: Callable[[Any, Any, Any], Any]
     bounded: bool = True
-    ndim: int = 0  # number of last dimensions of φ that are mapped jointly
 
 
 IDENTITY = Link(lambda x, _: x, lambda x, _: x, lambda slope, *_: slope, bounded=False)
@@ -95,7 +94,6 @@ def zero_sum(own: Any) -> Link:
         lambda theta, _: own.forward(theta),
         lambda slope, x, _: own.log_jac_det(x) + pt.sum(slope, axis=axes),
         bounded=False,
-        ndim=ndim,
     )
 
 

@@ -41,7 +41,6 @@ class Vectors(GaussianMap):
 
     kind = Share
     refines = False
-    ndim_supp = 1
 
     def __init__(self, location: Any = None, factor: Any = None) -> None:
         self._location, self._factor = location, factor

@@ -45,7 +45,6 @@ class Walk(GaussianMap):
     kind = WalkInformation
     probe = Probe.COMMON
     shares_noise = True
-    ndim_supp = 1
 
     def __init__(self, unit: Any = 1.0) -> None:
         self._unit_of_values = pt.as_tensor(unit)

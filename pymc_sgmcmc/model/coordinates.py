@@ -94,7 +94,7 @@ def coordinates_at(
     **options: Any,
 ) -> tuple[list[Coordinate], list[np.ndarray], list[np.ndarray]]:
     """Choose coordinates as :func:`coordinates_for` does, and express the point in them."""
-    coordinates, express = coordinates_for(model, values, choice, point, **options)
+    coordinates, express, _ = coordinates_for(model, values, choice, point, **options)
     return coordinates, *express(point)
 
 
@@ -107,9 +107,10 @@ def coordinates_for(
     named: Mapping[str, Transform | None] = MappingProxyType({}),
     centring: bool = False,
     bend: int | None = None,
-) -> tuple[list[Coordinate], Express]:
+) -> tuple[list[Coordinate], Express, list[TensorVariable]]:
     """Choose coordinates of each value variable, and return them with a function of a point.
 
+    Beside these are the graphs of φ, in coordinates of any scales, of all of PyMC's values.
     The function returns φ and each scale: ten times the distance of θ from its bound (10,000 times
     for half-Cauchy and half-Student-t variables), no information of a hierarchy, or the scale of
     prior masses.
@@ -120,7 +121,7 @@ def coordinates_for(
         shapes = {rv: np.shape(point[str(v.name)]) for rv, v in zip(rvs, values, strict=True)}
         maps = recognised(ModelView(model, rvs, shapes, named))
     chosen = [
-        (named[rv.name], None)
+        (named[rv.name] or model.rvs_to_transforms[rv], None)
         if rv.name in named
         else _informed(rv, maps[rv], np.shape(point[str(value.name)]))
         if rv in maps
@@ -138,11 +139,8 @@ def coordinates_for(
     ]
     symbols = [scale for _, scale in chosen if scale is not None]
     graphs = model.replace_rvs_by_values([*outputs, *scales])
-    scales = graphs[len(outputs) :]
-    graphs = [
-        *substitute(graphs[: len(outputs)], dict(zip(symbols, scales, strict=True))),
-        *scales,
-    ]
+    scales, of_values = graphs[len(outputs) :], graphs[: len(outputs)]
+    graphs = [*substitute(of_values, dict(zip(symbols, scales, strict=True))), *scales]
     function = pm.compile(model.value_vars, graphs, mode=INTERPRETER, on_unused_input="ignore")
 
     def express(point: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -170,7 +168,7 @@ def coordinates_for(
         )
         for rv, value, (transform, scale), phi in zip(rvs, values, chosen, phis, strict=True)
     ]
-    return coordinates, express
+    return coordinates, express, of_values
 
 
 def rescaled(

@@ -10,6 +10,7 @@ import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.transforms import (
     CholeskyCorrTransform,
     CholeskyCovPacked,
@@ -118,7 +119,8 @@ def usual_transform(rv: TensorVariable) -> Transform | None:
     drawn = node.op.inner_outputs[node.outputs.index(rv)]
     if drawn.owner is not None and isinstance(scalar_op(drawn.owner), ps.Sigmoid):
         return logodds
-    known = [x for x in ancestors([drawn]) if x.owner and isinstance(x.owner.op, RandomVariable)]
+    random = RandomVariable, SymbolicRandomVariable
+    known = [x for x in ancestors([drawn]) if x.owner and isinstance(x.owner.op, random)]
     return log if is_positive(drawn, known) else None
 
 

@@ -34,7 +34,7 @@ def lipschitz(
     def softplus(**bounds: Any) -> Transform:
         return Softplus(scale, **bounds)
 
-    return _replace(transform, rv, softplus, transform)
+    return _replace(transform, rv, softplus, transform or usual_transform(rv))
 
 
 def mirror(transform: Transform | None, rv: TensorVariable) -> Transform | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytensor.tensor as pt
 
 from pymc_sgmcmc.checks import one_of
-from pymc_sgmcmc.kernel.blocks import Blocks, sqrt
+from pymc_sgmcmc.kernel.blocks import Blocks, mapped, sqrt
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
@@ -68,5 +69,8 @@ class LangevinStep(SGMCMCStep):
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         """Return hσ²/2 for "euler", hσ²/(2 − h) for "lm"."""
-        h = step_size
-        return h * (variance - known) / (2 - h if self.integrator == "lm" else 2)
+        h, rest = step_size, 2
+        if self.integrator == "lm":
+            # Steps above 1 are right only where sds are far above 1, and h over their squares small
+            rest = mapped(lambda x: pt.switch(x > 1, 2.0, 2 - x), h)
+        return h * (variance - known) / rest

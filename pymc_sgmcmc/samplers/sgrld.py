@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import DirichletRV
 from pytensor.tensor.random.op import RandomVariable
@@ -20,6 +21,8 @@ from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["SGRLD"]
+
+_RANDOM = RandomVariable, SymbolicRandomVariable
 
 
 class SGRLD(SGMCMCStep):
@@ -128,6 +131,6 @@ def _mass(rv: TensorVariable) -> np.ndarray:
     """Return A, shaped to go with π: the sum of a Dirichlet's parameters where they are numbers."""
     if isinstance(rv.owner.op, DirichletRV):
         [a] = rv.owner.op.dist_params(rv.owner)
-        if not any(isinstance(v.owner and v.owner.op, RandomVariable) for v in ancestors([a])):
+        if not any(isinstance(v.owner and v.owner.op, _RANDOM) for v in ancestors([a])):
             return evaluate(pt.sum(a, axis=-1, keepdims=True)).astype(float)
     return np.full(1, float(rv.type.shape[-1]))

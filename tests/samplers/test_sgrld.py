@@ -76,10 +76,12 @@ def test_mass_of_the_prior():
         a = pm.Dirichlet("a", [0.1, 0.2, 0.3])
         b = pm.Dirichlet("b", pm.HalfNormal("h", shape=4))
         c = pm.Dirichlet("c", np.ones((2, 5)))
-        masses = sg.SGRLD([a, b, c], step_size=0.01)._masses
+        d = pm.Dirichlet("d", pm.HalfCauchy("t", 1) * np.ones(3))
+        masses = sg.SGRLD([a, b, c, d], step_size=0.01)._masses
     np.testing.assert_allclose(masses[0], [0.6])
     np.testing.assert_allclose(masses[1], [4.0])
     np.testing.assert_allclose(masses[2], [[5.0], [5.0]])
+    np.testing.assert_allclose(masses[3], [3.0])
 
 
 def test_bad_input():
