@@ -108,7 +108,7 @@ class Companion:
         origin = runner.settings.origin(state.psi)
         away = [np.abs(x - o).max(initial=0.0) for x, o in zip(state.psi, origin, strict=True)]
         # In coordinates that the user chose, distances have no known unit
-        in_sds = self._options.scale is not None and not callable(self._options.scale)
+        in_sds = isinstance(self._options.scale, str)
         if not draw.rejected and (not in_sds or max(away) < DIVERGED):
             return runner, step_size, draw
         found = runner.settings.warnings

@@ -31,12 +31,12 @@ def find_bulk(begin: Beginning, rng: Rng, report: Callable[[str], None]) -> tupl
     Where no fit succeeds, raises TuningError, and NoGaussianError of exchangeable units.
     """
     start, density, search = begin.start, begin.density, _Search(begin, rng, report)
-    failed: TuningError | None = None
+    failed: Exception | None = None
     if len(start) <= (LARGEST_NEWTON if begin.exchangeable else LARGEST_DENSE):
         scales = density.scales
         try:
             return search.dense(start.copy())
-        except TuningError as error:
+        except (TuningError, np.linalg.LinAlgError) as error:
             # As for neural networks: no Gaussian is near, but each coordinate has a width
             failed = error
             if begin.parametrisation is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 
@@ -91,7 +91,15 @@ class Job:
 
     def runner(self, plan: Plan) -> Runner:
         """Set the chain to a plan, at its centre."""
-        runner: Runner = self.engine.attempt(partial(self._runner, plan))
+        noise = self.state.noise_rng.bit_generator
+        before = noise.state
+
+        def begun() -> Runner:
+            # Again from here, where numba takes over
+            noise.state = before
+            return self._runner(plan)
+
+        runner: Runner = self.engine.attempt(begun)
         return runner
 
     def _runner(self, plan: Plan) -> Runner:

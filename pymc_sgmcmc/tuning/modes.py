@@ -262,12 +262,15 @@ class _Mode:
     start: Flat
     collapses: bool
     mass: float
+    circular: Flat
 
     def is_at(self, other: Flat) -> bool:
         """Return whether another rough mode is within some sds, on average over coordinates."""
         w, v = np.linalg.eigh(self.hessian)
+        away = other - self.centre
+        away = np.where(self.circular, np.arctan2(np.sin(away), np.cos(away)), away)
         with np.errstate(over="ignore"):
-            squares = np.abs(w) * (v.T @ (other - self.centre)) ** 2
+            squares = np.abs(w) * (v.T @ away) ** 2
         return float(squares.sum()) < _APART**2 * len(other)
 
 
@@ -275,7 +278,7 @@ def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
     centre, hessian, collapses = newton(surface, start, rows)
     with np.errstate(over="ignore", invalid="ignore"):  # then the mass is not finite
         mass = _log_mass(surface, centre, hessian, rows)
-    return _Mode(centre, hessian, start, collapses, mass)
+    return _Mode(centre, hessian, start, collapses, mass, surface.circular)
 
 
 def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) -> float:

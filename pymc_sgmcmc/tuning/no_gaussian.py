@@ -215,7 +215,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         curvatures.pop()
         runner.restart(before)
     damping = 1.0
-    if not fixed:
+    if not fixed and not job.step_changes:
         # Not the last alone: the smaller the step, the sharper the regions it falls into
         h = min(h, allowed(curvatures[_WINDOWS // 2 :]))
         if policy.absorbs_noise and noise > 0:

@@ -229,14 +229,8 @@ class Parametrisation:
             if known[k]:
                 moved_widths.append(np.ones_like(width))
                 continue
-            moves = [SECANT * w * (j == k) for j, w in enumerate(widths)]
-            above, below = (
-                self._at(
-                    [(x + side * move).astype(x.dtype) for x, move in zip(phi, moves, strict=True)],
-                    scales,
-                )[k]
-                for side in (1, -1)
-            )
+            ends = [(phi[k] + side * SECANT * width).astype(phi[k].dtype) for side in (1, -1)]
+            above, below = (self._at([*phi[:k], x, *phi[k + 1 :]], scales)[k] for x in ends)
             moved = np.abs(above - below) / (2 * SECANT)
             # The old width is kept where the secant is lost in rounding
             moved_widths.append(np.where(moved > 0, moved, width))

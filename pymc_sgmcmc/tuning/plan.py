@@ -25,7 +25,7 @@ from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, parts_of
-from pymc_sgmcmc.tuning.whiten import sds_of, upright
+from pymc_sgmcmc.tuning.whiten import apart, sds_of, upright
 
 __all__ = ["Fit", "Plan", "Problem", "make_plan"]
 
@@ -162,7 +162,7 @@ def make_plan(
         h = np.full(d, h.min())
     h = h * unit**policy.power
     plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
-    if problem.scale is None or callable(problem.scale):
+    if not isinstance(problem.scale, str):
         assert plan.root is not None
         # Batches may have turned or shortened its axes
         plan = replace(plan, width=_widths(bulk.root, plan.root))
@@ -178,14 +178,15 @@ def _unit_and_root(
 ) -> tuple[float, np.ndarray]:
     """Return the scale of the narrowest direction in the chain's coordinates, and L."""
     root, scale = bulk.root, problem.scale
-    if scale is None or callable(scale):
+    if not isinstance(scale, str):
         # Steps are those that the narrowest direction needs
-        own = np.ones(len(root)) if scale is None else _own_root(scale, root)
-        if own.ndim == 2 and not problem.policy.isotropic:
-            own = upright(own)
+        own = np.ones(len(root)) if scale is None else scale
+        if callable(own):
+            own = _own_root(own, root)
+        if own.ndim == 2:
+            own = apart(own, surface.circular)
+            own = own if problem.policy.isotropic else upright(own)
         return _narrowest(root, own), own
-    if isinstance(scale, np.ndarray):
-        return 1.0, scale
     if scale == "diagonal":
         root = sds_of(root)
     if problem.policy.isotropic or regime.by_quantile:

@@ -125,7 +125,7 @@ def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
     for n in lengths:
         family: list[tuple[int, int, int]] = []
         for k, shape in enumerate(surface.shapes):
-            if k in taken or not free[k] or n not in shape or len(shape) > 2:
+            if k in taken or not free[k] or n not in shape or 0 in shape or len(shape) > 2:
                 continue
             count = 0 if len(shape) == 1 else int(np.prod(shape)) // n
             if sum(max(1, c) for *_, c in family) + max(1, count) <= _LARGEST_BLOCK:

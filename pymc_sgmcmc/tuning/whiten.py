@@ -27,6 +27,7 @@ from pymc_sgmcmc.tuning.surface import (
 )
 
 __all__ = [
+    "apart",
     "bulk_of_full_data",
     "bulk_of_minibatches",
     "inverse_root",
@@ -90,6 +91,14 @@ def inverse_root(hessian: Root, circular: Flat | None = None) -> Root:
 def sds_of(root: Root) -> Flat:
     """Return the sds of N(0, LL'), shape (d,), for L of shape (d, d) or its diagonal."""
     return root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
+
+
+def apart(root: Root, circular: Flat) -> Root:
+    """Return an L of LL' that keeps circular coordinates apart from each other and from others."""
+    if not circular.any():
+        return root
+    line = root[~circular]
+    return _with_circles(np.linalg.cholesky(line @ line.T), circular, sds_of(root[circular]))
 
 
 def upright(root: Root) -> Root:
