@@ -5,6 +5,7 @@ import json
 import re
 import sys
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,13 @@ def test_a_digest_is_of_code_and_not_of_words(shared):
     code = 'def f(x):\n    """One."""\n    return x + 1  # why\n'
     assert shared.digest(code) == shared.digest(code.replace("One", "Two").replace("why", "how"))
     assert shared.digest(code) != shared.digest(code.replace("+ 1", "+ 2"))
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="prints empty lists in any case")
+def test_a_digest_is_that_of_a_python_that_prints_empty_lists(shared, monkeypatch):
+    found = shared.digest("f()")
+    monkeypatch.setattr(shared.ast, "dump", partial(shared.ast.dump, show_empty=True))
+    assert shared.digest("f()") == found
 
 
 def test_a_changed_sampler_is_named(shared, monkeypatch, tmp_path):

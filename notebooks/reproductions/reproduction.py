@@ -207,6 +207,10 @@ def digest(code: str) -> str:
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             node.value = ast.Constant(None)
+        for name, value in list(ast.iter_fields(node)):
+            if value == []:
+                # Python 3.12 prints it, later ones do not
+                delattr(node, name)
     return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:12]
 
 

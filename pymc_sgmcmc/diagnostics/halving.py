@@ -19,6 +19,7 @@ from pymc_sgmcmc.convergence import error_of_mean, error_of_sd, rank_rhat
 from pymc_sgmcmc.diagnostics.result import checked_model, constrained, element_labels
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import find_minibatches
+from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import constant
 from pymc_sgmcmc.step.step import SGMCMCStep
@@ -212,7 +213,8 @@ def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
 def _is_second_order(step: SGMCMCStep) -> bool:
     model = in_tensors(step.model)
     graphs = [*model.observed_RVs, *model.rvs_to_values.values(), *model.potentials]
-    exact = step.options.batch_dim is None and not find_minibatches(graphs)
+    noisy = find_minibatches(graphs) or has_own_gradient(graphs)
+    exact = step.options.batch_dim is None and not noisy
     return exact and step.policy().order == 2
 
 

@@ -18,6 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.checks import a_model, positive_int
+from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.tensor_model import in_tensors
 
 __all__ = [
@@ -140,6 +141,10 @@ def dims_of(
     """
     own = model[name].type.shape
     dims = model.named_vars_to_dims.get(name)
+    if dims is not None:
+        # Lengths that dims give may be open in the graph
+        lengths = [model.dim_lengths.get(dim) for dim in dims]
+        own = tuple(n if x is None else int(evaluate(x)) for n, x in zip(own, lengths, strict=True))
     if dims is not None and len(dims) == len(shape) and _fits(own, shape):
         known = [dim for dim in dims if model.coords.get(dim) is not None]
         coords = {dim: np.asarray(model.coords[dim]) for dim in known}

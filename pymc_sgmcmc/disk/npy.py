@@ -128,7 +128,11 @@ class NpySource(Source):
         # graphs may write into what an operation returned
         with os.fdopen(os.dup(self._descriptor()), "rb") as file:
             mapped: np.ndarray = np.memmap(file, self.stored, "c", self._offset, self.shape)
-        return mapped if self.dtype == self.stored else mapped.astype(self.dtype)
+        if self.dtype == self.stored:
+            return mapped
+        rows = np.empty(self.shape, dtype=self.held)
+        self.assign(rows, mapped)
+        return rows.astype(self.dtype, copy=False)
 
     def _printed(self) -> Iterator[Any]:
         self.check()

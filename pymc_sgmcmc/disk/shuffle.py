@@ -50,7 +50,8 @@ def shuffle_to_disk(
         Where the files ``<name>.npy`` are written; it is made if need be. A file that is
         there already is refused.
     seed : int, optional
-        The same seed gives the same order.
+        The same seed gives the same order of the same arrays. Arrays whose rows belong together go
+        into one call: another call may have another order.
     columns : dict, optional
         For names whose path is parquet the columns, as of :func:`on_disk`.
     progressbar : bool, default True

@@ -103,7 +103,7 @@ class Source(ABC):
         digest = hashlib.blake2b(digest_size=16)
         for block in self._printed():
             digest.update(block)
-        return self.shape, str(self.stored), digest.hexdigest()
+        return self.shape, str(self.stored), str(self.dtype), digest.hexdigest()
 
     @abstractmethod
     def _printed(self) -> Iterator[Any]:

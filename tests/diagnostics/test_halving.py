@@ -37,6 +37,16 @@ def test_bias_report_finds_the_known_bias_of_euler():
     assert step.options.step_size.h == 0.4
 
 
+@pytest.mark.filterwarnings("ignore:R-hat:UserWarning")
+def test_noise_of_a_gradient_of_the_users_own_makes_a_method_first_order():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        sg.GradientPotential("y", lambda x, noise: noise.normal(()) - x, [x])
+        step = sg.CoRVSGLD(step_size=0.1, **UNTUNED)
+    report = bias_report(step, model, draws=50, tune=5, chains=2, random_seed=1)
+    assert report.attrs["order"] == 1
+
+
 @pytest.fixture(scope="module")
 def scale_regression():
     rng = np.random.default_rng(12)

@@ -78,3 +78,15 @@ def test_gradient_noise_is_that_of_a_conjugate_normal_model():
     np.testing.assert_allclose(from_draws["b"][0], plain, rtol=STANDARD_ERRORS * error + 0.05)
     # With control variates, about (d + 1)/B where the anchor is the mean
     assert 0.01 < from_draws["largest_variance"][1] < 1
+
+
+def test_gradient_noise_of_effects_that_sum_to_zero():
+    """They have as many coordinates as labels but one."""
+    rng = np.random.default_rng(1)
+    with pm.Model(coords={"group": list("abc")}) as model:
+        effects = pm.ZeroSumNormal("effects", dims="group")
+        y, group = pm.Minibatch(rng.normal(size=60), np.arange(60, dtype="int32") % 3, batch_size=6)
+        pm.Normal("y", effects[group], observed=y, total_size=60)
+    noise = gradient_noise(model, {"effects": np.zeros(3)}, random_seed=2)
+    assert noise["effects"].dims == ("estimator", "effects_unconstrained_dim_0")
+    assert noise["effects"].shape == (2, 2)

@@ -215,10 +215,16 @@ def test_a_model_that_is_done_with_takes_no_memory(tmp_path, suffix):
         (np.array([1, 2**40]), None, "beyond the range of int32"),
     ],
 )
-def test_numbers_that_a_type_cannot_hold_are_refused(tmp_path, rows, dtype, said):
+def test_numbers_that_a_type_cannot_hold_are_refused(tmp_path, monkeypatch, rows, dtype, said):
     np.save(tmp_path / "x.npy", rows)
-    with pytest.raises(sg.DiskError, match=f"x.npy' has numbers that are .*{said}"):
-        opened(tmp_path / "x.npy", dtype=dtype).rows(0, 2)
+    stored = opened(tmp_path / "x.npy", dtype=dtype)
+    message = f"x.npy' has numbers that are .*{said}"
+    with pytest.raises(sg.DiskError, match=message):
+        stored.rows(0, 2)
+    # Mapped into memory
+    monkeypatch.setattr(npy, "_READ", 0)
+    with pytest.raises(sg.DiskError, match=message):
+        stored.whole()
 
 
 def test_numbers_that_a_type_can_hold_are_taken(tmp_path):

@@ -61,3 +61,10 @@ def test_other_rows_have_other_fingerprints(tmp_path):
     first = lines_of(tmp_path / "a")
     write(tmp_path / "a", np.arange(1001.0))
     assert "the data of 'y' differ" in differences(first, lines_of(tmp_path / "a"))
+
+
+def test_the_type_that_rows_are_read_as_counts(tmp_path):
+    write(tmp_path / "a", np.arange(1000.0))
+    read = [sg.on_disk(tmp_path / "a" / "x.npy", dtype=dtype) for dtype in ("float64", "float32")]
+    first, second = (x.owner.op.source.fingerprint() for x in read)
+    assert first != second

@@ -126,6 +126,14 @@ def test_a_tuned_run_goes_on(tmp_path):
     assert bits(run(tmp_path, **options)) == bits(run(None, **options))
 
 
+@pytest.mark.slow
+def test_a_run_in_several_processes_goes_on(tmp_path):
+    options = {"cores": 2, "mp_ctx": "spawn"}
+    with pytest.raises(KilledError):
+        run(tmp_path, callback=Killer(25), **options)
+    assert bits(run(tmp_path, **options)) == bits(run(None))
+
+
 def test_a_schedule_and_batches_that_are_planned_ahead(tmp_path):
     def swept(model):
         return untuned(model, step_size=sg.polynomial(1e-4), batch="sweep")

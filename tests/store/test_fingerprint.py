@@ -109,6 +109,25 @@ def test_sparse_designs_are_compared_by_their_numbers(shared):
     assert not differences(of(one), of(one.copy()))
 
 
+@pytest.mark.parametrize("disk", [False, True])
+def test_the_places_of_arrays_count(tmp_path, disk):
+    """Of the same arrays, without names that would tell them apart."""
+    rng = np.random.default_rng(0)
+    paths = [tmp_path / "age.npy", tmp_path / "income.npy"]
+    for path in paths:
+        np.save(path, rng.normal(size=len(Y)))
+
+    def of(squared):
+        x = [sg.on_disk(path) if disk else pt.as_tensor(np.load(path)) for path in paths]
+        with pm.Model() as model:
+            a, b, c = (pm.Normal(name) for name in "abc")
+            pm.Normal("y", c * x[squared] ** 2 + a * x[0] + b * x[1], observed=Y)
+        return fingerprint(model, [])
+
+    assert differences(of(0), of(1)) == ["the model's 'y' differs"]
+    assert not differences(of(0), of(0))
+
+
 def by_closure(h):
     return lambda t: h + 0 * t
 
