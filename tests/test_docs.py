@@ -1,6 +1,8 @@
 """The code of the documentation does what the documentation says."""
 
+import ast
 import importlib
+import inspect
 import re
 
 from functools import partial
@@ -41,6 +43,21 @@ def code_of(page):
     """The lines of a page's blocks of code."""
     blocks = re.findall(r"^```(.*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     return [line for kind, block in blocks if "eval-rst" not in kind for line in block.splitlines()]
+
+
+@needs_docs
+def test_code_of_pages_has_names_and_arguments_that_there_are():
+    for page in [DOCS.parent / "README.md", *DOCS.glob("*.md")]:
+        text = page.read_text("utf-8")
+        for block in re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+            for node in ast.walk(ast.parse(block)):
+                called = node.func if isinstance(node, ast.Call) else node
+                if not (isinstance(called, ast.Attribute) and ast.unparse(called.value) == "sg"):
+                    continue
+                ours = getattr(sg, called.attr)
+                if called is not node:
+                    named = {keyword.arg for keyword in node.keywords} - {None}
+                    assert named <= set(inspect.signature(ours).parameters), (page, block)
 
 
 def code_with(text, page="add_a_sampler.md"):

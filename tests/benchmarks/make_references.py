@@ -63,7 +63,9 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def rounded(values: Any) -> Any:
-    """Return numbers, or nested lists of numbers, to six significant digits."""
+    """Return numbers, as nested lists where they are many, to six significant digits."""
+    if isinstance(values, np.ndarray):
+        values = values.tolist()
     if isinstance(values, list):
         return [rounded(value) for value in values]
     return float(f"{values:.6g}")

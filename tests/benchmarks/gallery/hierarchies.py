@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 
 from scipy import special
 
+from .conjugate import mixed
 from .exact import Moments, trend, weighted
 from .posteriordb import ORIGIN, data
 from .registry import Registry
@@ -144,11 +145,106 @@ def moments_of_few_groups() -> Moments:
     }
 
 
-# Those whose moments have a formula, or integrals over one or two scales
+WALKS, LENGTH, NOISE_OF_WALKS = 4, 60, 0.5
+
+
+def rows_of_walks() -> np.ndarray:
+    """Return noisy values of walks, each of which has another step."""
+    rng = np.random.default_rng(41)
+    steps = np.array([0.05, 0.2, 0.5, 1.0])[:, None] * rng.normal(size=(WALKS, LENGTH - 1))
+    first = rng.normal(size=(WALKS, 1))
+    walks = np.cumsum(np.hstack([first, steps]), axis=1)
+    return np.asarray(walks + NOISE_OF_WALKS * rng.normal(size=walks.shape))
+
+
+@HIERARCHIES.add
+def walks_of_own_steps() -> pm.Model:
+    """Return random walks, of each of which the sd of the steps is learned."""
+    with pm.Model() as model:
+        s = pm.HalfNormal("s", 1, shape=WALKS)
+        first = pm.Normal.dist(0, 1)
+        w = pm.GaussianRandomWalk("w", 0, s, init_dist=first, shape=(WALKS, LENGTH))
+        pm.Normal("y", w, NOISE_OF_WALKS, observed=rows_of_walks())
+    return model
+
+
+def moments_of_walks() -> Moments:
+    """Given the sd of its steps a walk is normal: an integral over it for each walk."""
+    time = np.arange(LENGTH)
+    sd = np.exp(np.linspace(-12, 1.5, 1001))
+    walk, noise = np.minimum.outer(time, time), NOISE_OF_WALKS**2 * np.eye(LENGTH)
+    laws = []
+    for scale in sd:
+        prior = 1 + scale**2 * walk
+        gain = np.linalg.solve(prior + noise, prior)
+        log = np.linalg.slogdet(prior + noise)[1] + scale**2 - 2 * np.log(scale)
+        laws.append((log, np.linalg.inv(prior + noise), gain, np.diag(prior - prior @ gain)))
+    logs, precisions, gains, variances = (np.array(part) for part in zip(*laws, strict=True))
+    of_each = []
+    for y in rows_of_walks():
+        weight = special.softmax(-(logs + np.einsum("i,sij,j->s", y, precisions, y)) / 2)
+        of_each.append((mixed(weight, sd, 0), mixed(weight, y @ gains, variances)))
+    of_s, of_w = (np.array(part) for part in zip(*of_each, strict=True))
+    return {"s": tuple(of_s.T), "w": tuple(of_w.swapaxes(0, 1))}
+
+
+PAIRS_SEEN, TURN = 60, (0.6, 0.2)
+
+
+def rows_of_turned_pairs() -> np.ndarray:
+    """Return pairs of effects, long along one diagonal, with noise."""
+    rng = np.random.default_rng(42)
+    cosine, sine = np.cos(TURN[0]), np.sin(TURN[0])
+    turn = np.array([[cosine, -sine], [sine, cosine]])
+    effects = rng.normal(size=(PAIRS_SEEN, 2)) * [1.5, 0.5] @ turn.T
+    return np.asarray(effects + rng.normal(size=effects.shape))
+
+
+@HIERARCHIES.add
+def turned_pairs() -> pm.Model:
+    """Return pairs of effects whose covariance is written by its axes and their sds."""
+    with pm.Model() as model:
+        angle, s = pm.Normal("angle", *TURN), pm.HalfNormal("s", 1, shape=2)
+        cosine, sine = pt.cos(angle), pt.sin(angle)
+        root = pt.stacklists([[cosine, -sine], [sine, cosine]]) * s
+        x = pm.MvNormal("x", np.zeros(2), cov=root @ root.T, shape=(PAIRS_SEEN, 2))
+        pm.Normal("y", x, 1, observed=rows_of_turned_pairs())
+    return model
+
+
+def moments_of_turned_pairs() -> Moments:
+    """Given the covariance the effects are normal: an integral over the three that it has."""
+    y = rows_of_turned_pairs()
+    middles = (np.arange(60) + 0.5) / 60
+    grid = np.meshgrid(TURN[0] + 2 * (middles - 0.5), 2.5 * middles, 1.5 * middles)
+    angle, *s = (of_each.ravel() for of_each in grid)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    root = np.moveaxis(
+        np.array([[cosine * s[0], -sine * s[1]], [sine * s[0], cosine * s[1]]]), -1, 0
+    )
+    prior = root @ root.mT
+    precision = np.linalg.inv(prior + np.eye(2))
+    log = PAIRS_SEEN * np.linalg.slogdet(precision)[1] - np.sum(precision * (y.T @ y), axis=(1, 2))
+    weight = special.softmax((log - ((angle - TURN[0]) / TURN[1]) ** 2 - s[0] ** 2 - s[1] ** 2) / 2)
+    shrunk = precision @ prior
+    of_x = np.moveaxis(y @ shrunk, 0, -1), np.diagonal(prior - prior @ shrunk, axis1=1, axis2=2)
+    x = [[weighted(pair[k], of_x[1][:, k], weight) for k in range(2)] for pair in of_x[0]]
+    return {
+        "angle": weighted(angle, np.zeros_like(angle), weight),
+        "s": tuple(
+            np.transpose([weighted(of_each, np.zeros_like(angle), weight) for of_each in s])
+        ),
+        "x": tuple(np.moveaxis(x, -1, 0)),
+    }
+
+
+# Those whose moments have a formula, or integrals over a few others
 EXACT: dict[str, Callable[[], Moments]] = {
     "funnel_of_10": lambda: FUNNEL,
     "funnel_of_100": lambda: FUNNEL,
     "funnel_in_a_funnel": lambda: FUNNEL,
     "few_groups": moments_of_few_groups,
     "trend": trend,
+    "turned_pairs": moments_of_turned_pairs,
+    "walks_of_own_steps": moments_of_walks,
 }
