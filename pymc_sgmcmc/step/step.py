@@ -103,7 +103,7 @@ class SGMCMCStep(Sampler, BlockedStep):
     _engine: Engine | None
     _runner: Runner | None
     _recorder: Recorder
-    # The arrays of the model; None in a process that did not make the step
+    # The arrays of the model; None in a process that has just got the step
     _data: list[np.ndarray] | None
     # The rows of updates, and memory for many of them that forked processes share
     _rows: Rows
@@ -345,10 +345,12 @@ class SGMCMCStep(Sampler, BlockedStep):
     def look_again(self) -> None:
         """Look at the rows anew if data were set since.
 
-        Only the process that made the step can tell, so PyMC's hook calls it before others begin.
+        A process that gets the step cannot tell, so PyMC's hook calls it before chains begin.
         """
         now = shared_arrays(in_tensors(self.model))
-        if self._data is not None and not same_objects(now, self._data):
+        if self._data is None:
+            self._data = now
+        elif not same_objects(now, self._data):
             self._look_at_rows()
             self._engine = None
 
