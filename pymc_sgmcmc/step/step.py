@@ -345,7 +345,8 @@ class SGMCMCStep(Sampler, BlockedStep):
     def look_again(self) -> None:
         """Look at the rows anew if data were set since.
 
-        A process that gets the step cannot tell, so PyMC's hook calls it before chains begin.
+        A process that is handed the step cannot tell what was set before, so that PyMC's hook calls
+        this in the first process, before the chains.
         """
         now = shared_arrays(in_tensors(self.model))
         if self._data is None:

@@ -167,7 +167,7 @@ def _own_density(rv: Variable, random: set[Variable]) -> Variable | None:
 
 
 def _of_transform(model: Model, rv: Variable, random: set[Variable]) -> str:
-    """Return a variable's transform, and a digest of its graph, in which PyMC's bounds are."""
+    """Return a text of a variable's transform, and a digest of its graph, which has its bounds."""
     transform = model.rvs_to_transforms[rv]
     if transform is None:
         return "None"

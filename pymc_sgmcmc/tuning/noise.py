@@ -77,7 +77,7 @@ class GradientNoise:
 
 @dataclass(frozen=True)
 class TurnedNoise:
-    """A turn's effect on variances v of gradients: times v + plus, each of shape (d,), or none."""
+    """A turn's effect on variances v of gradients, times v + plus, shape (d,); by default none."""
 
     times: Flat | float = 1.0
     plus: Flat | float = 0.0
