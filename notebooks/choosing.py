@@ -177,10 +177,10 @@ legend = axes[0].legend()
 # %% [markdown]
 # ## What to choose
 #
-# - **Few rows, up to about ten thousand: NUTS.** It has no bias, and the other methods
-#   are not faster.
-# - **Many rows: SG-MCMC.** Its seconds hardly depend on the number of rows, while those
-#   of NUTS grow in proportion to it. Its means and sds are as accurate as those of
+# - **Few rows, up to about ten thousand: NUTS.** It has no bias, and SG-MCMC is not
+#   faster.
+# - **Many rows: SG-MCMC.** Its seconds grow far more slowly than the number of rows,
+#   those of NUTS in proportion to it. Its means and sds are as accurate as those of
 #   NUTS.
 # - **A first look: ADVI.** It is quick at every size. But the noise of its steps does
 #   not shrink when the posterior shrinks. So the more rows there are, the more sds its

@@ -19,10 +19,9 @@
 # many hold nobody. This is what hierarchical models are for: a cell with many people
 # speaks for itself, and a cell with few people borrows from the others.
 #
-# The model is plain PyMC. Every update of the sampler uses 500 people from at most 500
-# of the cells. Nothing has to be tuned. At the end NUTS samples the same posterior and
-# ADVI fits it, for comparison. The page is for users of PyMC with hierarchies. It takes
-# five minutes.
+# The model is plain PyMC. Every batch has 500 people, from at most 500 of the cells.
+# Nothing has to be tuned. At the end NUTS samples the same posterior and ADVI fits it,
+# for comparison. The page is for users of PyMC with hierarchies. It takes five minutes.
 
 # %%
 import logging

@@ -13,14 +13,14 @@
 # %% [markdown]
 # # A neural net that knows what it does not know
 #
-# Which digit is on a bad copy? A trained net gives a probability that is often too
-# close to 1. A Bayesian net averages over all weights that fit the data, and its
-# probabilities are nearer to how often it is right. NUTS needs the gradient of all
-# images for each of its steps. `MSGNHT` uses a hundred images.
+# Which digit is on a bad copy? A Bayesian net averages over all weights that fit the
+# data. Its predictions are better than those of one set of weights, and it is less
+# sure of images of another kind. NUTS needs the gradient of all images for each of its
+# steps. `MSGNHT` uses a hundred images.
 #
 # The page shows predictions for new data, calibration, and what the net says about
 # images of another kind. It is for users of PyMC who know what a neural net is. It
-# takes four minutes.
+# takes ten minutes.
 
 # %%
 import sys
@@ -257,9 +257,10 @@ axis.set(xlabel="what the net says", ylabel="how often it is right", xlim=(0.2, 
 legend = axis.legend()
 
 # %% [markdown]
-# The point estimate is too sure. The Bayesian net is, if anything, not sure enough: the
+# The point estimate is better calibrated here. The Bayesian net is not sure enough: the
 # draws disagree on copies that can be read in several ways, so their mean is cautious.
-# One draw alone is worse than either. The average makes the good predictions.
+# Its accuracy and its log likelihood are better. One draw alone is worse than either:
+# the average makes the good predictions.
 
 # %% [markdown]
 # ## Images of another kind

@@ -66,7 +66,8 @@ def name_of(function: Any) -> str:
 
 def a_model(value: Any) -> Model:
     """Check for a model; None is the one in context."""
-    if value is not None and not isinstance(value, Model):
+    # PyMC's frozen models are no subclass, but of the same metaclass
+    if value is not None and not isinstance(type(value), type(Model)):
         raise TypeError(
             f"model must be a pm.Model, got {value!r:.80}. Leave it out inside of 'with model:'."
         )

@@ -28,6 +28,18 @@ def effective_draws(draws: np.ndarray, *, scored: bool = True) -> np.ndarray:
 
     For half chains with autocorrelations ρ_t and K the first k at which P_k = ρ_2k + ρ_2k+1 ≤ 0,
     n_eff = n / (−1 + 2 Σ_{k<K} min_{j≤k} P_j + ρ_2K). Those of the bulk are of normal scores.
+
+    Parameters
+    ----------
+    draws : array, shape (d, chains, n)
+        Draws of d parameters.
+    scored : bool, default True
+        Whether draws are replaced by normal scores of their ranks.
+
+    Returns
+    -------
+    array, shape (d,)
+        Effective numbers of draws; NaN with fewer than 4 draws.
     """
     if draws.shape[2] < 4:
         return np.full(len(draws), np.nan)
@@ -44,6 +56,16 @@ def rank_rhat(draws: np.ndarray) -> np.ndarray:
 
     It is √((B / W + n − 1) / n), B and W the variances between and within half chains, of normal
     scores of draws and of distances from the median.
+
+    Parameters
+    ----------
+    draws : array, shape (d, chains, n)
+        Draws of d parameters.
+
+    Returns
+    -------
+    array, shape (d,)
+        R-hat.
     """
     if draws.shape[2] < 4 or draws.shape[1] < 2:
         return np.full(len(draws), np.nan)
@@ -57,13 +79,35 @@ def rank_rhat(draws: np.ndarray) -> np.ndarray:
 
 
 def error_of_mean(draws: np.ndarray) -> np.ndarray:
-    """Return the Monte-Carlo standard error of the mean."""
+    """Return the Monte-Carlo standard error of the mean.
+
+    Parameters
+    ----------
+    draws : array, shape (d, chains, n)
+        Draws of d parameters.
+
+    Returns
+    -------
+    array, shape (d,)
+        Standard errors, in the unit of the draws.
+    """
     sd = np.std(draws, axis=(1, 2), ddof=1)
     return sd / np.sqrt(effective_draws(draws, scored=False))
 
 
 def error_of_sd(draws: np.ndarray) -> np.ndarray:
-    """Return the Monte-Carlo standard error of the sd, from that of the mean of squares."""
+    """Return the Monte-Carlo standard error of the sd, from that of the mean of squares.
+
+    Parameters
+    ----------
+    draws : array, shape (d, chains, n)
+        Draws of d parameters.
+
+    Returns
+    -------
+    array, shape (d,)
+        Standard errors, in the unit of the draws.
+    """
     squares = (draws - draws.mean(axis=(1, 2), keepdims=True)) ** 2
     variance = squares.mean(axis=(1, 2))
     spread = (squares**2).mean(axis=(1, 2)) - variance**2
@@ -95,7 +139,7 @@ def _effective(z: np.ndarray) -> np.ndarray:
     covariance = _autocovariance(z).mean(axis=1)
     within = covariance[:, :1] * half / (half - 1)
     total = covariance[:, :1] + np.var(z.mean(axis=2), axis=1, ddof=1)[:, None]
-    moving = np.ptp(z, axis=(1, 2)) > 1e-15
+    moving = np.ptp(z, axis=(1, 2)) > 1e-15 * np.abs(z).max(axis=(1, 2))
     rho = 1 - (within - covariance) / np.where(moving[:, None], total, 1.0)
     rho[:, 0] = 1.0
     return np.where(moving, count / _correlation_time(rho, count), count)

@@ -128,7 +128,7 @@ class cyclical:
         P, updates in a cycle.
     exploration : float, default 0.8
         Share of a cycle that is not recorded, 0 ≤ exploration < 1. All updates of a recorded
-        draw lie in what is left: ``thin`` is at most that long.
+        draw lie in what is left: ``thin`` divides the period and is at most that long.
 
     Raises
     ------

@@ -47,3 +47,8 @@ def test_statistics_are_those_of_arviz(chains, draws, monkeypatch):
 def test_there_may_be_no_parameters():
     assert effective_draws(np.empty((0, 1, 500))).shape == (0,)
     assert rank_rhat(np.empty((0, 2, 500))).shape == (0,)
+
+
+def test_errors_are_in_the_unit_of_the_draws():
+    x = np.cumsum(np.random.default_rng(1).normal(size=(1, 2, 400)), axis=2)
+    np.testing.assert_allclose(error_of_sd(1e-10 * x), 1e-10 * error_of_sd(x), rtol=1e-6)

@@ -162,7 +162,10 @@ def test_independent_rows_halve_the_noise(backend):
     assert abs(variances.mean() - (2 + h * noise / 2) / (2 - h)) < STANDARD_ERRORS * error
 
 
-@BOTH
-def test_check_of_a_gaussian_sees_nothing_of_the_widened_interface(backend):
+def test_check_of_a_gaussian_sees_nothing_of_the_widened_interface():
     target = gaussian(2, lambda h, noise: (2 + h * noise) / (2 - h), 0.1)
-    check(target, TwoRows, step_size=0.1, backend=backend)
+    check(target, TwoRows, step_size=0.1, backend="jax")
+
+
+def test_blocks_are_divided_as_numbers_are():
+    assert list(1 / sg.Blocks([1.0, 2.0])) == [1.0, 0.5]

@@ -1,6 +1,7 @@
 """Packaging: the version, the metadata and what an import does."""
 
 import inspect
+import os
 import re
 import shutil
 import subprocess
@@ -18,6 +19,7 @@ from packaging.version import Version
 
 import pymc_sgmcmc
 
+from helpers.subprocesses import run_python
 from pymc_sgmcmc import testing
 
 ROOT = Path(__file__).parents[1]
@@ -134,3 +136,17 @@ def test_lowest_versions_are_the_lower_bounds(project, constraints, tmp_path):
     assert lowest.pop("numpy") in SpecifierSet("<2.5")
     others = {name: pin for name, pin in constraints.items() if name != "numpy"}
     assert lowest == {**others, **bounds}
+
+
+def test_jax_has_the_precision_that_is_set_here(project):
+    # jax.enable_x64 is new in 0.8
+    extras = project["optional-dependencies"]
+    required = [Requirement(line) for name in ("jax", "rivals") for line in extras[name]]
+    specifiers = [one.specifier for one in required if one.name == "jax"]
+    assert len(specifiers) == 2
+    assert not any("0.7.2" in one for one in specifiers)
+
+
+def test_an_import_needs_nothing_compiled():
+    done = run_python("import pymc_sgmcmc", env={**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert done.returncode == 0, done.stderr

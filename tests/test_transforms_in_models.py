@@ -9,6 +9,8 @@ import pytest
 from pytensor.graph.replace import graph_replace
 from scipy.integrate import simpson
 
+import pymc_sgmcmc as sg
+
 from helpers.modes import REWRITTEN
 from pymc_sgmcmc import transforms as tr
 
@@ -136,3 +138,17 @@ def test_in_a_model():
     np.testing.assert_allclose(back["w"], 1 / 3)
     np.testing.assert_allclose(back["near"], back["center"])
     assert pm.draw(model["w"], 4, random_seed=1).shape == (4, 2, 3)
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        lambda: pm.HalfNormal("s", 10, transform=sg.transforms.Softplus()),
+        lambda: pm.Dirichlet("s", np.ones(3), transform=sg.transforms.EntropicMirror()),
+    ],
+)
+def test_a_map_after_the_distributions_own_is_refused(variable):
+    with pm.Model():
+        variable()
+        with pytest.raises(ValueError, match=r"'s'.*default_transform="):
+            sg.CoRVSGLD()

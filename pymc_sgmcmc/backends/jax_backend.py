@@ -75,16 +75,23 @@ def _recurrence(op: Recurrence, **kwargs: Any) -> Callable[..., Any]:
     return recurrence
 
 
-def refuse_inherited(constructed_in: int) -> None:
-    """Raise RuntimeError where JAX was running before this process was forked: it would hang.
+# Whether JAX was running where this process was forked from
+_inherited = False
 
-    ``constructed_in`` is the process in which the step was constructed or unpickled.
-    """
-    if os.getpid() == constructed_in or "jax" not in sys.modules:
-        return
-    if jax_is_running():
+
+def _look_after_fork() -> None:
+    global _inherited  # noqa: PLW0603
+    _inherited = "jax" in sys.modules and jax_is_running()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_look_after_fork)
+
+
+def refuse_inherited(cure: str) -> None:
+    """Raise RuntimeError where JAX was running before this process was forked: it would hang."""
+    if _inherited:
         raise RuntimeError(
-            "JAX was already running in the process that was forked to sample this chain, and "
-            "would hang here. Pass backend='jax' or mp_ctx='forkserver' to pm.sample, for which a "
-            "script needs the guard `if __name__ == '__main__':`, or pass cores=1."
+            "JAX was already running in the process that was forked to make this one, and would "
+            f"hang here. {cure}"
         )

@@ -98,5 +98,6 @@ def _box_muller(bits: np.ndarray, out: np.ndarray) -> None:
             other[i] = sine if swapped else cosine
 
 
-with suppress(RuntimeError):  # where there is no folder to keep it
+# Where there is no folder to keep it, or nothing is compiled
+with suppress(AttributeError, RuntimeError):
     _box_muller.enable_caching()

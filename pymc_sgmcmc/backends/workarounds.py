@@ -7,6 +7,8 @@ that fails when it is no longer needed.
 from __future__ import annotations
 
 import gc
+import logging
+import multiprocessing
 import os
 import warnings
 
@@ -41,8 +43,10 @@ __all__ = [
     "products_in_full",
     "repeatable",
     "run_jax_in_calling_thread",
+    "settings_of_process",
     "slow_rewrites",
     "start_jax",
+    "take_settings",
     "uncollected",
     "unkept",
     "untraced",
@@ -217,6 +221,19 @@ def untraced() -> AbstractContextManager[Any]:
 
 # ----------------------------------------------------------------------------- PyMC
 
+
+def settings_of_process() -> tuple[str, int]:
+    """Return what a chain's process has to be set to: only a fork inherits it."""
+    return str(pytensor.config.floatX), logging.getLogger("pymc").level
+
+
+def take_settings(floatX: str, level: int) -> None:
+    """Set the process of a chain as the one that handed it the step method."""
+    if multiprocessing.current_process().name.startswith("worker_chain_"):
+        pytensor.config.floatX = floatX
+        logging.getLogger("pymc").setLevel(level)
+
+
 _CHECKED: WeakSet[Model] = WeakSet()
 _converted = initial_point.convert_str_to_rv_dict
 
@@ -232,7 +249,11 @@ def initvals_checked(model: Model) -> None:
 
 def _convert(model: Model, start: Any) -> Any:
     free = {rv.name: rv for rv in model.free_RVs}
-    for key in start if model in _CHECKED else ():
+    checked = list(start) if model in _CHECKED else []
+    if free.keys() <= set(checked):
+        # A whole point, as of pm.find_MAP, has deterministics, too, which PyMC leaves aside
+        checked = [key for key in checked if key not in {x.name for x in model.deterministics}]
+    for key in checked:
         name = get_untransformed_name(key) if is_transformed_name(str(key)) else key
         if isinstance(name, str):
             name = free.get(name, free.get(model.name_for(name)))
@@ -250,8 +271,8 @@ _init_traces = mcmc.init_traces
 def left_out_of_traces() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
-    A step method has no hook for what PyMC computes at each draw. ``look_again`` is called before a
-    run, and ``check_kept`` gets the names.
+    A step method has no hook for what PyMC computes at each draw. ``let_go`` and ``look_again`` are
+    called before a run, and ``check_kept`` gets the names, the first also what PyMC's steps sample.
     """
     mcmc.init_traces = _traces
 
@@ -260,14 +281,17 @@ def _traces(
     *, step: Any, model: Model, trace_vars: list[Variable] | None = None, **others: Any
 ) -> Any:
     parts = flatten_steps(step)
+    getattr(step, "let_go", lambda: None)()
     for part in parts:
         getattr(part, "look_again", lambda: None)()
     names = {name for part in parts for name in getattr(part, "left_out", ())}
     if trace_vars is None and names:
         trace_vars = [x for x in model.unobserved_value_vars if x.name not in names]
     kept = [x.name for x in (model.unobserved_value_vars if trace_vars is None else trace_vars)]
-    for part in parts:
-        getattr(part, "check_kept", lambda _: None)(kept)
+    ours = [part for part in parts if hasattr(part, "check_kept")]
+    theirs = [value for part in parts if not hasattr(part, "check_kept") for value in part.vars]
+    for k, part in enumerate(ours):
+        part.check_kept(kept, () if k else theirs)
     return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)
 
 

@@ -107,9 +107,10 @@ class Monitor(Comparable):
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
             shown = worst if np.any(off) else float(mean.mean())
             return [
-                f"The configurational temperature is {shown:.2f} where it must be 1 (mean "
-                f"{mean.mean():.2f}): spreads are wrong by about as much as its root. R-hat does "
-                "not see it. " + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
+                f"The configurational temperature is {shown:.2f} and should be 1 (mean over all "
+                f"coordinates: {mean.mean():.2f}). Variances of the draws are wrong by about this "
+                "factor. R-hat does not see it. "
+                + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
             ]
         if noise > LARGEST_ERROR and not absorbed:
             return [

@@ -6,6 +6,8 @@ import multiprocessing
 import os
 import time
 
+from collections.abc import Callable
+from functools import partial
 from threading import Thread
 
 __all__ = ["end_with_parent"]
@@ -20,20 +22,26 @@ def end_with_parent() -> None:
     """End this process soon after its parent, where PyMC forked it to sample a chain.
 
     A fork holds both ends of its pipe, so that it would wait for ever for a parent that was killed,
-    and keep the chain's lock. Processes that are not forked see that the pipe is closed.
+    and keep the chain's lock. Other processes see that the pipe is closed, but not before a draw.
     """
     parent = multiprocessing.parent_process()
     name = multiprocessing.current_process().name
-    # The parent of what a server of forks made is that server
-    forked = parent is not None and parent.pid == os.getppid()
-    if not forked or not name.startswith("worker_chain_") or os.getpid() in _watched:
+    if parent is None or not name.startswith("worker_chain_") or os.getpid() in _watched:
         return
     _watched.add(os.getpid())
-    Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
+    # What a server of forks made has that server as its parent, and a pipe to the main process
+    above = os.getppid()
+    forked = os.name == "posix" and parent.pid == above
+    wait = partial(_wait_for, above) if forked else parent.join
+    Thread(target=_end_after, args=(wait,), daemon=True).start()
 
 
-def _watch(parent: int) -> None:
+def _wait_for(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(_PERIOD)
+
+
+def _end_after(wait: Callable[[], None]) -> None:
+    wait()
     # At any byte of a write: the store is made for that
     os._exit(1)

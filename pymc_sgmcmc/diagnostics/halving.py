@@ -126,10 +126,10 @@ def bias_report(
     rng = a_generator("random_seed", random_seed)
     draws = positive_int("draws", draws, usual=1000)
     chains = positive_int("chains", chains, usual=4)
-    if chains * draws < 100:
+    if draws < 4 or chains * draws < 100:
         raise ValueError(
-            f"draws={draws} of chains={chains} chains are too few for a standard error: take 100 "
-            "or more in all."
+            f"draws={draws} of chains={chains} chains are too few for a standard error: take 4 or "
+            "more of each chain, and 100 or more in all."
         )
     tolerance = positive("tolerance", tolerance, usual=0.1)
     if order is not None and list(np.ravel(order)) not in ([1], [2]):
@@ -269,7 +269,8 @@ def _report(
         if not labels:
             for name, x in variables.items():
                 labels += element_labels(model, name, x.shape[1:])
-        flat = np.concatenate([x.reshape(len(x), -1) for x in variables.values()], axis=1)
+        columns = [x.reshape(len(x), -1) for x in variables.values()]
+        flat = np.concatenate(columns, axis=1, dtype=float)
         x = flat.reshape(len(run), -1, len(labels)).transpose(2, 0, 1)  # (element, chain, draw)
         estimates.append(np.stack([x.mean(axis=(1, 2)), x.std(axis=(1, 2), ddof=1)]))
         errors.append(np.stack([error_of_mean(x), error_of_sd(x)]))

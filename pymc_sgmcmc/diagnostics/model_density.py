@@ -15,6 +15,7 @@ from pymc.model import Model
 from pymc.vartypes import continuous_types
 from scipy.linalg import cholesky, solve_triangular
 
+from pymc_sgmcmc.backends.jax_backend import refuse_inherited
 from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.result import unconstrained
 from pymc_sgmcmc.kernel.engine import Engine
@@ -40,6 +41,8 @@ def density_of(model: Model, **options: Any) -> ModelDensity:
     Several diagnostics of one result, or of several results of one model, compile once.
     """
     global _latest  # noqa: PLW0603
+    if options.get("backend") != "numba":
+        refuse_inherited("Pass backend='numba', or start the process by 'forkserver' or 'spawn'.")
     if _latest is not None and _latest[0] == options and not _latest[1].is_stale(_contents(model)):
         _latest[1].restore_rows()
     else:

@@ -119,8 +119,8 @@ def gradient_noise(
     model = checked_model(model)
     rng = a_generator("random_seed", random_seed)
     wanted = positive("largest", largest, usual=1.5)
-    if positive_int("batches", batches, usual=1024) < 2 * _ROUNDS:
-        raise ValueError(f"batches must be at least {2 * _ROUNDS}, got {batches}.")
+    if positive_int("batches", batches, usual=1024) < 4 * _ROUNDS:
+        raise ValueError(f"batches must be at least {4 * _ROUNDS}, got {batches}.")
     if from_draws := _is_result(point):
         values = draws_of(point, model, group="posterior", limit=None).values
     else:
@@ -158,9 +158,9 @@ def _is_result(point: Any) -> bool:
             "point must be a result of pm.sample or a dict of a value for each variable, got "
             f"{type(point).__name__}."
         )
-    return isinstance(point, xr.DataTree) or (
-        isinstance(point, xr.Dataset) and "draw" in point.dims
-    )
+    if isinstance(point, xr.DataTree) and point.children:
+        return True
+    return isinstance(point, xr.DataTree | xr.Dataset) and "draw" in point.dims
 
 
 def _curvature_root(density: ModelDensity, phi: np.ndarray) -> np.ndarray:
@@ -189,7 +189,7 @@ def _variances(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """Return variances of ĝ, (2, d), those of the noisiest directions, and degrees of freedom."""
     d, root = density.dimension, standard.root
-    each = int(np.clip(_LARGEST_ARRAY // d, 2, batches // len(places)))
+    each = int(np.clip(_LARGEST_ARRAY // d, 4, batches // len(places)))
     samples, squares = [], np.zeros((2, d))
     for x in places:
         # Batches are consecutive rows of one order: of several orders, their mean is exact
@@ -198,18 +198,20 @@ def _variances(
         noise = gradients - gradients.mean(axis=1, keepdims=True)
         squares += np.sum(noise**2, axis=1)
         if root.ndim == 2:
-            samples.append(noise)
+            halves = gradients[:, ::2], gradients[:, 1::2]
+            samples.append([half - half.mean(axis=1, keepdims=True) for half in halves])
     freedom = len(places) * (each - 1)
     sds = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
     variances = sds**2 * squares / freedom
     if root.ndim == 1:
         return variances, variances.max(axis=1), freedom
     top = np.empty(2)
-    for i, whitened in enumerate(np.concatenate(samples, axis=1) @ root):
+    for i in range(2):
         # Axes from every other batch, variances from the rest: along axes chosen to fit them
         # they would be too large
-        _, axes = np.linalg.eigh(whitened[::2].T @ whitened[::2])
-        top[i] = np.sum((whitened[1::2] @ axes) ** 2, axis=0).max() / (freedom / 2)
+        one, rest = (np.concatenate([x[k][i] for x in samples]) @ root for k in range(2))
+        _, axes = np.linalg.eigh(one.T @ one)
+        top[i] = np.sum((rest @ axes) ** 2, axis=0).max() / (len(rest) - len(places))
     return variances, top, freedom
 
 

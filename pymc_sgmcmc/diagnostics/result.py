@@ -99,6 +99,8 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
 
 
 def _group_of(result: Any, group: Any) -> xr.Dataset:
+    if isinstance(result, xr.DataTree) and not result.children:
+        result = result.to_dataset()  # dt.posterior, as PyMC takes it
     if isinstance(result, xr.Dataset):
         return result
     if not isinstance(result, xr.DataTree):

@@ -290,9 +290,10 @@ def stein_thinning(
     """
     model = checked_model(model)
     size = positive_int("size", size, usual=100)
-    if not isinstance(result, xr.DataTree):
+    if not isinstance(result, xr.DataTree) or "posterior" not in result.children:
         raise TypeError(
-            f"result must be the DataTree that pm.sample returns, got {type(result).__name__}."
+            "result must be the DataTree that pm.sample returns, with its posterior, got "
+            f"{type(result).__name__}."
         )
     chosen = draws_of(result, model, group="posterior", limit=draws)
     if size > len(chosen.chain):

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numba
@@ -23,6 +24,9 @@ _PRINTED, _PRINTED_BYTES = 256, 2**16
 
 # Bytes of rows that are read where all are asked for; more are mapped
 _READ = 2**27
+
+# Without pread, as on Windows, a descriptor has one position for all threads
+_POSITION = Lock()
 
 # ssize_t pread(int, void *, size_t, off_t)
 _pread: Any = types.ExternalFunction(
@@ -48,12 +52,24 @@ def _read_places(file: int, places: np.ndarray, out: np.ndarray) -> int:
     return count
 
 
-with suppress(RuntimeError):  # where there is no folder to keep it
+# Where there is no folder to keep it, or nothing is compiled
+with suppress(AttributeError, RuntimeError):
     _read_places.enable_caching()
 
 
+def _read_at(file: int, out: memoryview, place: int) -> int:
+    """Fill as much of ``out`` as one read gives, and return how many bytes."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [out], place)
+    with _POSITION:
+        os.lseek(file, place, os.SEEK_SET)
+        data = os.read(file, len(out))
+    out[: len(data)] = data
+    return len(data)
+
+
 class NpySource(Source):
-    """Rows of a ``.npy`` file, read with ``pread``.
+    """Rows of a ``.npy`` file, read with ``pread`` where the system has it.
 
     The file is not mapped into memory, so that nothing of it counts as the process's own; what
     was read lately stays in the system's page cache, which all processes share.
@@ -87,7 +103,7 @@ class NpySource(Source):
         place, file, done = self._offset + start * self.row_bytes, self._descriptor(), 0
         while done < len(view):
             with reading(f"{self.name} cannot be read"):
-                count = os.preadv(file, [view[done:]], place + done)
+                count = _read_at(file, view[done:], place + done)
             if not count:
                 raise DiskError(
                     f"{self.name} ends before row {start + len(out)} of {len(self)}: it was cut "
@@ -100,7 +116,7 @@ class NpySource(Source):
     def read_blocks(self, offsets: np.ndarray, size: int, out: np.ndarray) -> None:
         """Put the blocks of ``size`` rows at sorted offsets one after the other."""
         full, count = 0, len(offsets)
-        if count and self._is_direct(out):
+        if count and self._is_direct(out) and hasattr(os, "preadv"):
             places = self._offset + offsets.astype(np.int64) * self.row_bytes
             raw = out.reshape(-1).view(np.uint8).reshape(count, -1)
             full = _read_places(self._descriptor(), places, raw)
@@ -138,7 +154,8 @@ class NpySource(Source):
         self.check()
         last = max(self._state[0] - _PRINTED_BYTES, 0)
         for place in np.linspace(0, last, _PRINTED).astype(int).tolist():
-            yield os.pread(self._descriptor(), _PRINTED_BYTES, place)
+            block = memoryview(bytearray(_PRINTED_BYTES))
+            yield block[: _read_at(self._descriptor(), block, place)]
 
     def _is_direct(self, out: np.ndarray) -> bool:
         return self.stored == out.dtype and out.flags.c_contiguous
@@ -148,7 +165,8 @@ class NpySource(Source):
         if not self.handles:
             missing = "It was there when the model was made."
             with reading(f"{self.name} cannot be opened", missing):
-                self.handles[self.path] = os.open(self.path, os.O_RDONLY)
+                flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
+                self.handles[self.path] = os.open(self.path, flags)
             self.check()
         descriptor: int = self.handles[self.path]
         return descriptor

@@ -54,11 +54,11 @@ class RowsVariable(TensorVariable):
                 _log.warning("'%s' is left out of observed_data: %s", self.name, error)
                 raise TypeError(str(error)) from error
         why = (
-            f"The rows of {source.name} stay on disk: they would take {size / 1e9:.3g} GB as "
-            f"'{self.name}'"
+            f"'{self.name}' is left out of observed_data: the rows of {source.name} would take "
+            f"{size / 1e9:.3g} GB and stay on disk."
         )
-        _log.info("%s in observed_data, of which PyMC leaves them out.", why)
-        raise TypeError(f"{why}. Read some of them, as with numpy.load(path, mmap_mode='r').")
+        _log.info(why)
+        raise TypeError(f"{why} Read some of them, as with numpy.load(path, mmap_mode='r').")
 
 
 class _Key:
@@ -159,7 +159,9 @@ def on_disk(
         If what is there is of another kind, holds no numbers or no rows, or has more rows than
         2³¹ − 1; if there are more or fewer ``dims`` than axes.
     TypeError
-        If ``dims`` are given outside a model.
+        If ``path``, ``name`` or ``dims`` are of another kind, or ``dims`` given outside a model.
+    DiskError
+        If a file cannot be read.
     ImportError
         If the package that reads zarr or parquet is not installed.
 

@@ -66,6 +66,10 @@ def shuffle_to_disk(
     ------
     ValueError
         If there are no arrays, if they have different lengths, or if one does not hold numbers.
+    TypeError
+        If ``arrays`` or ``columns`` are no dict.
+    ImportError
+        If the package that reads zarr or parquet is not installed.
     FileExistsError
         If a file is there already.
     FileNotFoundError

@@ -71,6 +71,9 @@ class Blocks:
     def __rsub__(self, other: Any) -> "Blocks":
         return self.map(lambda a, b: b - a, other)
 
+    def __rtruediv__(self, other: Any) -> "Blocks":
+        return self.map(lambda a, b: b / a, other)
+
     def __pow__(self, other: Any) -> "Blocks":
         return self.map(lambda a, b: a**b, other)
 

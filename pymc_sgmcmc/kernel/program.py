@@ -64,6 +64,8 @@ class Program:
         # Numbers of a batch, and those of them that are read from disk
         self._numbers = sum(numbers for numbers, _ in tables)
         self._read = sum(numbers for numbers, on_disk in tables if on_disk)
+        # The likelihood's own random numbers for a batch
+        self._own_noise = sum(int(np.prod(x.type.shape)) for x in posterior.noise)
 
     def transition(
         self, backend: str, settings: Settings, psi: Sequence[np.ndarray], thin: int
@@ -114,7 +116,8 @@ class Program:
 
     def updates_per_call(self, settings: Settings, thin: int) -> int:
         """Return how many of a draw's updates one call makes, the most of moderate memory."""
-        by_noise = _LARGEST_NOISE_OF_DRAW // max(self._dimension, 1)
+        noise = self._dimension + settings.batches * self._own_noise
+        by_noise = _LARGEST_NOISE_OF_DRAW // max(noise, 1)
         by_read = _LARGEST_READ_OF_DRAW // max(settings.batches * self._read, 1)
         most = max(1, min(by_noise, by_read))
         return max(k for k in range(1, thin + 1) if thin % k == 0 and k <= most)
@@ -129,9 +132,10 @@ class Program:
             return 1
         whole = sum(np.size(array) for array in posterior.data.values())
         elements = self._dimension + settings.gradients * (self._numbers + whole)
+        of_batch = self._read + self._own_noise
         fit = min(
             _LARGEST_CALL // max(updates * elements, 1),
-            _LARGEST_INPUT // (updates * max(self._dimension, settings.batches * self._read)),
+            _LARGEST_INPUT // (updates * max(self._dimension, settings.batches * of_batch)),
         )
         return int(np.clip(fit, 1, _MOST_DRAWS))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 
 from pymc.model import Model
@@ -15,10 +17,12 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_sgmcmc.checks import positive_int
 from pymc_sgmcmc.model.data_checks import with_lengths
-from pymc_sgmcmc.model.graphs import numbers_computed
-from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.model.graphs import numbers_computed, rebuilt
+from pymc_sgmcmc.model.independent_rows import check_independent_rows, require_independent_rows
+from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import (
     all_rows,
+    axis_of_rows,
     evaluate,
     find_minibatches,
     full_arrays,
@@ -85,7 +89,7 @@ def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
     if dim is not None:
         view = RowView(model, dim)
         view.take(size)
-        check_independent_rows(model, view)
+        require_independent_rows(model, view)
         return Batches(model, dim, size)
     if minibatch_terms(model):
         raise ValueError(
@@ -268,20 +272,44 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
         if axis.count < _LEAST_BATCHES * _SIZES[0]:
             break
         try:
-            return _batches_that_pay(*axis.named(model)) or Batches(model)
+            if (batches := _batches_that_pay(*axis.named(model))) is not None:
+                return batches
         # What was not asked for must not stop a model that all rows can sample
         except Exception as error:
             _log.debug("Updates take all rows; batches by %s were refused: %s", axis, error)
     return Batches(model)
 
 
+def _numbers_of_batch(model: Model, graphs: Sequence[Any], size: int) -> int:
+    """Count the numbers that log densities of a batch compute, as :func:`numbers_computed`.
+
+    Of ``pm.Data``, of sparse rows and of variables with dims only the values tell the lengths.
+    """
+    start = initial_point(model)
+    known: dict[Any, Any] = {
+        x: x.type.clone(shape=(size, *evaluate(source).shape[1:]))()
+        for x, source in full_arrays(graphs).items()
+    }
+    known |= {v: v.type.clone(shape=np.shape(start[str(v.name)]))() for v in model.value_vars}
+    with suppress(NotImplementedError, TypeError, ValueError):
+        graphs = with_lengths(model, rebuilt(graphs, known))
+    return numbers_computed(graphs, [*known, *known.values()])
+
+
 def _batches_that_pay(model: Model, dim: str) -> Batches | None:
     """Return batches of a dim if updates of them cost much less than those of all rows."""
     view = RowView(model, dim)
     batched = view.take(min(_SIZES[0], view.count))
-    graphs = batched.logp(list(minibatch_terms(batched)), jacobian=False, sum=False)
+    terms = list(minibatch_terms(batched))
+    graphs = batched.logp(terms, jacobian=False, sum=False)
     [batch] = find_minibatches(graphs)
-    each = numbers_computed(graphs, list(full_arrays(graphs))) / batch.batch_size
+    for term, graph in zip(terms, graphs, strict=True):
+        # Tuning needs the weight of each row
+        axis = axis_of_rows(term) or 0
+        if graph.ndim <= axis or graph.type.shape[axis] not in (None, batch.batch_size):
+            _log.debug("Updates take all rows: '%s' has no log density of each row.", term.name)
+            return None
+    each = _numbers_of_batch(batched, graphs, batch.batch_size) / batch.batch_size
     size = max((b for b in _SIZES if b * each <= _NUMBERS), default=_SIZES[0])
     if view.count < _LEAST_BATCHES * size:
         _log.debug("Updates take all %d rows of '%s': a pass costs little.", view.count, dim)
@@ -290,7 +318,7 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
         _log.debug("Whether rows of '%s' are independent is not known: all are used.", dim)
         return None
     _log.info(
-        "%s rows of '%s' in batches of %s; batch_size=None for all rows.",
-        f"{view.count:,}", dim.removeprefix(_ROWS_OF), f"{size:,}",
+        "An update takes batches of %s of the %s rows of '%s'; with batch_size=None it takes all.",
+        f"{size:,}", f"{view.count:,}", dim.removeprefix(_ROWS_OF),
     )  # fmt: skip
     return Batches(model, dim, size)

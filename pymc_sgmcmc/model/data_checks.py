@@ -90,7 +90,8 @@ def check_observed_shapes(model: Model) -> None:
             else list(_parameters(model, unscaled(rv)))
         )
         graphs = with_lengths(model, [value, *(graph for graph, _ in compared)])
-        observed = graphs[0].type.shape[: value.ndim - op.ndim_supp]
+        # What pm.observe observes may be an expression
+        observed = graphs[0].type.shape[: value.ndim - getattr(op, "ndim_supp", 0)]
         for graph, (_, core) in zip(graphs[1:], compared, strict=True):
             shape = graph.type.shape[: graph.ndim - core]
             # Parameters of the user's own density may have any shape: its result decides

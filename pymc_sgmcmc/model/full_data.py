@@ -24,10 +24,15 @@ from scipy.sparse import issparse
 
 from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.checks import a_model
+from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import rebuilt
-from pymc_sgmcmc.model.independent_rows import at_some_rows, check_independent_rows, some_rows
+from pymc_sgmcmc.model.independent_rows import (
+    at_some_rows,
+    check_independent_rows,
+    some_rows,
+    unlike_rows,
+)
 from pymc_sgmcmc.model.minibatch import (
-    Minibatch,
     axis_of_rows,
     before_casts,
     evaluate,
@@ -44,8 +49,9 @@ from pymc_sgmcmc.model.tensor_model import in_tensors, twin
 
 __all__ = ["full_data"]
 
-# Sizes of two sets of rows, and of both
+# Sizes of two sets of rows, and of both; how many such sets are tried
 _SIZES = 2, 3, 5
+_TRIES = 64
 
 
 def full_data(model: Model | None = None) -> Model:
@@ -199,7 +205,7 @@ def _factors(model: Model) -> dict[Any, float]:
     """Return the factors of potentials of all rows, and refuse potentials that are no sum."""
     factors = dict.fromkeys(model.potentials, 1.0)
     for term, minibatch in minibatch_terms(model).items():
-        two, three, five = _sums_over_rows(model, term, minibatch)
+        two, three, five = _sums_over_rows(model, term)
         if np.isclose(five, two + three, rtol=1e-6):
             # A potential is multiplied by N / B, in numbers
             factors[term] = minibatch.batch_size / minibatch.count
@@ -214,7 +220,7 @@ def _factors(model: Model) -> dict[Any, float]:
     return {potential: factors[potential] for potential in model.potentials}
 
 
-def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float]:
+def _sums_over_rows(model: Model, term: Any) -> list[float]:
     """Return the log density of two rows, of three others, and of these five."""
     graphs = [x for x in (term, model.rvs_to_values.get(term)) if x is not None]
     batches = full_arrays(graphs)
@@ -235,10 +241,11 @@ def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float
         else:
             [of_rows] = model.replace_rvs_by_values(rebuilt(graphs, rows, keep=model.free_RVs))
         density = pt.sum(masks_as_numbers([of_rows])[0])
-        rng, count = np.random.default_rng(0), minibatch.count
-        chosen = rng.choice(count, _SIZES[2], replace=count < _SIZES[2])
-        arrays = [evaluate(source) for source in batches.values()]
-        parts = [*np.split(chosen, [_SIZES[0]]), chosen]
+        rng, arrays = np.random.default_rng(0), [evaluate(source) for source in batches.values()]
+        # A term can be 0 in most rows
+        tries = 1 if any(isinstance(array, Source) for array in arrays) else _TRIES
+        chosen = unlike_rows(arrays, tries * _SIZES[2], rng).reshape(tries, -1)
+        parts = [part for rows in chosen for part in (*np.split(rows, [_SIZES[0]]), rows)]
         choices = [[some_rows(array, part) for array in arrays] for part in parts]
         values = at_some_rows(model, [density], list(rows.values()), choices, rng)
     except (AssertionError, TypeError, ValueError, IndexError) as error:
@@ -247,4 +254,5 @@ def _sums_over_rows(model: Model, term: Any, minibatch: Minibatch) -> list[float
             f"PyTensor says: {first_line(error)} Write lengths as those of an array, such as "
             "x.shape[0], or build the model on the full arrays yourself."
         ) from error
-    return [float(value) for [value] in values]
+    sums = np.reshape([float(value) for [value] in values], (tries, 3))
+    return [float(x) for x in sums[np.argmax(np.abs(sums).sum(axis=1))]]

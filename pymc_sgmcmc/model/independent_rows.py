@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from pymc.model import Model
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.compiling import building, compiled
+from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
@@ -19,11 +22,29 @@ from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.passes import masks_as_numbers
 from pymc_sgmcmc.model.row_view import RowView, named
 
-__all__ = ["at_some_rows", "check_independent_rows", "some_rows"]
+__all__ = [
+    "at_some_rows",
+    "check_independent_rows",
+    "require_independent_rows",
+    "some_rows",
+    "unlike_rows",
+]
+
+_log = logging.getLogger("pymc.sgmcmc")
+
+# Rows in a batch, half of them twice; on disk, where each is read alone; and numbers in memory
+# among which the ends of columns are looked for
+_ROWS, _ROWS_ON_DISK, _LOOKED_AT = 200, 6, 2**22
 
 
-# Rows in a batch: some, each twice
-_ROWS = 6
+def require_independent_rows(model: Model, view: RowView | None = None) -> None:
+    """Raise ValueError as :func:`check_independent_rows`, and log where nothing can be said."""
+    if not check_independent_rows(model, view):
+        _log.warning(
+            "Whether the rows of %s are independent could not be tested: the log density of a few "
+            "of them cannot be computed here, or is not finite.",
+            "a pm.Minibatch" if view is None else f"the dim '{view.dim}'",
+        )
 
 
 @building()
@@ -34,9 +55,16 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
     view also that of batches of half as many rows, which count twice as much. The batches are those
     of ``pm.Minibatch``, or of the rows of a view. Returns whether the densities could be compared.
     """
-    batched = [model] if view is None else [view.take(min(view.count, _ROWS))]
-    if view is not None and view.count >= _ROWS:
-        batched.append(view.take(_ROWS // 2))
+    batched, size = [model], None
+    if view is not None:
+        on_disk = any(source_of(array) is not None for array in view.axes)
+        # Some of the rows: what all of them fit may not fit a batch
+        most = _ROWS_ON_DISK if on_disk else min(_ROWS, max(_ROWS_ON_DISK, view.count // 3))
+        size = min(view.count, most)
+        batched = [view.take(size)]
+        if size >= _ROWS_ON_DISK:
+            size = size // 2 * 2
+            batched = [view.take(size), view.take(size // 2)]
     terms = [
         [term for term in minibatch_terms(part) if not has_own_gradient([term])] for part in batched
     ]
@@ -50,7 +78,7 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
         batches = full_arrays(graphs)
         rows = {batch: batch.type() for batch in batches}
         of_rows = substitute(graphs, rows)
-        dealt = _dealt(batches, rng, None if view is None else min(view.count, _ROWS))
+        dealt = _dealt(batches, rng, size)
         values = at_some_rows(model, of_rows, list(rows.values()), dealt, rng)
     except NotImplementedError:
         return False  # an operation that the interpreter lacks
@@ -81,17 +109,40 @@ def _dealt(
     """
     numbers: dict[Variable | None, np.ndarray] = {}
     dealt: list[list[np.ndarray]] = [[], [], [], []]
-    for batch, source in batches.items():
-        array, own = evaluate(source), batch.type.shape[0]
-        stream = batch.owner.inputs[-1] if size is None else None
+    sources = {batch: evaluate(source) for batch, source in batches.items()}
+    streams = {batch: batch.owner.inputs[-1] if size is None else None for batch in batches}
+    for batch, array in sources.items():
+        own, stream = batch.type.shape[0], streams[batch]
         if stream not in numbers:
-            few = rng.choice(len(array), (2, _ROWS // 2), replace=len(array) < _ROWS)
+            alike = {id(x): x for other, x in sources.items() if streams[other] is stream}
+            least = min(_most_rows(alike.values()), size or own) // 2
+            few = unlike_rows(list(alike.values()), 2 * max(least, 1), rng).reshape(2, -1)
             both = np.stack([np.resize(x, size or own) for x in few])
             others = rng.permutation(both.ravel()).reshape(both.shape)
             numbers[stream] = np.concatenate([both, others])
         for arrays, part in zip(dealt, numbers[stream], strict=True):
             arrays.append(some_rows(array, part[:own]))
     return dealt
+
+
+def _most_rows(arrays: Iterable[Any]) -> int:
+    return _ROWS_ON_DISK if any(isinstance(x, Source) for x in arrays) else _ROWS
+
+
+def unlike_rows(arrays: Sequence[Any], n: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the numbers of n rows: first of those at the ends of a column in memory, then of any.
+
+    What few rows have, as an event, may be all by which rows depend on each other.
+    """
+    count = len(arrays[0])
+    held = [x for x in arrays if not isinstance(x, Source)]
+    width = sum(x[:1].size for x in held)
+    pool = rng.choice(count, min(count, max(n, _LOOKED_AT // max(width, 1))), replace=False)
+    columns = [np.reshape(x[pool], (len(pool), -1)) for x in held]
+    ends = [f(x, axis=0) for x in columns for f in (np.argmin, np.argmax)]
+    first = rng.permutation(np.unique(np.concatenate([np.zeros(0, int), *ends])))
+    order = [*first, *np.setdiff1d(np.arange(len(pool)), first)]
+    return rng.permutation(np.resize(pool[order], n))
 
 
 def at_some_rows(

@@ -16,7 +16,7 @@ __all__ = ["initial_point", "is_given", "points_near_start"]
 
 # Distances from the initial point, in unconstrained coordinates. At the initial point itself
 # slopes are often zero, which hides what depends on what
-_AWAY = 0.3, 0.03, 0.0
+_AWAY = (*(0.3 * 0.1**k for k in range(8)), 0.0)
 
 
 def initial_point(model: Model) -> dict[str, np.ndarray]:

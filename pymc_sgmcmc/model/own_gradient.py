@@ -245,7 +245,8 @@ def _of_all_rows(
     what: str, estimates: list[Any], rows: Sequence[TensorVariable], total_size: int | None
 ) -> list[Any]:
     """Scale estimates from a minibatch to ``total_size`` rows."""
-    minibatch = next(iter(find_minibatches(rows)), None)
+    # The function may read a batch from around it
+    minibatch = next(iter(find_minibatches([*rows, *estimates])), None)
     if minibatch is None and total_size is None:
         return estimates
     if minibatch is None:

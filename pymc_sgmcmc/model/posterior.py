@@ -328,6 +328,8 @@ class Posterior:
                     [f(x, *rv.owner.inputs) for f in (transform.backward, transform.log_jac_det)]
                 )
                 names.append(f"{rv.name} (Jacobian)")
+            # Constants of double precision may have widened it
+            parameter = pt.as_tensor(parameter).astype(rv.dtype)
             at_phi[theta[rv]] = rv.type.filter_variable(parameter, allow_convert=True)
         logps = substitute(logps, at_phi)
         tempered = [logp / self.temperature if self.temperature != 1 else logp for logp in logps]

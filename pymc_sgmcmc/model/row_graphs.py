@@ -39,6 +39,8 @@ __all__ = [
 def resized(rv: Any, axis: int, length: Any) -> Any:
     """Return an observed variable whose shape was written as a number, for other rows."""
     node = rv.owner
+    if not hasattr(node.op, "ndim_supp"):
+        return rv  # an expression, as of pm.observe: shapes_of_length has its sizes
     lengths = [rv.shape[k] for k in range(rv.ndim - node.op.ndim_supp)]
     if axis >= len(lengths):
         return rv

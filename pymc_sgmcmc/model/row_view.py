@@ -228,7 +228,7 @@ class RowView:
                 )
             raise NotImplementedError(
                 f"The unobserved variable '{rv.name}' depends on the rows of the dim "
-                f"'{self.dim}': it has a value for each of them, which a batch cannot tell. "
+                f"'{self.dim}': it has a value for each of them, which a batch does not determine. "
                 f"Give it a dim of its own and take its entries by an index, {rv.name}[pm.Data("
                 f'"of_row", of_row, dims="{self.dim}")]; or sum it out of the model, or leave '
                 "batch_size and batch_dim out."

@@ -24,6 +24,10 @@ class CoRVSGLD(LangevinStep):
         "lm" (Leimkuhler and Matthews [2]_): :math:`\text{noise} = \sqrt{h/2}\,(\eta_t +
         \eta_{t+1})`, second order in h. "euler": :math:`\sqrt{2h}\,\eta`, the paper's.
 
+    Raises
+    ------
+    <raises>
+
     References
     ----------
     .. [1] Yokoi, Otsuka, Sato (2019). On Transformations in Stochastic Gradient MCMC.

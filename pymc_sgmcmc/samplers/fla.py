@@ -68,6 +68,15 @@ class FLA(SGMCMCStep):
     terms : int, optional
         K, 40 by default; with ``drift="riesz"`` only.
 
+    Raises
+    ------
+    <raises>
+    ValueError
+        If ``delta`` or ``terms`` come without ``drift="riesz"``, or that with α = 2.
+    NotImplementedError
+        If the model has a :class:`~pymc_sgmcmc.GradientPotential` and ``drift="riesz"`` is asked
+        for.
+
     References
     ----------
     .. [1] Şimşekli (2017). Fractional Langevin Monte Carlo: Exploring Lévy Driven

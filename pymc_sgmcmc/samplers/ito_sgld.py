@@ -32,8 +32,10 @@ class ItoSGLD(SGMCMCStep):
 
     Raises
     ------
+    <raises>
     NotImplementedError
-        If a variable's map mixes its elements, as that of a simplex.
+        If a variable is neither real, nor positive, nor on an interval, or if a bound is another
+        variable of this step.
 
     References
     ----------

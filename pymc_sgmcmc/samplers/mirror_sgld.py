@@ -39,8 +39,10 @@ class MirrorSGLD(SGMCMCStep):
 
     Raises
     ------
+    <raises>
     NotImplementedError
-        If a variable is neither real, nor positive, nor on an interval.
+        If a variable is neither real, nor positive, nor on an interval, or if a bound is another
+        variable of this step.
     pymc.exceptions.SamplingError
         While sampling, if the density is unbounded at a bound.
 

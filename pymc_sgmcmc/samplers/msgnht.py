@@ -43,6 +43,10 @@ class MSGNHT(SGMCMCStep):
         Q; the paper's is 1. A heavier thermostat absorbs gradient noise that varies with the
         position.
 
+    Raises
+    ------
+    <raises>
+
     Notes
     -----
     The step size is a length, unlike that of Langevin methods, which is a squared one: at

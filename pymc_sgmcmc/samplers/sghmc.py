@@ -40,6 +40,10 @@ class SGHMC(SGMCMCStep):
     friction : float, default 1.0
         C, for each unit of time. An update takes h units.
 
+    Raises
+    ------
+    <raises>
+
     Notes
     -----
     The step size is a length, as of :class:`MSGNHT`. Further statistic:

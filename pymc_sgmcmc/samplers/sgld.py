@@ -26,6 +26,10 @@ class SGLD(SGMCMCStep):
     ----------
     <options>
 
+    Raises
+    ------
+    <raises>
+
     References
     ----------
     .. [1] Welling, Teh (2011). Bayesian learning via stochastic gradient Langevin

@@ -45,6 +45,10 @@ class SGNHT(SGMCMCStep):
     thermostat_mass : float, default 1.0
         Q; the paper's is 1.
 
+    Raises
+    ------
+    <raises>
+
     Notes
     -----
     The step size is a length, as of :class:`MSGNHT`. Further statistic: ``thermostat``, ξ; its

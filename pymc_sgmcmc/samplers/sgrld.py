@@ -50,8 +50,10 @@ class SGRLD(SGMCMCStep):
 
     Raises
     ------
+    <raises>
     NotImplementedError
-        If a variable is neither a simplex nor bounded on one side.
+        If a variable is neither a simplex nor bounded on one side, or if a bound is another
+        variable of this step.
 
     References
     ----------

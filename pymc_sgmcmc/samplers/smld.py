@@ -49,6 +49,10 @@ class SMLD(LangevinStep):
         :math:`e^y` is replaced by :math:`\max(10^{-3}, 1 + y)`, which gives sds that are off by a
         quarter and more. Nothing is tuned then, nor whitened.
 
+    Raises
+    ------
+    <raises>
+
     References
     ----------
     .. [1] Hsieh, Kavis, Rolland, Cevher (2018). Mirrored Langevin Dynamics. NeurIPS 31.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pymc.distributions.simulator import SimulatorRV
-from pymc.logprob.transforms import Transform
+from pymc.logprob.transforms import ChainedTransform, Transform
 from pymc.model import Model
 from pymc.util import get_random_generator
 from pymc.vartypes import continuous_types
@@ -41,6 +41,8 @@ from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.support import kind_of_support, narrower
 from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
 from pymc_sgmcmc.step.options import signature_of
+from pymc_sgmcmc.transforms import EntropicMirror
+from pymc_sgmcmc.transforms.bounded import Bounded
 
 __all__ = [
     "check_batches", "checked_backend", "checked_gradient", "checked_options",
@@ -263,7 +265,17 @@ def kinds_of_support(model: Model, values: Sequence[TensorVariable]) -> tuple[st
     kinds = []
     for value in values:
         rv = model.values_to_rvs[value]
-        kind, _, _ = kind_of_support(model.rvs_to_transforms[rv], rv)
+        transform = model.rvs_to_transforms[rv]
+        if isinstance(transform, ChainedTransform):
+            first, *later = transform.transform_list
+            to_bounds = any(isinstance(x, Bounded | EntropicMirror) for x in later)
+            if to_bounds and kind_of_support(first, rv)[0] != "other":
+                raise ValueError(
+                    f"The variable '{rv.name}' has a map to its bounds as transform=, which PyMC "
+                    "applies after the distribution's own, so that part of its posterior would be "
+                    "left out. Pass it as default_transform=."
+                )
+        kind, _, _ = kind_of_support(transform, rv)
         if kind == "simplex" and rv.type.shape[-1] == 1:
             raise ValueError(
                 f"The variable '{rv.name}' is a simplex of one entry, which is always 1. Put the "

@@ -12,17 +12,17 @@ import numpy as np
 from pymc.model import Model
 from pytensor import config
 from pytensor.compile.mode import get_default_mode
-from pytensor.graph.traversal import apply_ancestors
+from pytensor.graph.traversal import ancestors, apply_ancestors
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.math import Dot
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
+from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches, minibatch_terms
 from pymc_sgmcmc.model.row_view import RowView
 
-__all__ = ["left_out", "tell_compilation", "tell_log_likelihood", "tell_memory"]
+__all__ = ["left_out", "tell_compilation", "tell_log_likelihood", "tell_memory", "tell_others"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -103,6 +103,20 @@ def _multiplies(variable: TensorVariable) -> bool:
 
 def _is_kept() -> bool:
     return any(Path(config.base_compiledir, "numba").glob("*.dot-*"))
+
+
+def tell_others(model: Model, others: Collection[str]) -> None:
+    """Say in the log which variables PyMC's own steps would sample by the density of a batch."""
+    terms = list(minibatch_terms(model)) if others else []
+    graphs = [*terms, *(model.rvs_to_values.get(term, term) for term in terms)]
+    used = {x.name for x in ancestors(graphs, blockers=model.free_RVs)}
+    if names := [f"'{name}'" for name in others if name in used]:
+        _log.warning(
+            "PyMC's own step methods sample %s, which the rows of a pm.Minibatch depend on. They "
+            "compare densities of different batches, so their draws are wrong. Sample these "
+            "variables by a step method of this package, or write the model without pm.Minibatch.",
+            ", ".join(names),
+        )
 
 
 def tell_log_likelihood(model: Model) -> None:

@@ -31,14 +31,16 @@ _OPTIONS = """\
         Rows in a batch of a model without ``pm.Minibatch``. "auto" draws batches where the rows are
         independent and many, so that a pass over all of them takes much longer than an update
         besides, and else takes all rows; by the numbers that a row's log density computes, not by
-        a clock, so that the same seed gives the same draws. None takes all rows. Where batches are
+        a clock, so that the same seed gives the same draws. If nothing is left to tuning, "auto"
+        takes all rows: pass a number for batches. None takes all rows. Where batches are
         drawn, draws leave deterministics of all rows out, unless ``var_names`` has them.
     batch_dim : str or dict, optional
         The dim of the rows, or observed variables by name and their axes of rows, such as
-        ``{"y": 0}``; by default the first axis that all observed variables share. Of each array
-        and observed variable along it an update reads ``batch_size`` rows, the same of all, and the
-        likelihood counts as that of the full data. The same holds for arrays without dims that have
-        as many entries on one axis. The model itself is left as it is.
+        ``{"y": 0}``; by default the longest axis of an observed variable or potential with
+        ``batch_size="auto"``, and with a number the first that all observed variables share. Of
+        each array and observed variable along it an update reads ``batch_size`` rows, the same of
+        all, and the likelihood counts as that of the full data. The same holds for arrays without
+        dims that have as many entries on one axis. The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
         PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for
@@ -50,6 +52,7 @@ _OPTIONS = """\
         non-centred form; None samples the model as it is written.
     scale : {"auto", "dense", "diagonal"}, None, dict or callable, default "auto"
         Whitening. "auto" is dense up to 512 dimensions, else diagonal but for a few directions;
+        "dense" is the sds alone above 512 dimensions, or where no matrix is found;
         None leaves the coordinates as they are; a dict gives variables' names their scales,
         positive arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
         A callable takes the root L, shape (d, d), of the Gaussian N(m, LL') that tuning fitted to
@@ -79,12 +82,27 @@ _OPTIONS = """\
 """
 
 
+_RAISES = """\
+    ValueError, TypeError
+        If an argument is outside its range or names a variable that is not sampled.
+    NotImplementedError
+        If the model has what cannot be sampled, such as unobserved variables on a minibatch.
+    ImportError
+        If JAX is asked for and not installed.
+    RuntimeError
+        While sampling: if JAX cannot start, or was already running where the process was forked.
+    pymc.exceptions.SamplingError
+        While sampling: if the density is not finite at the start, or if updates stay
+        non-finite.
+"""
+
+
 _STATISTICS = """\
     Notes
     -----
     Statistics of each draw: ``step_size`` (of its last update), ``thin`` (its updates),
-    ``batches`` (averaged for one gradient), ``batch_size`` (rows of one, 0 where updates take
-    all), ``weight`` (the sum of its step sizes),
+    ``batches`` (averaged for one gradient), ``batch_size`` (rows of one, 0 where the model has no
+    batches), ``weight`` (the sum of its step sizes),
     ``batch_logp`` (log density estimated from a fresh batch), ``grad_norm`` (Euclidean norm of
     the gradient estimated from it), ``config_temperature`` (mean over coordinates of ψ_i ĝ_i,
     on average 1 under the exact law), ``noise_ratio`` (relative widening of the variances by
@@ -102,11 +120,12 @@ _STATISTICS = """\
 
 
 def with_options(doc: str | None) -> str | None:
-    """Write what all methods have in common where a docstring says <options> or <statistics>."""
+    """Write what all methods share for <options>, <raises> and <statistics> in a docstring."""
     if doc is None:
         return None
     # Python 3.13 strips the indentation of docstrings, 3.12 does not
     doc = cleandoc(doc).replace("<options>", dedent(_OPTIONS).strip())
+    doc = doc.replace("<raises>", dedent(_RAISES).strip())
     return doc.replace("<statistics>", dedent(_STATISTICS).strip())
 
 

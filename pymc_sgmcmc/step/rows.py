@@ -12,7 +12,7 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.tables import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
 from pymc_sgmcmc.model.data_checks import check_coords, check_indices, check_observed_shapes
-from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.model.independent_rows import require_independent_rows
 from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.model.row_view import in_batches
 from pymc_sgmcmc.step.arguments import check_batches
@@ -44,7 +44,7 @@ def sampled_rows(model: Model, asked: Any, options: Options) -> tuple[Rows, RowM
     chosen = chosen_batches(model, *asked)
     minibatches = check_minibatches(in_batches(chosen.model, chosen.dim, chosen.size))
     if chosen.dim is None:
-        check_independent_rows(chosen.model)
+        require_independent_rows(chosen.model)
     check_batches(options.batches, minibatches, options.batch)
     memory, is_shared = None, is_large(minibatches)
     if is_shared:

@@ -143,7 +143,7 @@ class Recorder:
         terms, is_first = engine.impossible_terms(place), state.zero_terms is None
         state.zero_terms = state.zero_terms or terms
         if is_first and (rows := engine.impossible_rows(engine.posterior.entries, place)):
-            _log.warning("The draws take no account of some rows: %s", rows)
+            _log.warning("Some rows have no effect on the draws: %s", rows)
         if terms and state.draw > state.tuning_draws:
             state.outside += 1
 

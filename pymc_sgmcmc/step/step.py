@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from inspect import Signature
@@ -19,6 +17,7 @@ from pymc.step_methods.compound import BlockedStep, Competence, StepMethodState
 from pymc.step_methods.state import dataclass_state
 from pymc.util import RandomGenerator
 from pymc.vartypes import continuous_types
+from pytensor.graph.basic import Variable
 from rich.progress import TextColumn
 from rich.table import Column
 
@@ -27,6 +26,8 @@ from pymc_sgmcmc.backends.workarounds import (
     before_log_likelihood,
     initvals_checked,
     left_out_of_traces,
+    settings_of_process,
+    take_settings,
 )
 from pymc_sgmcmc.chain.memory import Place
 from pymc_sgmcmc.chain.orphans import end_with_parent
@@ -46,7 +47,12 @@ from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
 from pymc_sgmcmc.step import arguments
-from pymc_sgmcmc.step.notices import tell_compilation, tell_log_likelihood, tell_memory
+from pymc_sgmcmc.step.notices import (
+    tell_compilation,
+    tell_log_likelihood,
+    tell_memory,
+    tell_others,
+)
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.step.rows import Rows, sampled_rows
 from pymc_sgmcmc.step.statistics import STATISTICS, Recorder, nothing_measured, of_variables
@@ -56,6 +62,11 @@ from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
 
 __all__ = ["SGMCMCState", "SGMCMCStep"]
+
+_NOT_FORKED = (
+    "Pass backend='jax' or mp_ctx='forkserver' to pm.sample, for which a script needs the guard "
+    "`if __name__ == '__main__':`, or pass cores=1."
+)
 
 
 @dataclass_state
@@ -79,13 +90,7 @@ class SGMCMCStep(Sampler, BlockedStep):
 
     Raises
     ------
-    ValueError, TypeError
-        If an argument is outside its range or names a variable that is not sampled.
-    NotImplementedError
-        If the model has what cannot be sampled, such as unobserved variables on a minibatch.
-    pymc.exceptions.SamplingError
-        While sampling: if the density is not finite at the start, or if updates stay
-        non-finite.
+    <raises>
 
     <statistics>
     """
@@ -186,7 +191,6 @@ class SGMCMCStep(Sampler, BlockedStep):
 
         self.rng = arguments.checked_rng(rng)
         self.tune = True
-        self._pid = os.getpid()
         self._engine = self._runner = None
         self._logged = LoggedLines()
         self._new_chain(0, 0)
@@ -230,7 +234,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         super().setup_chain(rng, tune, draws)
         end_with_parent()
         if self.options.backend != "numba":
-            jax_backend.refuse_inherited(self._pid)
+            jax_backend.refuse_inherited(_NOT_FORKED)
         self.look_again()
         self._new_chain(tune, draws)
 
@@ -300,11 +304,11 @@ class SGMCMCStep(Sampler, BlockedStep):
         if self._runner is not None:
             self._runner.settle()
         left = dict.fromkeys(["_engine", "_runner", "_row_memory", "_data"])
-        return {**self.__dict__, **left}
+        return {**self.__dict__, **left, "_settings": settings_of_process()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        take_settings(*state.pop("_settings"))
         self.__dict__.update(state)
-        self._pid = os.getpid()
 
     # ------------------------------------------------------------------ the chain's state
 
@@ -325,7 +329,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         """λ of each variable of a hierarchy, by its name, in the chain sampled last.
 
         Each is shaped as the coordinates. λ is the share of the data in what is known about an
-        element, and 0 or 1 for vectors and walks. The dict is empty before a chain is tuned, and
+        element, and 0 or 1 for vectors. The dict is empty before a chain is tuned, and
         where other processes sampled the chains.
         """
         scales = self._chain.scales
@@ -340,7 +344,7 @@ class SGMCMCStep(Sampler, BlockedStep):
             of_variables=self._of_variables,
         )
         # The steps of a compound step look for a common start again
-        self.model.value_vars[0].tag.begin_together = False
+        self.model.value_vars[0].tag.begin_together = {}
 
     def look_again(self) -> None:
         """Look at the rows anew if data were set since.
@@ -362,15 +366,22 @@ class SGMCMCStep(Sampler, BlockedStep):
         self._read_model, self.left_out = self._rows.model, self._rows.left_out
         self.options = replace(self.options, batch_dim=self._rows.dim, batch_size=self._rows.size)
 
-    def check_kept(self, names: Collection[str]) -> None:
-        """Begin a run, and refuse draws of these variables that PyMC could not put together."""
+    def check_kept(self, names: Collection[str], others: Collection[Variable] = ()) -> None:
+        """Begin a run, and refuse draws of these variables that PyMC could not put together.
+
+        ``others`` are the values that PyMC's own step methods sample.
+        """
         self._logged = LoggedLines()
-        check_coords(in_tensors(self.model), names)
+        model = in_tensors(self.model)
+        check_coords(model, names)
+        tell_others(model, [self.model.values_to_rvs[value].name for value in others])
 
     # ------------------------------------------------------------------ one draw
 
     def _engine_at(self, point: PointType) -> Engine:
         if self._engine is None:
+            if self.options.backend != "numba":
+                jax_backend.refuse_inherited(_NOT_FORKED)
             self._engine = Engine(
                 self._read_model, self._values, self.options, point,
                 sampler=self, row_memory=self._row_memory,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import time
 
@@ -96,8 +97,9 @@ def checkpoint(
     -----
     A store is kept by ``random_seed``: with another one it is refused. Without one the chains go
     on with the seeds that they began with. Models are compared by their graphs, shapes, types and
-    data, options by their values; of your own functions a density counts by its graph, a schedule
-    by its step sizes, and any other by its name alone. Where the disk is full or fails while a
+    data, options by their values; of your own functions a density or transform counts by its
+    graph, a schedule by its step sizes, a whitening by what it makes of one root, and any other by
+    its name alone. Where the disk is full or fails while a
     chain is sampled, the log says so; the run goes on, tries again, and returns all draws. Kill a
     run at any time, also inside a write: each file is whole or not there, and carries a checksum.
     No file is unpickled.
@@ -162,8 +164,8 @@ class Checkpoint(CompoundStep):
         # The chain's files, and those of its draws that are still to be returned
         self._store: Any = None
         self._stored: Iterator[np.void] = iter(())
-        # An earlier chain of this process ended with draws that could not be written
-        self._unkept = False
+        # Some chain had draws that could not be written, in memory that forked processes share
+        self._unkept = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), bool, count=1)
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:
             self._require_same(chain)
@@ -276,8 +278,7 @@ class Checkpoint(CompoundStep):
         self._rng = get_state_from_generator(rng)
         # Of all generators that are spawned from one seed each has a key of its own
         self._number = "-".join(map(str, self._rng.seed_seq_state["spawn_key"])) or "0"
-        if self._store is not None:
-            self._store.close()
+        self.let_go()
         store = self._store = ChainStore(self.path / f"chain-{self._number}")
         store.read()
         self._last, self._tune, self._made = tune + draws, tune, 0
@@ -315,6 +316,11 @@ class Checkpoint(CompoundStep):
             if (self.after if begun is None else begun.after) is not None:
                 for method in self._ours:
                     method.chain.jitter = 0.0
+
+    def let_go(self) -> None:
+        """Release the chain of a run that was interrupted, for the processes of the next."""
+        if self._store is not None:
+            self._store.close()
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the next draw that is stored, or make one and store it."""
@@ -401,15 +407,14 @@ class Checkpoint(CompoundStep):
             if not self._made and not self._unkept:
                 raise
             if last or not self._failed:
-                where = "the result alone" if last else "memory until then"
+                then = (
+                    "are in the result alone" if last else "stay in memory until a write succeeds"
+                )
                 _log.warning(
-                    "%s The run goes on, and the other draws of chain %s are in %s.",
-                    error,
-                    self._number,
-                    where,
+                    "%s The run goes on. The other draws of chain %s %s.", error, self._number, then
                 )
             self._failed = True
-            self._unkept |= last
+            self._unkept |= self._made > 0
             self._kept &= self._made > 0
 
     def __getstate__(self) -> dict[str, Any]:

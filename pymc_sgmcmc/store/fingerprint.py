@@ -171,7 +171,9 @@ def _of_transform(model: Model, rv: Variable, random: set[Variable]) -> str:
     transform = model.rvs_to_transforms[rv]
     if transform is None:
         return "None"
-    return f"{_text(transform)} {_of_graph([transform.forward(rv, *rv.owner.inputs)], random)}"
+    forward = transform.forward(rv, *rv.owner.inputs)
+    # Its arrays are no data of a variable: they count here
+    return f"{_text(transform)} {_of_graph([forward], random, inputs=())}"
 
 
 def _is_own(op: Op) -> bool:
@@ -239,6 +241,8 @@ def _text(value: Any) -> str:
             text = "{" + ", ".join(f"{_text(k)}: {_text(x)}" for k, x in value.items()) + "}"
         case Variable():
             text = _of_graph([value])
+        case slice():
+            text = f"slice{_text((value.start, value.stop, value.step))}"
         case type() | FunctionType():
             text = f"{value.__module__}.{value.__qualname__}"
         case bool() | int() | float() | str() | bytes() | np.dtype() | np.generic() | None:

@@ -1,7 +1,8 @@
 r"""Maps between a bounded parameter and the unbounded coordinate that is sampled.
 
-Every map here is a PyMC ``Transform`` and can be given to any random variable as
-``transform=`` or ``default_transform=``. In PyMC's convention ``backward`` is
+Every map here is a PyMC ``Transform``. Give it to a random variable as ``default_transform=``, in
+the place of its distribution's own. PyMC applies ``transform=`` after that one: it serves
+variables whose distribution has none, such as ``pm.Normal``. In PyMC's convention ``backward`` is
 :math:`\theta = f(\varphi)`, ``forward`` its inverse and ``log_jac_det`` is
 :math:`\log |f'(\varphi)|`. All of them hold over the whole range of floating-point numbers, with
 finite gradients (as long as `Exp` does not overflow): a bound is never reached

@@ -138,8 +138,10 @@ def joint_start(engine: Engine, point: PointType, state: ChainState, model: Mode
         return point
     if any(_is_kept(engine.model.values_to_rvs[value]) for value in moving):
         return point
-    noted = model.value_vars[0].tag
-    if not noted.begin_together:
+    noted, own = model.value_vars[0].tag, [str(x.name) for x in engine.values]
+    begun = noted.begin_together
+    # Chains that are sampled in turn have a start each
+    if not all(name in begun and np.array_equal(point[name], begun[name]) for name in own):
         began = time.perf_counter()
         try:
             with threadpool_limits(limits=1, user_api="blas"):
@@ -150,7 +152,7 @@ def joint_start(engine: Engine, point: PointType, state: ChainState, model: Mode
             )
             return point
         _log.debug("A common start of all steps was found in %.1f s.", time.perf_counter() - began)
-        noted.begin_together = True
+        noted.begin_together = start
         point = {**point, **start}
     state.jitter = 0.0
     return point

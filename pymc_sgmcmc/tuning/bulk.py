@@ -165,7 +165,8 @@ class _Search:
         hessian = newton(surface, centre, rows, most_steps=0).hessian
         for _ in range(_MOST_FITS):
             # Scales of masses follow from curvatures; along a saddle there is no width
-            sd = np.maximum(np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()) ** -0.5
+            diagonal, least = np.diag(hessian), LEAST_CURVATURE * np.abs(hessian).max()
+            sd = np.where(diagonal > 0, diagonal, least) ** -0.5
             points = np.stack([centre, centre + sd, centre - sd, start])
             before = centre
             centre, _, _, start = density.rescale(points)

@@ -70,8 +70,8 @@ _TEXTS = {
     "costly": (
         "a draw would need {needed:,} updates or more to depend little on the one before it. That "
         "is {passes:,.3g} passes over the data, and {needed_time} for {draws:,} draws. That is "
-        "more than is spent unasked: draws have {thin} updates, {time} in all, and depend on each "
-        "other. Cheaper may be {rows}NUTS (pm.sample without step=), or a model with fewer "
+        "more than tuning spends by itself: draws have {thin} updates, {time} in all, and depend "
+        "on each other. Cheaper may be {rows}NUTS (pm.sample without step=), or a model with fewer "
         "components or parameters; thin={needed} takes the longer time"
     ),
     "improper": "{text}",

@@ -172,13 +172,13 @@ class _Differences:
         self._first = False
         if not np.all(np.isfinite(hessian)):
             raise TuningError(
-                "the search for the posterior's centre met second derivatives of the log density "
-                f"that are not finite. {NEARER}"
+                "the search for the posterior's centre failed: second derivatives of the log "
+                f"density are not finite. {NEARER}"
             )
         if not hessian.any():
             raise TuningError(
-                "the search for the posterior's centre met a density without curvature in any "
-                "direction: the variables have no effect on the data there, or no proper prior. "
+                "the search for the posterior's centre failed: the density has no curvature in any "
+                "direction. The variables have no effect on the data there, or no proper prior. "
                 f"Give every variable a proper prior. {NEARER}"
             )
         return hessian, self._scale

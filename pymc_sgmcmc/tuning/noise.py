@@ -50,7 +50,7 @@ _PASSES = 4
 _OWN = 0.01
 
 _NOT_FINITE = (
-    "the measurement of the gradient noise met gradients that are not finite all around the "
+    "the measurement of the gradient noise failed: gradients are not finite all around the "
     f"posterior's centre, which may have been fitted far from the data. {NEARER}"
 )
 

@@ -149,7 +149,7 @@ def gaussian_of_many(
     _refuse_failures(failed, schedule.steps, schedule.steps // 2 + 1)
     if np.any((widths.curvature == 0) & (widths.noise == 0)):
         raise TuningError(
-            "the fit of independent normals met a density that is flat along some coordinate: a "
+            "the fit of independent normals failed: the density is flat along some coordinate. A "
             f"variable has no proper prior. Give every variable a proper prior. {NEARER}"
         )
     return total / count if count else x, widths.quiet()
@@ -236,7 +236,9 @@ class _Widths:
         elsewhere = np.maximum(np.maximum(self.curvature, self.noise), error / _OF_ERROR)
         elsewhere = np.where(self._trusted, self._known, elsewhere)
         precision = np.where(self.curvature > CLEAR * error, self.curvature, elsewhere)
-        _, self.sd = _widened(precision, sd, self._widest)
+        # Whatever the widths of others are: units differ
+        wide = 1 / np.sqrt(np.maximum(precision, TINY))
+        self.sd = np.minimum(np.minimum(wide, 3 * sd), self._widest)
 
     def quiet(self) -> Flat:
         """Return sds, lower where noise beyond the curvature would ask for many batches."""
@@ -291,6 +293,6 @@ def _refuse_failures(failed: int, steps: int, least: int, more: str = "") -> Non
     """Raise TuningError if too many steps failed."""
     if failed >= least:
         raise TuningError(
-            f"the fit of independent normals met gradients that are not finite{more} in {failed} "
-            f"of its {steps} steps. {NEARER}"
+            f"the fit of independent normals failed: gradients are not finite{more} in {failed} of "
+            f"its {steps} steps. {NEARER}"
         )

@@ -144,8 +144,8 @@ def make_plan(
     unit, root = _unit_and_root(surface, bulk, regime, problem, rng)
     if not _is_invertible(root):
         raise TuningError(
-            "the measurement of widths and correlations met a direction without any width beside "
-            f"the others: the density is unbounded there, or improper. {NEARER}"
+            "the measurement of widths and correlations failed: beside the others a direction "
+            f"has no width. The density is unbounded there, or improper. {NEARER}"
         )
     plan = Plan(
         bulk.centre, root, np.zeros(d), np.ones(d), policy.step_size, regime,

@@ -178,7 +178,7 @@ class _Whitening:
         curvature = (self._regressed if self.surface.kinked else self._of_hessians)(work)
         if not np.all(np.isfinite(curvature)):
             raise TuningError(
-                "the measurement of widths and correlations met gradients that are not finite all "
+                "the measurement of widths and correlations failed: gradients are not finite all "
                 f"around the posterior's centre. {NEARER}"
             )
         return self.refine(curvature)

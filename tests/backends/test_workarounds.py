@@ -369,6 +369,8 @@ def test_initvals_of_other_names_are_refused_for_models_that_are_sampled_here():
             started(model, {wrong: 1.0})
     for right in ({"s": 1.0}, {"s_log__": 0.0}, {s: 1.0}, {}):
         assert set(started(model, right)) <= {s}
+    # A whole point, as of pm.find_MAP
+    assert set(started(model, {"s_log__": 0.0, "s": 1.0, "d": 2.0})) == {s, d}
 
 
 @pytest.mark.parametrize("error", [AssertionError(), RuntimeError("No device.\nOther words.")])

@@ -55,7 +55,7 @@ def test_monitor_flags_many_coordinates_that_are_wrong_together():
     # Few of 1,000 are off by more than what their own errors allow for so many
     monitor = watch(2000, 1000, variance=1.25)
     [text] = monitor.warnings()
-    assert "(mean 1.25): spreads are wrong" in text
+    assert "(mean over all coordinates: 1.25). Variances of the draws are wrong" in text
 
 
 def test_monitor_names_the_noise():

@@ -64,6 +64,44 @@ def test_a_chain_is_given_free_when_only_the_main_process_is_killed(tmp_path, mo
                 os.kill(int(path.read_text()), signal.SIGKILL)
 
 
+# Without a pipe that it reads: it computes, as in tuning
+SERVED = """
+import multiprocessing, sys, time
+from pathlib import Path
+from pymc_sgmcmc.store.files import locked
+from pymc_sgmcmc.chain.orphans import end_with_parent
+
+def chain(path):
+    lock = locked(Path(path))
+    end_with_parent()
+    print("locked", flush=True)
+    time.sleep(100)
+
+if __name__ == "__main__":
+    server = multiprocessing.get_context("forkserver")
+    server.Process(target=chain, args=(sys.argv[1],), name="worker_chain_0").start()
+    time.sleep(100)
+"""
+
+
+def test_a_chain_of_a_forkserver_ends_with_the_main_process(tmp_path, monkeypatch):
+    program, path = tmp_path / "served.py", tmp_path / "lock"
+    program.write_text(SERVED)
+    main = subprocess.Popen([sys.executable, program, path], stdout=subprocess.PIPE, text=True)
+    assert main.stdout is not None
+    assert main.stdout.readline() == "locked\n"
+    chain = int(path.read_text())
+    main.send_signal(signal.SIGKILL)
+    main.wait()
+    main.stdout.close()
+    monkeypatch.setattr("pymc_sgmcmc.store.files._PATIENCE", 10.0)
+    try:
+        locked(path).close()
+    finally:
+        if path.read_text() == str(chain):
+            os.kill(chain, signal.SIGKILL)
+
+
 def test_every_step_method_ends_with_its_parent(monkeypatch):
     called = []
     monkeypatch.setattr(step, "end_with_parent", lambda: called.append(True))

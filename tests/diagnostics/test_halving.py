@@ -5,6 +5,7 @@ import logging
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 import pymc_sgmcmc as sg
@@ -14,6 +15,7 @@ from pymc_sgmcmc.diagnostics import (
     bias_report,
     plot_bias,
 )
+from pymc_sgmcmc.diagnostics.halving import _report
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -91,3 +93,15 @@ def test_bias_report_does_not_flag_the_default(scale_regression, caplog):
         < STANDARD_ERRORS * report["se"] / report["half"].sel(statistic="sd")
     ).all()
     assert report.attrs["step_size"] == pytest.approx(0.2)
+
+
+def test_draws_of_single_precision_have_no_bias_of_their_own():
+    rng = np.random.default_rng(1)
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        pm.Normal("x", shape=2)
+        runs = [
+            [{"x": (100_003 + rng.normal(size=(n, 2))).astype("float32")} for _ in range(4)]
+            for n in (1000, 2000)
+        ]
+        report = _report(model, runs, 1, 0.1)
+    assert not report["flagged"].any()

@@ -10,6 +10,8 @@ from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.diagnostics import (
     gradient_noise,
 )
+from pymc_sgmcmc.diagnostics.model_density import Standard
+from pymc_sgmcmc.diagnostics.noise_report import _variances
 
 
 def regression(rows, batch_size):
@@ -90,3 +92,25 @@ def test_gradient_noise_of_effects_that_sum_to_zero():
     noise = gradient_noise(model, {"effects": np.zeros(3)}, random_seed=2)
     assert noise["effects"].dims == ("estimator", "effects_unconstrained_dim_0")
     assert noise["effects"].shape == (2, 2)
+
+
+class Independent:
+    """Batches whose gradients are independent standard normals in 50 coordinates."""
+
+    dimension = 50
+
+    def shuffle(self, rng):
+        pass
+
+    def batch_gradients(self, places, anchor, rng):
+        return rng.standard_normal((2, *places.shape))
+
+
+def test_the_noisiest_direction_of_few_batches_is_measured_apart():
+    places, rng = np.zeros((8, 50)), np.random.default_rng(1)
+    whole = Standard(np.zeros(50), np.eye(50))
+    tops = [_variances(Independent(), places, places[0], whole, 32, rng)[1] for _ in range(20)]
+    # The largest of 50 variances by the 8 degrees of freedom of half of the batches
+    expected = np.max(rng.chisquare(8, (1000, 50)) / 8, axis=1)
+    error = expected.std() / np.sqrt(np.size(tops))
+    assert abs(np.mean(tops) - expected.mean()) < 4 * error

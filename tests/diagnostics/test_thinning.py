@@ -1,10 +1,13 @@
 """Stein thinning."""
 
 import numpy as np
+import pymc as pm
 import pytest
+import xarray as xr
 
-from helpers.results import SDS, ten_normal_draws
+from helpers.results import SDS, result_of, ten_normal_draws
 from pymc_sgmcmc.diagnostics import (
+    gradient_noise,
     ksd,
     stein_thinning,
 )
@@ -37,3 +40,16 @@ def test_stein_thinning_beats_naive_thinning(ten_normals):
     # Burn-in is hardly taken
     early = (group["source_chain"] == 0) & (group["source_draw"] < 50)
     assert early.sum() <= 1
+
+
+def test_a_group_is_taken_as_it_stands_in_a_result(ten_normals):
+    dt = ten_normal_draws(7, 1.0, 2, 50)
+    xr.testing.assert_identical(ksd(dt["posterior"], ten_normals), ksd(dt, ten_normals))
+    with pytest.raises(TypeError, match=r"^result must"):
+        stein_thinning(dt["posterior"], 5, ten_normals)
+    with pm.Model() as model:
+        y = pm.Minibatch(np.arange(9.0), batch_size=3)
+        pm.Normal("y", pm.Normal("mu"), observed=y, total_size=9)
+    dt = result_of(mu=np.random.default_rng(0).normal(size=(2, 50)))
+    mean = dt["posterior"].mean(("chain", "draw"))
+    assert "mu" in gradient_noise(model, mean, batches=32, random_seed=1)

@@ -45,6 +45,8 @@ def assert_density(step, model):
     """Assert that the blocks of the rows that a step draws from make up PyMC's density."""
     start = initial_point(model)
     compiled = Engine(step._read_model, model.value_vars, step.options, start)
+    # Two points: to compile takes longer
+    compiled.use("interpreter")
     rng = np.random.default_rng(1)
     near = {v.name: start[v.name] + rng.normal(0, 0.1, np.shape(start[v.name])) for v in
             model.value_vars}  # fmt: skip
@@ -269,7 +271,9 @@ def test_the_step_says_what_it_draws(batches_pay, caplog):
         pm.Normal("y", pm.Normal("a"), observed=Y, dims="obs")
     with caplog.at_level(logging.INFO, "pymc.sgmcmc"):
         step = sg.CoRVSGLD(model=model)
-    assert caplog.messages == ["60 rows of 'obs' in batches of 7; batch_size=None for all rows."]
+    assert caplog.messages == [
+        "An update takes batches of 7 of the 60 rows of 'obs'; with batch_size=None it takes all."
+    ]
     assert (step.options.batch_size, step.options.batch_dim) == (7, "obs")
     assert sg.CoRVSGLD(model=model, batch_size=None).options.batch_size is None
 
@@ -313,3 +317,29 @@ def test_rows_on_disk_need_no_dim(tmp_path):
     with pm.Model():
         pm.Normal("y", x @ pm.Normal("b", shape=8), observed=y)
         assert sg.CoRVSGLD().options.batch_size == 2000
+
+
+def test_a_density_that_is_one_number_takes_all_rows(batches_pay):
+    with pm.Model() as model:
+        pm.CustomDist("y", pm.Normal("a"), logp=lambda y, a: -pt.sum((y - a) ** 2), observed=Y)
+    assert sg.CoRVSGLD(model=model).options.batch_size is None
+
+
+@pytest.mark.parametrize("dims", [None, ("obs", "k")])
+def test_columns_of_data_containers_count(dims):
+    x, sizes = np.random.default_rng(0).normal(size=(10_000, 400)), []
+    for held in (lambda: x, lambda: pm.Data("x", x, dims=dims)):
+        with pm.Model() as model:
+            product = pm.math.dot(held(), pm.Normal("b", shape=400))
+            pm.Normal("y", product, observed=np.zeros(10_000))
+        sizes.append(sg.CoRVSGLD(model=model).options.batch_size)
+    assert sizes[0] is not None
+    assert sizes[0] == sizes[1]
+
+
+def test_a_shorter_axis_may_pay():
+    x = np.random.default_rng(0).normal(size=(20_000, 400))
+    with pm.Model() as model:
+        pm.Normal("cheap", pm.Normal("a"), observed=np.zeros(30_000))
+        pm.Normal("y", x @ pm.Normal("b", shape=400), observed=np.zeros(20_000))
+    assert sg.CoRVSGLD(model=model).options.batch_size is not None

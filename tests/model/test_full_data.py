@@ -262,3 +262,15 @@ def test_a_distribution_of_the_users_own_gets_the_parameters_of_the_twin():
     point = near_start(plain)
     for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
         np.testing.assert_array_equal(found, value)
+
+
+@pytest.mark.filterwarnings("ignore:The potential")
+def test_a_potential_that_is_0_in_most_rows():
+    y, seen = np.random.default_rng(0).normal(size=600), np.zeros(600)
+    seen[432] = 1
+    with pm.Model() as model:
+        batch, s = pm.Minibatch(y, seen, batch_size=7)
+        pm.Potential("loss", -600 * pt.mean(s * (batch - pm.Normal("a")) ** 2))
+    twin = sg.full_data(model)
+    found = pt.sum(twin["loss"]).eval({twin["a"]: 0.3}, mode=INTERPRETER)
+    assert found == pytest.approx(-((y[432] - 0.3) ** 2))

@@ -165,3 +165,30 @@ def test_it_is_said_whether_densities_were_compared(build, compared):
     with pm.Model() as model:
         build()
     assert check_independent_rows(model) is compared
+
+
+def test_a_rare_event_does_not_hide_that_rows_depend_on_each_other():
+    x, event = np.random.default_rng(0).normal(size=2000), np.zeros(2000)
+    event[1234] = 1
+    with pm.Model() as model:
+        eta = pm.Normal("b") * x
+        pm.Potential("cox", event * (eta - pt.log(pt.cumsum(pt.exp(eta)))))
+    with pytest.raises(ValueError, match="density of 'cox' is not a sum over the rows"):
+        sg.CoRVSGLD(model=model, batch_size=100)
+
+
+def test_a_lag_of_large_numbers_shows_where_slopes_must_be_small():
+    counts = 1e6 + np.random.default_rng(0).normal(0, 1e5, 2000).round()
+    with pm.Model() as model:
+        y = pm.Data("counts", counts)
+        lag = pt.concatenate([[1e6], y[:-1]])
+        pm.Poisson("y", pt.exp(pm.Normal("a") + pm.Normal("b", 0, 1e-6) * lag), observed=y)
+    with pytest.raises(ValueError, match="density of 'y' is not a sum over the rows"):
+        sg.CoRVSGLD(model=model, batch_size=100)
+
+
+def test_it_is_logged_where_rows_could_not_be_compared(caplog):
+    with pm.Model() as model:
+        zero_probability()
+    sg.SGLD(model=model, step_size=0.1, backend="jax", **UNTUNED)
+    assert "the rows of a pm.Minibatch are independent could not be tested" in caplog.text

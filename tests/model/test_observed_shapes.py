@@ -6,6 +6,8 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.testing import UNTUNED
+
 X = np.random.default_rng(0).normal(size=(40, 2))
 Y = X @ [1.0, -1.0]
 COLUMN = Y[:, None]
@@ -171,3 +173,15 @@ def test_batches_of_no_rows_are_refused(batch_size):
         normal(pm.Normal("b"), pm.Minibatch(Y, batch_size=batch_size))
         with pytest.raises(ValueError, match=f"batch_size={batch_size}. Pass "):
             sg.SMLD()
+
+
+@pytest.mark.parametrize("size", ["auto", 2])
+def test_an_observed_expression_is_taken(size):
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Deterministic("c", pm.math.clip(pm.Normal.dist(x, shape=5), -1, 1))
+    observed = pm.observe(model, {"c": [0.9, 0.5, 0.3, 1.0, 1.0]})
+    step = sg.SGLD(model=observed, step_size=0.01, batch_size=size, backend="jax", **UNTUNED)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    point, _ = step.step(observed.initial_point())
+    assert np.isfinite(point["x"])

@@ -10,6 +10,7 @@ import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
 from helpers.z_scores import STANDARD_ERRORS
+from pymc_sgmcmc.testing import UNTUNED
 
 ROWS = 20
 
@@ -84,6 +85,8 @@ def test_what_is_wrong_is_named():
             sg.GradientPotential("d", lambda x, y, noise: x, [x], [y])
         with pytest.raises(ValueError, match=r"no pm\.Minibatch"):
             sg.GradientPotential("e", lambda x, noise: x, [x], total_size=10)
+        with pytest.raises(ValueError, match="total_size=<number of rows>"):
+            sg.GradientPotential("f", lambda x, noise: (y - x).sum(axis=0), [x])
 
 
 @pytest.mark.parametrize("given", ["rows", "noise", "both"])
@@ -143,3 +146,13 @@ def test_nan_ends_in_a_named_error():
         step = sg.CoRVSGLD(step_size=0.1)
         with pytest.raises(pm.exceptions.SamplingError, match="gradient for 'x' is not finite"):
             pm.sample(step=step, draws=20, tune=0, chains=1, random_seed=1, **QUIET)
+
+
+def test_a_call_has_few_draws_where_the_likelihood_draws_many_numbers():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        sg.GradientPotential("y", lambda x, noise: noise.normal((200, 1000)).mean() - x, [x])
+        step = sg.SGLD(step_size=0.1, backend="jax", **UNTUNED)
+    step.setup_chain(np.random.default_rng(0), 0, 1)
+    step.step(model.initial_point())
+    assert step._runner._transition.layout.draws == 1

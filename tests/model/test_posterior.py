@@ -311,3 +311,12 @@ def test_lengths_of_dims_are_known_to_the_graph():
     # JAX must know those of all that is broadcast; a range of a known length is no such thing
     types = [x.type for x in ancestors(posterior.gradient) if hasattr(x.type, "shape")]
     assert [t for t in types if None in t.shape and t.dtype.startswith("float")] == []
+
+
+def test_constants_of_double_precision_leave_a_hierarchy_single():
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        pm.Normal("theta", np.zeros(3), pm.HalfNormal("tau"))
+        start = model.initial_point()
+        coordinates, *_ = coordinates_at(model, model.value_vars, "lipschitz", start, centring=True)
+        posterior = Posterior(model, coordinates)
+    assert {x.dtype for x in posterior.parameters} == {"float32"}

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from pymc.distributions import transforms as of_pymc
 
 import pymc_sgmcmc as sg
+
+from helpers.steps import normal_and_scale, step_for
 
 HUGE = 10**30
 
@@ -110,3 +113,13 @@ def test_a_map_to_part_of_a_support_is_refused(name, transform, fault):
 )
 def test_a_map_onto_a_support_is_taken(build, name, transform):
     sg.MSGNHT(model=build(), transforms={name: transform})
+
+
+def test_a_frozen_model_is_a_model(tmp_path):
+    optimization = pytest.importorskip("pymc.model.transform.optimization")
+    if not hasattr(optimization, "freeze_model"):
+        pytest.skip("PyMC has no frozen models")
+    frozen = optimization.freeze_model(normal_and_scale())
+    step = step_for("SGLD", frozen)
+    assert cloudpickle.loads(cloudpickle.dumps(step)).names == step.names
+    assert sg.checkpoint(step, tmp_path / "run").model is frozen

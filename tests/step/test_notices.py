@@ -10,6 +10,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.sampling import run
+from helpers.steps import location
 from pymc_sgmcmc.step import notices
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -81,3 +82,22 @@ def test_that_of_a_batch_is_told_where_it_is_asked_for(in_batches, caplog):
     assert told == in_batches
     # Where PyMC gives that of all rows the message is no longer needed
     assert dt.log_likelihood["y"].shape[2] == (6 if in_batches else len(Y))
+
+
+@pytest.mark.parametrize("name", ["mu", "sigma"])
+def test_steps_of_pymc_that_compare_batches_are_named(caplog, name):
+    with location() as model, caplog.at_level("WARNING", "pymc.sgmcmc"):
+        [ours] = [rv for rv in model.free_RVs if rv.name != name]
+        steps = [sg.SGLD([ours], step_size=1e-4, backend="jax", **UNTUNED), pm.Slice([model[name]])]
+        run(steps, 2, 1, model=model, tune=0)
+    assert f"step methods sample '{name}', which the rows of a pm.Minibatch" in caplog.text
+
+
+def test_steps_of_pymc_above_the_batches_are_none_of_them(caplog):
+    with pm.Model() as model, caplog.at_level("WARNING", "pymc.sgmcmc"):
+        width = pm.HalfNormal("width")
+        mu = pm.Normal("mu", 0, width)
+        pm.Normal("y", mu, 1, observed=pm.Minibatch(np.zeros(40), batch_size=5), total_size=40)
+        steps = [sg.SGLD([mu], step_size=1e-4, backend="jax", **UNTUNED), pm.Slice([width])]
+        run(steps, 2, 1, model=model, tune=0)
+    assert not [x for x in caplog.records if x.name == "pymc.sgmcmc"]

@@ -1,5 +1,7 @@
 """The state of a chain: stored, restored and pickled."""
 
+import logging
+import multiprocessing
 import pickle
 
 from dataclasses import replace
@@ -7,13 +9,14 @@ from dataclasses import replace
 import cloudpickle
 import numpy as np
 import pymc as pm
+import pytensor
 import pytest
 
 from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_sgmcmc as sg
 
-from helpers.steps import SAMPLERS, location, normal_and_scale, start, step_for, take
+from helpers.steps import SAMPLERS, location, normal_and_scale, start, step_for, take, twin
 
 
 @pytest.mark.parametrize(
@@ -91,12 +94,12 @@ def test_a_setting_that_changes_is_heeded_by_the_next_draw(changed, new_step):
 
 
 @pytest.mark.slow
-def test_restored_state_continues_bit_for_bit_in_numba():
-    step = step_for("CoRVSGLD", location(), backend="numba")
+def test_restored_state_continues_bit_for_bit_in_numba(numba_step):
+    step = numba_step
     point, _ = take(step, start(step))
     state = pickle.loads(pickle.dumps(step.sampling_state))
     _, expected = take(step, point)
-    fresh = step_for("CoRVSGLD", location(), backend="numba")
+    fresh = twin(step, step_size=1e-4)
     fresh.sampling_state = state
     assert take(fresh, point)[1] == expected
 
@@ -158,6 +161,22 @@ def test_a_chain_whose_thin_was_raised_is_restored_bit_for_bit():
     state = pickle.loads(pickle.dumps(step.sampling_state))
     _, expected = take(step, point)
     fresh = sg.CoRVSGLD(model=model, backend="jax")
+    # What is compiled has no state
+    fresh._engine = step._engine
     fresh.setup_chain(np.random.default_rng(9), 0, 100)
     fresh.sampling_state = state
     assert take(fresh, point)[1] == expected
+
+
+def test_the_process_of_a_chain_is_set_as_that_of_its_step(monkeypatch):
+    logger = logging.getLogger("pymc")
+    monkeypatch.setattr(logger, "level", logging.ERROR)
+    with pytensor.config.change_flags(floatX="float32"):
+        pickled = cloudpickle.dumps(step_for("SGLD", normal_and_scale()))
+    logger.setLevel(logging.INFO)
+    with pytensor.config.change_flags(floatX="float64"):
+        cloudpickle.loads(pickled)
+        assert (pytensor.config.floatX, logger.level) == ("float64", logging.INFO)
+        monkeypatch.setattr(multiprocessing.current_process(), "name", "worker_chain_0")
+        cloudpickle.loads(pickled)
+        assert (pytensor.config.floatX, logger.level) == ("float32", logging.ERROR)

@@ -85,7 +85,7 @@ def test_rejected_updates_are_counted_and_reported(caplog):
     np.testing.assert_array_equal(result.sample_stats["diverging"], rejected > 0)
     assert np.all(np.isfinite(result.posterior["x"]))
     assert "warning" not in result.sample_stats
-    said = [r.getMessage() for r in caplog.records if "not finite" in r.getMessage()]
+    said = [r.getMessage() for r in caplog.records if "were not finite" in r.getMessage()]
     assert len(said) == 1
     assert said[0].startswith(f"{rejected.values.sum()} updates (")
     assert "pass a smaller step_size" in said[0]

@@ -298,3 +298,43 @@ def test_a_folder_that_is_removed_under_a_run_costs_no_draws(tmp_path, unbroken,
 
     assert bits(run(tmp_path / "run", every=0, callback=removed)) == unbroken
     assert re.search(r"cannot be written .* was removed.* are in the result alone", caplog.text)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no forks")
+def test_a_disk_that_is_full_before_a_later_chain_begins_costs_no_draws(tmp_path, monkeypatch):
+    full, append, seen = tmp_path / "full", files.append, set()
+
+    def failing(descriptor, data):
+        if full.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(descriptor, data)
+
+    def fill(trace, draw):
+        seen.add(draw.chain)
+        if seen >= {0, 1}:
+            full.touch()
+
+    monkeypatch.setattr(files, "append", failing)
+    with pm.Model():
+        step = sg.checkpoint(pm.Metropolis([pm.Normal("x")]), tmp_path / "run", every=0)
+        dt = pm.sample(
+            300, tune=10, step=step, chains=3, cores=2, mp_ctx="fork", random_seed=1,
+            callback=fill, **QUIET,
+        )  # fmt: skip
+    assert dict(dt.posterior.sizes) == {"chain": 3, "draw": 300}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no forks")
+def test_a_run_that_was_interrupted_goes_on_in_other_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PATIENCE", 1.0)
+
+    def stop(trace, draw):
+        if draw.draw_idx == 5:
+            raise KeyboardInterrupt
+
+    with pm.Model():
+        step = sg.checkpoint(pm.Metropolis([pm.Normal("x")]), tmp_path, every=0)
+        options = {"step": step, "tune": 2, "chains": 2, "random_seed": 1, **QUIET}
+        pm.sample(20, cores=1, callback=stop, **options)
+        dt = pm.sample(20, cores=2, mp_ctx="fork", **options)
+    assert dict(dt.posterior.sizes) == {"chain": 2, "draw": 20}

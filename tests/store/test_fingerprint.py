@@ -237,3 +237,25 @@ def test_a_number_outside_of_a_function_counts(monkeypatch):
     was = lines(own_density(square(1.0)), step_size=of_global)
     monkeypatch.setitem(globals(), "HEIGHT", 0.2)
     assert differences(was, lines(own_density(square(1.0)), step_size=of_global))
+
+
+@pytest.mark.parametrize("other", [np.s_[:2], np.s_[::2]])
+def test_parts_of_a_variable_are_told_apart(other):
+    def of(part):
+        with pm.Model() as model:
+            pm.Normal("y", pt.sum(pm.Normal("b", shape=4)[part]), observed=Y)
+        return fingerprint(model, [])
+
+    assert differences(of(np.s_[2:]), of(other)) == ["the model's 'y' differs"]
+    assert not differences(of(other), of(other))
+
+
+def test_bounds_of_each_element_are_told_apart():
+    def of(upper):
+        bounds = np.zeros(2), np.array([1.0, upper])
+        with pm.Model() as model:
+            pm.Normal("x", shape=2, transform=of_pymc.Interval(bounds_fn=lambda *_: bounds))
+        return fingerprint(model, [])
+
+    assert differences(of(1.0), of(2.0)) == ["the transform of 'x' differs"]
+    assert not differences(of(1.0), of(1.0))

@@ -93,13 +93,8 @@ def run(program, shared, chains, workers, kill=False):
 
 
 @pytest.mark.slow
-def test_chains_on_a_cluster(program, tmp_path):
-    run(program, tmp_path / "run", chains=2, workers=2)
-
-
-@pytest.mark.slow
-def test_eight_chains_on_four_workers_one_of_which_is_killed(program, tmp_path):
-    unbroken = run(program, tmp_path / "unbroken", chains=8, workers=4)
-    killed = run(program, tmp_path / "killed", chains=8, workers=4, kill=True)
+def test_four_chains_on_two_workers_one_of_which_is_killed(program, tmp_path):
+    unbroken = run(program, tmp_path / "unbroken", chains=4, workers=2)
+    killed = run(program, tmp_path / "killed", chains=4, workers=2, kill=True)
     assert killed["killed"]
     assert killed["bits"] == unbroken["bits"]

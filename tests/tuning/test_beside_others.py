@@ -1,5 +1,7 @@
 """Several step methods on one model: their joint start, and draws against the references."""
 
+import copy
+
 from functools import cache
 from types import SimpleNamespace
 
@@ -319,11 +321,6 @@ def test_all_mixed_models_are_here(monkeypatch):
     assert set(MODELS) == set(gallery.MIXED)
 
 
-@pytest.mark.slow
-def test_two_blocks(measure):
-    check(measure("linear_blocks", "CoRVSGLD", 1, cores=1, options={"backend": "jax"}))
-
-
 @pytest.mark.parametrize(("initval", "stands_still"), [(None, True), ([0, 1], False)])
 def test_others_begin_unless_discrete_ones_were_given_a_start(initval, stands_still):
     with pm.Model():
@@ -363,3 +360,16 @@ def test_a_model_of_the_benchmark(measure, name, method):
 @pytest.mark.slow
 def test_numba(measure):
     check(measure("linear_blocks", "CoRVSGLD", 2, cores=1, options={"backend": "numba"}))
+
+
+def test_chains_that_are_sampled_in_turn_have_a_start_each(searches):
+    model, steps, _ = hierarchy()
+    chains = [[copy.copy(step) for step in steps] for _ in range(2)]
+    for k, chain in enumerate(chains):
+        for step in chain:
+            step.setup_chain(np.random.default_rng(k), 100, 10)
+    for chain in chains:
+        point = model.initial_point()
+        for step in chain:
+            point, _ = step.step(point)
+    assert len(searches) == 2

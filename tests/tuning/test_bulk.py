@@ -164,3 +164,17 @@ def test_a_half_line_whose_bulk_is_far_above_the_mode_is_log_like_there():
     assert settings.centre[1] < 0
     # Where the bulk is skewed, a draw takes more updates
     assert settings.thin == 20
+
+
+def test_a_simplex_keeps_its_total_beside_a_coefficient_of_large_numbers():
+    rng = np.random.default_rng(1)
+    population = 1e8 * rng.normal(size=500)
+    with pm.Model():
+        p = pm.Dirichlet("p", np.ones(4))
+        pm.Multinomial("n", 100, p, observed=[70, 25, 5, 0])
+        b = pm.Normal("b", 0, 1)
+        pm.Normal("y", b * population, 1, observed=rng.normal(size=500))
+        step = sg.CoRVSGLD(backend="jax")
+        run(step, 10, 1, tune=10)
+    [total] = step.chain.scales
+    assert 50 < float(np.ravel(total)[0]) < 210

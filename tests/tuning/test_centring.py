@@ -47,13 +47,9 @@ def in_a_funnel(method, backend):
     return step, run(step, keep_warning_stat=True)
 
 
-# numba compiles it for more than a minute
-@pytest.mark.parametrize(
-    ("method", "backend"),
-    [*((m, "jax") for m in METHODS), pytest.param(METHODS[0], "numba", marks=pytest.mark.slow)],
-)
-def test_neals_funnel(method, backend):
-    _, found = in_a_funnel(method, backend)
+@pytest.mark.parametrize("method", METHODS)
+def test_neals_funnel(method):
+    _, found = in_a_funnel(method, "jax")
     posterior = found.posterior
     # Nothing was said
     assert all(warning is None for warning in found.sample_stats["warning"].values.flat)

@@ -14,7 +14,7 @@ from pymc.exceptions import SamplingError
 import pymc_sgmcmc as sg
 
 from helpers.nets import net
-from helpers.sampling import run
+from helpers.sampling import QUIET, run
 from helpers.subprocesses import run_python
 from helpers.surfaces import Exact, Gaussian
 from pymc_sgmcmc.kernel.estimators import Plain
@@ -29,7 +29,7 @@ from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 DATA = Path(__file__).parents[1] / "data"
 NONE_HELD = np.array(False)
-OPTIONS = {"chains": 2, "cores": 1, "random_seed": 1, "progressbar": False}
+OPTIONS = {"chains": 2, "cores": 1, "random_seed": 1, **QUIET}
 
 
 def predicted(posterior, x):

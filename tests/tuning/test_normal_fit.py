@@ -223,3 +223,16 @@ def test_a_density_without_curvature_is_refused():
 
     with pytest.raises(TuningError, match="proper prior"):
         gaussian_of_many(Flat(600), np.zeros(600), np.random.default_rng(1))
+
+
+def test_a_narrow_coordinate_does_not_narrow_the_others():
+    precisions = np.ones(600)
+    precisions[0] = 1e16
+
+    class Independent(Exact):
+        def potential(self, points):
+            g = points * precisions
+            return np.sum(points * g, axis=1) / 2, g
+
+    _, sd = gaussian_of_many(Independent(600), np.zeros(600), np.random.default_rng(1))
+    np.testing.assert_allclose(sd * precisions**0.5, 1, rtol=1e-3)

@@ -83,6 +83,8 @@ def test_state_of_a_tuned_chain_restores_bit_for_bit(method, gradient):
     _, expected = take(step, point, draws=6)
     state, point = pickle.loads(stored)
     fresh = method(model=model, gradient=gradient, backend="jax")
+    # What is compiled has no state
+    fresh._engine = step._engine
     fresh.sampling_state = state
     assert take(fresh, point, draws=6)[1] == expected
     assert fresh.chain.settings == step.chain.settings
