@@ -83,5 +83,5 @@ def test_a_run_its_store_and_its_diagnostics(tmp_path):
     for name in NAMES:
         assert np.ptp(draws[name].values) > 0
         assert list(draws.coords[f"{name} dim"].values) == [name, "b", "c"]
-    noise = sg.diagnostics.gradient_noise(model, first, batches=16, **of_rows)
+    noise = sg.diagnostics.gradient_noise(model, first, batches=32, **of_rows)
     assert all(noise[name].sel(estimator="plain").values.all() for name in NAMES)

@@ -290,10 +290,11 @@ def _numbers_of_batch(model: Model, graphs: Sequence[Any], size: int) -> int:
         x: x.type.clone(shape=(size, *evaluate(source).shape[1:]))()
         for x, source in full_arrays(graphs).items()
     }
+    rows = [*known, *known.values()]
     known |= {v: v.type.clone(shape=np.shape(start[str(v.name)]))() for v in model.value_vars}
     with suppress(NotImplementedError, TypeError, ValueError):
         graphs = with_lengths(model, rebuilt(graphs, known))
-    return numbers_computed(graphs, [*known, *known.values()])
+    return numbers_computed(graphs, [*known, *known.values()], rows)
 
 
 def _batches_that_pay(model: Model, dim: str) -> Batches | None:

@@ -93,13 +93,19 @@ def merged(graphs: Sequence[Any]) -> list[TensorVariable]:
         before = count
 
 
-def numbers_computed(graphs: Sequence[Any], given: Sequence[Any] = ()) -> int:
+def numbers_computed(
+    graphs: Sequence[Any], given: Sequence[Any] = (), rows: Sequence[Any] | None = None
+) -> int:
     """Count the numbers that ``graphs`` compute from what is given, as a measure of cost.
 
-    In a product of matrices or a decomposition, eight multiplications count as one number.
+    With ``rows``, which are given, those alone that depend on them. In a product of matrices or a
+    decomposition, eight multiplications count as one number.
     """
-    count = 0
+    count, of_rows = 0, set(rows or ())
     for node in io_toposort(list(given), list(graphs)):
+        if rows is not None and of_rows.isdisjoint(node.inputs):
+            continue
+        of_rows.update(node.outputs)
         shape: Any = getattr(node.inputs[0].type, "shape", ()) if node.inputs else ()
         products = isinstance(node.op, Dot) or (isinstance(node.op, Blockwise) and len(shape) > 1)
         each = 1 + (shape[-1] or 1) // 8 if products and shape else 1

@@ -61,10 +61,9 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
         # Some of the rows: what all of them fit may not fit a batch
         most = _ROWS_ON_DISK if on_disk else min(_ROWS, max(_ROWS_ON_DISK, view.count // 3))
         size = min(view.count, most)
-        batched = [view.take(size)]
         if size >= _ROWS_ON_DISK:
             size = size // 2 * 2
-            batched = [view.take(size), view.take(size // 2)]
+        batched = [view.take(n) for n in ([size, size // 2] if size >= _ROWS_ON_DISK else [size])]
     terms = [
         [term for term in minibatch_terms(part) if not has_own_gradient([term])] for part in batched
     ]
