@@ -18,7 +18,7 @@
 # changes: the step method finds the rows by itself and uses batches if that pays. The
 # formula here predicts who earns more than 50,000 dollars a year, with an effect for
 # each of 14 jobs. The data are the 48,842 people of a census (see the [census
-# example](census)). The page is for users of Bambi. It takes five minutes.
+# example](census)). The page is for users of Bambi. It takes a minute.
 
 # %%
 import time
