@@ -7,6 +7,8 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from pymc_sgmcmc.tuning.jumps import jumps
+
 RNG = np.random.default_rng(81)
 X = np.sort(RNG.normal(size=60))
 Y = (X > 0.3) + RNG.normal(size=60)
@@ -53,22 +55,34 @@ def narrow():
     pm.Normal("y", a + b * X, 1e-3, observed=1e5 + 3 * X + 1e-3 * Y)
 
 
-def warnings_of(build):
+def warnings_of(build, monkeypatch):
+    """Return what is found before the burn-in, or of a wall what the chain has at the end."""
+    found = []
+
+    def until_here(*args):
+        found.extend(jumps(*args))
+        raise KeyboardInterrupt
+
     with pm.Model() as model:
         build()
         step = sg.CoRVSGLD(backend="jax")
     step.setup_chain(np.random.default_rng(1), 0, 10)
-    step.step(model.initial_point())
-    return dict(step.chain.settings.warnings)
+    if build is wall:
+        step.step(model.initial_point())
+        return dict(step.chain.settings.warnings)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run.jumps", until_here)
+    with pytest.raises(KeyboardInterrupt):
+        step.step(model.initial_point())
+    return dict(found)
 
 
 @pytest.mark.parametrize("build", [wall, threshold, threshold_in_batches, rounded])
-def test_a_jump_is_named_with_its_variable(build):
-    found = warnings_of(build)["jumps"]
+def test_a_jump_is_named_with_its_variable(build, monkeypatch):
+    found = warnings_of(build, monkeypatch)["jumps"]
     assert found["along"] == "'a'"
     assert ("to 0" in found["size"]) == (build is wall)
 
 
 @pytest.mark.parametrize("build", [hinge, kinks, funnel, narrow])
-def test_what_gradients_show_is_no_jump(build):
-    assert "jumps" not in warnings_of(build)
+def test_what_gradients_show_is_no_jump(build, monkeypatch):
+    assert "jumps" not in warnings_of(build, monkeypatch)
