@@ -33,7 +33,7 @@ SAMPLERS = {
 _OWN = ("CoRVSGLD-lm", "FLA-2", "SMLD", "MSGNHT", "SGHMC", "SGNHT")
 
 
-# One quick backend for each method: both compile the same update, and the matrix below has both
+# One quick backend for each method: the draws of both are compared below
 @pytest.mark.parametrize("name", ["CoRVSGLD-lm", "MSGNHT", "FLA-2", "SGHMC", "SGNHT"])
 def test_one_target_of_the_matrix(name):
     """The one with minibatches: a wrong step, noise or scale of the gradient shows there."""

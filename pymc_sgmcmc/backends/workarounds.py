@@ -34,6 +34,7 @@ __all__ = [
     "NOT_INTERPRETED",
     "before_log_likelihood",
     "compilations_kept",
+    "in_process_of_a_chain",
     "initvals_checked",
     "interpreted",
     "jax_is_running",
@@ -222,6 +223,11 @@ def untraced() -> AbstractContextManager[Any]:
 # ----------------------------------------------------------------------------- PyMC
 
 
+def in_process_of_a_chain() -> bool:
+    """Return whether PyMC started this process to sample a chain, by the name that it gives it."""
+    return multiprocessing.current_process().name.startswith("worker_chain_")
+
+
 def settings_of_process() -> tuple[str, int]:
     """Return what a chain's process has to be set to: only a fork inherits it."""
     return str(pytensor.config.floatX), logging.getLogger("pymc").level
@@ -229,7 +235,7 @@ def settings_of_process() -> tuple[str, int]:
 
 def take_settings(floatX: str, level: int) -> None:
     """Set the process of a chain as the one that handed it the step method."""
-    if multiprocessing.current_process().name.startswith("worker_chain_"):
+    if in_process_of_a_chain():
         pytensor.config.floatX = floatX
         logging.getLogger("pymc").setLevel(level)
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from threading import Thread
 
+from pymc_sgmcmc.backends.workarounds import in_process_of_a_chain
+
 __all__ = ["end_with_parent"]
 
 # Seconds between two looks at the parent: a chain computes for as long at most for nothing
@@ -25,8 +27,7 @@ def end_with_parent() -> None:
     and keep the chain's lock. Other processes see that the pipe is closed, but not before a draw.
     """
     parent = multiprocessing.parent_process()
-    name = multiprocessing.current_process().name
-    if parent is None or not name.startswith("worker_chain_") or os.getpid() in _watched:
+    if parent is None or not in_process_of_a_chain() or os.getpid() in _watched:
         return
     _watched.add(os.getpid())
     # What a server of forks made has that server as its parent, and a pipe to the main process

@@ -13,7 +13,6 @@ from pymc.model import Model
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends.compiling import building, compiled
-from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
@@ -57,10 +56,9 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
     """
     batched, size = [model], None
     if view is not None:
-        on_disk = any(source_of(array) is not None for array in view.axes)
         # Some of the rows: what all of them fit may not fit a batch
-        most = _ROWS_ON_DISK if on_disk else min(_ROWS, max(_ROWS_ON_DISK, view.count // 3))
-        size = min(view.count, most)
+        some = max(_ROWS_ON_DISK, view.count // 3)
+        size = min(view.count, some, _most_rows(map(evaluate, view.axes)))
         if size >= _ROWS_ON_DISK:
             size = size // 2 * 2
         batched = [view.take(n) for n in ([size, size // 2] if size >= _ROWS_ON_DISK else [size])]
@@ -125,6 +123,7 @@ def _dealt(
 
 
 def _most_rows(arrays: Iterable[Any]) -> int:
+    """Return how many rows of arrays, or of sources on disk, are compared at most."""
     return _ROWS_ON_DISK if any(isinstance(x, Source) for x in arrays) else _ROWS
 
 

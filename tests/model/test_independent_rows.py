@@ -177,16 +177,6 @@ def test_a_rare_event_does_not_hide_that_rows_depend_on_each_other():
         sg.CoRVSGLD(model=model, batch_size=100)
 
 
-def test_a_lag_of_large_numbers_shows_where_slopes_must_be_small():
-    counts = 1e6 + np.random.default_rng(0).normal(0, 1e5, 2000).round()
-    with pm.Model() as model:
-        y = pm.Data("counts", counts)
-        lag = pt.concatenate([[1e6], y[:-1]])
-        pm.Poisson("y", pt.exp(pm.Normal("a") + pm.Normal("b", 0, 1e-6) * lag), observed=y)
-    with pytest.raises(ValueError, match="density of 'y' is not a sum over the rows"):
-        sg.CoRVSGLD(model=model, batch_size=100)
-
-
 def test_it_is_logged_where_rows_could_not_be_compared(caplog):
     with pm.Model() as model:
         zero_probability()

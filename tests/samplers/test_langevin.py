@@ -68,3 +68,4 @@ def test_reductions_draw_for_draw():
         np.testing.assert_allclose(other["mu"], sgld["mu"], rtol=1e-12)
     lm = draws_of(model, sg.CoRVSGLD)
     assert not np.allclose(lm["mu"], sgld["mu"])
+    np.testing.assert_allclose(draws_of(model, sg.SMLD)["mu"], lm["mu"], rtol=1e-12)
