@@ -27,6 +27,7 @@ from pymc_sgmcmc.checks import a_model
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import rebuilt
 from pymc_sgmcmc.model.independent_rows import (
+    all_finite,
     at_some_rows,
     check_independent_rows,
     some_rows,
@@ -247,7 +248,8 @@ def _sums_over_rows(model: Model, term: Any) -> list[float]:
         chosen = unlike_rows(arrays, tries * _SIZES[2], rng).reshape(tries, -1)
         parts = [part for rows in chosen for part in (*np.split(rows, [_SIZES[0]]), rows)]
         choices = [[some_rows(array, part) for array in arrays] for part in parts]
-        values = at_some_rows(model, [density], list(rows.values()), choices, rng)
+        at_points = at_some_rows(model, [density], list(rows.values()), choices, rng)
+        values = next(filter(all_finite, at_points), [[np.nan]] * len(choices))
     except (AssertionError, TypeError, ValueError, IndexError) as error:
         raise NotImplementedError(
             f"The variable '{term.name}' is written for as many rows as a batch has; with others "

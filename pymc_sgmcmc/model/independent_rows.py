@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from pymc_sgmcmc.model.passes import masks_as_numbers
 from pymc_sgmcmc.model.row_view import RowView, named
 
 __all__ = [
+    "all_finite",
     "at_some_rows",
     "check_independent_rows",
     "require_independent_rows",
@@ -76,25 +77,36 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
         rows = {batch: batch.type() for batch in batches}
         of_rows = substitute(graphs, rows)
         dealt = _dealt(batches, rng, size)
-        values = at_some_rows(model, of_rows, list(rows.values()), dealt, rng)
+        at_points = list(at_some_rows(model, of_rows, list(rows.values()), dealt, rng))
     except NotImplementedError:
         return False  # an operation that the interpreter lacks
     except (AssertionError, ValueError, IndexError, TypeError) as error:
         if view is None:
             return False  # sampling will raise it
         raise ValueError(view.mismatch(error)) from error
-    n = len(terms[0])
+    names = [str(term.name) for term in terms[0]]
+    precision = np.finfo(graphs[0].dtype).eps ** 0.5
+    # One row whose log density is huge at a point hides all others there
+    for values in at_points:
+        for name, wrong in zip(names, _unequal(values, len(names), precision), strict=True):
+            if wrong:
+                raise ValueError(_no_sum(name, view))
+    return any(map(all_finite, at_points))
+
+
+def _unequal(values: list[list[Any]], n: int, precision: float) -> np.ndarray:
+    """Return for each of n terms whether its sums over batches differ by more than rounding.
+
+    ``values`` are those of the four batches; each has n terms, and may have those of half the rows.
+    """
     with np.errstate(all="ignore"):
         sums = np.array([[np.sum(x, dtype=float) for x in each] for each in values])
         sizes = np.array([[np.sum(np.abs(x), dtype=float) for x in each] for each in values])
         off = np.abs(sums[0] + sums[1] - sums[2] - sums[3])[:n]
-        if len(batched) > 1:
+        if sums.shape[1] > n:
             off = np.maximum(off, np.abs(sums[0, :n] - sums[0, n:]))
-    precision = np.finfo(graphs[0].dtype).eps ** 0.5
-    for term, wrong in zip(terms[0], off > precision * (1 + sizes.sum(axis=0)[:n]), strict=True):
-        if wrong:
-            raise ValueError(_no_sum(str(term.name), view))
-    return bool(np.all(np.isfinite(sums)))
+        wrong: np.ndarray = off > precision * (1 + sizes.sum(axis=0)[:n])
+    return wrong
 
 
 def _dealt(
@@ -149,20 +161,21 @@ def at_some_rows(
     rows: Sequence[Any],
     choices: Sequence[Sequence[np.ndarray]],
     rng: np.random.Generator,
-) -> list[list[Any]]:
-    """Return the graphs' values for each choice of rows, near the start, interpreted.
+) -> Iterator[list[list[Any]]]:
+    """Yield the graphs' values for each choice of rows, at points ever nearer the start.
 
-    ``rows`` are the inputs of the graphs; a choice has an array for each of them. The point is the
-    first at which all values are finite, or the initial point.
+    ``rows`` are the inputs of the graphs, which are interpreted; a choice has an array for each.
     """
     function = compiled([*model.value_vars, *rows], graphs, "interpreter")
-    values: list[list[Any]] = []
     for point in points_near_start(model, rng):
         with np.errstate(all="ignore"):
-            values = [list(function(*point, *arrays)) for arrays in choices]
-            if all(np.isfinite(np.sum(x, dtype=float)) for each in values for x in each):
-                break
-    return values
+            yield [list(function(*point, *arrays)) for arrays in choices]
+
+
+def all_finite(values: Iterable[Iterable[Any]]) -> bool:
+    """Return whether the sum of each array is finite."""
+    with np.errstate(all="ignore"):
+        return all(np.isfinite(np.sum(x, dtype=float)) for each in values for x in each)
 
 
 def some_rows(value: Any, part: np.ndarray) -> np.ndarray:

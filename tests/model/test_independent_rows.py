@@ -177,6 +177,17 @@ def test_a_rare_event_does_not_hide_that_rows_depend_on_each_other():
         sg.CoRVSGLD(model=model, batch_size=100)
 
 
+@pytest.mark.parametrize("size", [1e2, 1e4, 1e6, 1e8])
+def test_one_row_of_huge_density_does_not_hide_that_rows_depend_on_each_other(size):
+    """The log density of a rate of exp(size) hides the others', until the point is near enough."""
+    x = np.random.default_rng(0).normal(scale=size, size=2000)
+    with pm.Model() as model:
+        eta = pm.Normal("b", sigma=1 / size) * pt.concatenate([[0.0], pm.Data("x", x)[:-1]])
+        pm.Poisson("y", pt.cosh(eta), observed=np.ones(2000, int))
+    with pytest.raises(ValueError, match="density of 'y' is not a sum over the rows"):
+        sg.CoRVSGLD(model=model, batch_size=100)
+
+
 def test_it_is_logged_where_rows_could_not_be_compared(caplog):
     with pm.Model() as model:
         zero_probability()
