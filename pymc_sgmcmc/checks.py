@@ -122,36 +122,27 @@ def a_path(name: str, value: Any, usual: str) -> Path:
 
 def positive(name: str, value: Any, usual: float) -> float:
     """Check for a positive, finite number."""
-    if not _is_number(value) or not math.isfinite(value) or value <= 0:
-        raise ValueError(
-            f"{name} must be a positive, finite number such as {usual}, got {value!r:.80}."
-        )
-    return float(value)
+    return _number(
+        name, value, lambda x: 0 < x < math.inf, f"be a positive, finite number such as {usual}"
+    )
 
 
 def not_negative(name: str, value: Any, usual: float) -> float:
     """Check for a finite number of at least 0."""
-    if not _is_number(value) or not math.isfinite(value) or value < 0:
-        raise ValueError(
-            f"{name} must be a finite number of at least 0, such as {usual}, got {value!r}."
-        )
-    return float(value)
+    words = f"be a finite number of at least 0, such as {usual}"
+    return _number(name, value, lambda x: 0 <= x < math.inf, words)
 
 
 def share(name: str, value: Any, usual: float) -> float:
     """Check for a number of at least 0 and below 1."""
-    if not _is_number(value) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, such as {usual}, got {value!r}.")
-    return float(value)
+    words = f"be at least 0 and below 1, such as {usual}"
+    return _number(name, value, lambda x: 0 <= x < 1, words)
 
 
 def within(name: str, value: Any, above: float, most: float, usual: float) -> float:
     """Check for a number in the half-open interval from ``above`` to ``most``."""
-    if not _is_number(value) or not above < value <= most:
-        raise ValueError(
-            f"{name} must lie in {above} < {name} <= {most}, such as {usual}, got {value!r}."
-        )
-    return float(value)
+    words = f"lie in {above} < {name} <= {most}, such as {usual}"
+    return _number(name, value, lambda x: above < x <= most, words)
 
 
 def positive_int(name: str, value: Any, usual: int) -> int:
@@ -187,5 +178,9 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> str:
     return value
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool)
+def _number(name: str, value: Any, holds: Callable[[Any], bool], words: str) -> float:
+    """Check for a number for which something holds, as the words say."""
+    number = isinstance(value, int | float | np.floating | np.integer)
+    if not number or isinstance(value, bool) or not holds(value):
+        raise ValueError(f"{name} must {words}, got {value!r:.80}.")
+    return float(value)

@@ -174,14 +174,10 @@ def _side_by_side(op: Loop) -> int:
 
 @graph_rewriter
 def _rewrite_steps(fgraph: Any) -> None:
-    rewrite_inner_graph(fgraph, _is_loop, _rewritten)
+    rewrite_inner_graph(fgraph, lambda op: isinstance(op, Loop), _rewritten)
     for node in fgraph.toposort():
-        if _is_loop(node.op) and (outputs := _with_less_to_do(node)) is not None:
+        if isinstance(node.op, Loop) and (outputs := _with_less_to_do(node)) is not None:
             fgraph.replace_all(list(zip(node.outputs, outputs, strict=True)), reason="once for all")
-
-
-def _is_loop(op: Op) -> bool:
-    return isinstance(op, Loop)
 
 
 def _rewritten(linker: Any, op: Any, node: Any, inner: Any, *, mode: Any) -> None:

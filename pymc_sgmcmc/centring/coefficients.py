@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
@@ -87,6 +87,7 @@ class Coefficients(GaussianMap):
     kind = BlockInformation
     probe = Probe.UNIT
     as_written = 0.0
+    _jointly: ClassVar[slice] = slice(None)  # vectors that are standardised by one factor
 
     def __init__(self, block: Sequence[Member], index: int) -> None:
         self.block = tuple(block)
@@ -166,11 +167,6 @@ class Coefficients(GaussianMap):
         own = self.parts[self.index]
         return solve_triangular(factor[own, own].T, x, lower=False)
 
-    @property
-    def _jointly(self) -> tuple[Member, ...]:
-        """Vectors that are standardised by one factor."""
-        return self.block
-
     def _of_block(self) -> Any:
         """Return the information of all vectors."""
         arrays = [member.array.reshape((self.rows, member.size)) for member in self.block]
@@ -182,7 +178,9 @@ class Coefficients(GaussianMap):
     def _of_later(self, factor: Any, mean: Any) -> Any:
         """Return the contribution to φ of the vectors that come later."""
         parts, total = self.parts, 0.0
-        for member, part in list(zip(self._jointly, parts, strict=False))[self.index + 1 :]:
+        for member, part in list(zip(self.block[self._jointly], parts, strict=False))[
+            self.index + 1 :
+        ]:
             z = member.z.reshape((member.size,))
             total = total + pt.dot(z - mean[part], factor[part, parts[self.index]])
         return total
@@ -196,6 +194,8 @@ class Coefficients(GaussianMap):
 
 class CoefficientsOfOneScale(Coefficients):
     """Map to one of some vectors of coefficients, the last of which has a sampled scale."""
+
+    _jointly = slice(-1)
 
     def factorised(self, precision: np.ndarray) -> np.ndarray:
         """Return F with F Fᵀ = P, whose last part is symmetric."""
@@ -219,10 +219,6 @@ class CoefficientsOfOneScale(Coefficients):
             ),
             -pt.sum(pt.log(precision)) / 2,
         )
-
-    @property
-    def _jointly(self) -> tuple[Member, ...]:
-        return self.block[:-1]
 
     def _conditional(self) -> tuple[Any, Any]:
         """Return L and the mean of z of all but the last vector."""

@@ -89,7 +89,7 @@ class GaussianMap(Transform):
     # of each does not absorb all of it; whether it grows along each in any coordinates
     shares_noise: bool = False
     noise_grows: bool = False
-    as_written: float = 1.0  # the λ with which φ is the variable itself
+    as_written: float = 1.0  # the λ of the coordinates before tuning
     of_residual: bool = False  # whether the variable is z, not f(x)
     link: Link = IDENTITY
     array: Any = None

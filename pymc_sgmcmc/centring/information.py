@@ -1,7 +1,7 @@
 """What tuning learns of a variable, as named rows of one array.
 
 A chain keeps one array for each variable, of which :func:`read` returns the rows by their names.
-Each is shaped as φ and begins with λ, J and g.
+Each is shaped as φ. The first is λ, the next two are J and g, if there are any.
 """
 
 from __future__ import annotations

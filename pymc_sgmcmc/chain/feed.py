@@ -49,17 +49,11 @@ class Feed:
         self._coming: tuple[Any, _Planned, Future[_Read]] | None = None
         self._buffers = _Buffers()
 
-    def draw(self, updates: int) -> list[np.ndarray]:
-        """Draw what one draw takes for its batches."""
-        state = self._state
-        draw = self._engine.program.draw_batches
-        return draw(state.batch_rng, self._transition, updates, state.batches_left)
-
     def next(self, updates: int, count: int) -> _Read:
         """Return, for each of ``count`` draws of a call, its batches, and the tables."""
         state = self._state
         if not self._engine.on_disk:
-            return self._stacked(state.batch_rng, updates, count, state.batches_left), self._tables
+            return self.drawn(state.batch_rng, updates, count, state.batches_left), self._tables
         coming, self._coming = self._coming, None
         if coming is not None and equal_dataclass_values(coming[0], self._key(updates, count)):
             _, planned, reading = coming
@@ -92,7 +86,7 @@ class Feed:
         state = self._state
         left, bits = list(state.batches_left), type(state.batch_rng.bit_generator)(0)
         bits.state = state.batch_rng.bit_generator.state
-        drawn = self._stacked(np.random.Generator(bits), updates, count, left)
+        drawn = self.drawn(np.random.Generator(bits), updates, count, left)
         return _Planned(drawn, bits.state, left)
 
     def _read(self, drawn: list[np.ndarray]) -> _Read:
@@ -117,9 +111,10 @@ class Feed:
         ]
         return [*numbers, *places, *drawn[n:]], read
 
-    def _stacked(
+    def drawn(
         self, rng: np.random.Generator, updates: int, count: int, left: list[np.ndarray]
     ) -> list[np.ndarray]:
+        """Draw what each of ``count`` draws takes for its batches."""
         draw = self._engine.program.draw_batches
         rows = [draw(rng, self._transition, updates, left) for _ in range(count)]
         return [np.stack(of_one) for of_one in zip(*rows, strict=True)]

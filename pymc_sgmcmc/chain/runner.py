@@ -97,12 +97,6 @@ class Runner:
             extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)
         self._hold(psi, extra)
 
-    def move(self, psi: Sequence[np.ndarray]) -> None:
-        """Go on from another position, with all else as it is."""
-        self.settle()
-        self.state.psi = list(psi)
-        self._placed["psi"] = self._transition.place(psi)
-
     def _hold(self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]]) -> None:
         """Let the next call begin here."""
         self.state.psi = list(psi)
@@ -122,7 +116,7 @@ class Runner:
         state.batches_left = list(left)
         for _ in range(call.taken):
             self._transition.noise.draw(state.noise_rng, call.updates)
-            self._feed.draw(call.updates)
+        self._feed.drawn(state.batch_rng, call.updates, call.taken, state.batches_left)
         assert state.psi is not None
         self._hold(state.psi, state.extra)
 

@@ -44,7 +44,8 @@ def density_of(model: Model, **options: Any) -> ModelDensity:
     if options.get("backend") != "numba":
         refuse_inherited("Pass backend='numba', or start the process by 'forkserver' or 'spawn'.")
     if _latest is not None and _latest[0] == options and not _latest[1].is_stale(_contents(model)):
-        _latest[1].restore_rows()
+        # Nothing depends on what was computed before
+        _latest[1].set_rows(0)
     else:
         _latest = None  # frees its memory before the next one takes some
         _latest = options, ModelDensity(model, **options)
@@ -105,21 +106,16 @@ class ModelDensity:
 
     def _start(self) -> None:
         # Only the first call lets JAX trace the graph
-        self._set_rows(0).block(np.zeros((1, self.dimension)), 0)
+        self.set_rows(0).block(np.zeros((1, self.dimension)), 0)
 
-    def _set_rows(self, row_order: int) -> Potential:
-        self._row_order = row_order
+    def set_rows(self, row_order: int) -> Potential:
+        """Put the rows into an order, 0 for that of the data, and return the potential."""
         self._potential = self._compiled.potential_at(row_order, [], [])
         return self._potential
 
     def shuffle(self, rng: np.random.Generator) -> None:
         """Permute the rows anew: batches are blocks of consecutive ones."""
-        self._set_rows(int(rng.integers(1, 2**31)))
-
-    def restore_rows(self) -> None:
-        """Undo all shuffling, so that nothing depends on what was computed before."""
-        if self._row_order != 0:
-            self._set_rows(0)
+        self.set_rows(int(rng.integers(1, 2**31)))
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:

@@ -21,6 +21,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, first_line
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.centring.gaussian_map import Probe
+from pymc_sgmcmc.centring.information import read
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel import explain
 from pymc_sgmcmc.kernel.options import Options
@@ -194,7 +195,8 @@ class Engine:
     def standardised(self, scales: Arrays) -> list[bool]:
         """Return for each coordinate whether these weights standardise all elements."""
         weights = self._weights(scales)
-        informed = {c for c, w in weights.items() if c.map.probe is Probe.COMMON and w[1].any()}
+        walks = {c: w for c, w in weights.items() if c.map.probe is Probe.COMMON}
+        informed = {c for c, w in walks.items() if read(c.map.kind, w).precision.any()}
         return [c in informed for c in self.posterior.coordinates]
 
     @cached_property

@@ -39,7 +39,8 @@ class Policy:
         where a larger one would cost more time than they do.
     noise_of_many : float or None
         The same with more than 512 parameters, where averaging batches is the main cost: up to
-        this variance the draws are right at a step size that friction allows. None: as ``noise``.
+        this variance the draws are right at a step size that the friction of a thermostat allows.
+        None: as ``noise``, for methods without a thermostat.
     widening : float or None
         Bound on h times the variance of a gradient estimate; None for no bound.
     absorbs_noise : bool

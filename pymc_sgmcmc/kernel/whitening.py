@@ -117,15 +117,18 @@ class Turned(Diagonal):
         middle: np.ndarray,
         lengths: Sequence[np.ndarray],
     ) -> None:
-        super().__init__(centre, scale)
         self._turned = [len(part) > 0 for part in directions]
+        # Lengths of a variable that is not turned are a part of its scale
+        own = zip(scale, lengths, self._turned, strict=True)
+        scale = [s if turned else (s * length).astype(s.dtype) for s, length, turned in own]
+        super().__init__(centre, scale)
         self.kind = "turned", len(middle), *self._turned
         dtypes = [x.dtype for x in compress(centre, self._turned)]
         self._own, self._count = len(self.arrays), len(dtypes)
-        own = [*compress(directions, self._turned), *compress(_flat(lengths), self._turned)]
-        own = [x.astype(dtype) for x, dtype in zip(own, [*dtypes, *dtypes], strict=True)]
-        own.append(middle.astype(np.result_type(*dtypes)))
-        self._add([f"turn_{i}" for i in range(len(own))], own)
+        turn = [*compress(directions, self._turned), *compress(_flat(lengths), self._turned)]
+        turn = [x.astype(dtype) for x, dtype in zip(turn, [*dtypes, *dtypes], strict=True)]
+        turn.append(middle.astype(np.result_type(*dtypes)))
+        self._add([f"turn_{i}" for i in range(len(turn))], turn)
 
     def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return m + Lψ, shaped as the variables."""

@@ -37,7 +37,6 @@ __all__ = [
     "numbers_computed",
     "rebuilt",
     "same_memory",
-    "shape_priors",
     "substitute",
 ]
 
@@ -50,14 +49,6 @@ def nodes_of(graphs: Iterable[Any], kinds: Any, blockers: Iterable[Any] = ()) ->
 def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:
     """Return whether one of the variables is in the graphs."""
     return any(x in variables for x in ancestors(list(graphs)))
-
-
-def shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
-    """Return for each variable whether another one's prior depends on it."""
-    return [
-        any(depends_on(other.owner.inputs, {rv}) for other in variables if other is not rv)
-        for rv in variables
-    ]
 
 
 def is_data(x: Any) -> bool:

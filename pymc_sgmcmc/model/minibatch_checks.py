@@ -22,9 +22,12 @@ from pymc_sgmcmc.model.minibatch import (
     full_arrays,
 )
 
-__all__ = ["check_minibatches", "check_total_size", "without_total_size"]
+__all__ = ["check_minibatches", "without_total_size"]
 
 _DRAWS = "its pm.Minibatch draws from"
+_IF_ROWS_CHANGE = (
+    ", or, if pm.set_data changes the number of rows, total_size=[data.shape[0]] with the pm.Data"
+)
 
 # Warnings name the user's line
 _PACKAGE = (os.path.dirname(os.path.dirname(__file__)),)
@@ -90,7 +93,7 @@ def _check_size(rv: TensorVariable, axis: int, rows: int, which: str = _DRAWS) -
     total_size = rv.owner.inputs[1 + axis]
     if not any(source_of(x) is not None for x in ancestors([total_size])):
         what = f"The observed variable '{rv.name}'"
-        check_total_size(what, int(evaluate(total_size)), rows, which)
+        _check_total_size(what, int(evaluate(total_size)), rows, which, _IF_ROWS_CHANGE)
 
 
 def without_total_size(what: str) -> str:
@@ -101,7 +104,9 @@ def without_total_size(what: str) -> str:
     )
 
 
-def check_total_size(what: str, total_size: int, rows: int, which: str = _DRAWS) -> None:
+def _check_total_size(
+    what: str, total_size: int, rows: int, which: str = _DRAWS, otherwise: str = ""
+) -> None:
     """Refuse a likelihood of no rows, and warn where it is scaled to a wrong number of rows."""
     if total_size < 1:
         raise ValueError(
@@ -110,8 +115,7 @@ def check_total_size(what: str, total_size: int, rows: int, which: str = _DRAWS)
     if total_size != rows:
         _warn(
             f"{what} has total_size={total_size}, but {which} {rows} rows: the likelihood counts "
-            f"{total_size / rows:.3g} times what they say. Pass total_size={rows}, or, if "
-            "pm.set_data changes the number of rows, total_size=[data.shape[0]] with the pm.Data."
+            f"{total_size / rows:.3g} times what they say. Pass total_size={rows}{otherwise}."
         )
 
 
@@ -121,6 +125,8 @@ def _check_potential(potential: Any) -> None:
     _check_aligned(what, minibatches, otherwise)
     # A term with a known gradient only is marked by its operation, one of batch_dim by a tag
     of = potential.owner and potential.owner.op, potential.tag
+    if minibatches and (total_size := getattr(of[0], "total_size", None)):
+        _check_total_size(what, total_size, minibatches[0].count)
     if minibatches and not any(getattr(x, "scales_with_data", False) for x in of):
         _warn(
             f"{what} depends on a pm.Minibatch. How it scales with the data cannot be known: it "

@@ -27,7 +27,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.checks import a_function, a_model, of_class, positive_int
 from pymc_sgmcmc.model.graphs import nodes_of, substitute
 from pymc_sgmcmc.model.minibatch import find_minibatches
-from pymc_sgmcmc.model.minibatch_checks import check_total_size, without_total_size
+from pymc_sgmcmc.model.minibatch_checks import without_total_size
 
 __all__ = ["GradientPotential", "LikelihoodNoise", "has_own_gradient", "own_gradients"]
 
@@ -45,13 +45,16 @@ class _Placeholder(Op):
 
 
 class _OwnGradient(_Placeholder):
-    """A term with a known gradient only; its inputs are ``count`` variables, then estimates."""
+    """A term with a known gradient only; its inputs are ``count`` variables, then estimates.
 
-    __props__ = ("count",)
+    These are scaled to ``total_size`` rows, None without a minibatch.
+    """
+
+    __props__ = ("count", "total_size")
     scales_with_data = True
 
-    def __init__(self, count: int) -> None:
-        self.count = count
+    def __init__(self, count: int, total_size: int | None) -> None:
+        self.count, self.total_size = count, total_size
 
     def make_node(self, *inputs: Any) -> Apply:
         return Apply(self, [pt.as_tensor(x) for x in inputs], [pt.scalar()])
@@ -153,14 +156,10 @@ def GradientPotential(
     TypeError
         If an argument is of another kind, or an estimate not of a floating dtype.
 
-    Warns
-    -----
-    UserWarning
-        If ``total_size`` is not the number of rows that the minibatch draws from.
-
     Notes
     -----
-    The step size cannot be tuned where no density is known: pass ``step_size`` to the step method.
+    The step size cannot be tuned where no density is known: pass ``step_size`` to the step method,
+    which warns if ``total_size`` is not the number of rows that the minibatch draws from.
     The statistic ``batch_logp`` leaves the term out.
 
     Examples
@@ -212,7 +211,7 @@ def GradientPotential(
             "random numbers as sequences."
         )
     estimates = _of_all_rows(f"The GradientPotential '{name}'", estimates, data, total_size)
-    term: Any = _OwnGradient(len(variables))(*variables, *estimates)
+    term: Any = _OwnGradient(len(variables), total_size)(*variables, *estimates)
     potential: TensorVariable = pm.Potential(name, term)
     return potential
 
@@ -256,7 +255,6 @@ def _of_all_rows(
         )
     if total_size is None:
         raise ValueError(without_total_size(what))
-    check_total_size(what, total_size, minibatch.count)
     share = total_size / minibatch.batch_size
     return [g * np.asarray(share, dtype=g.dtype) for g in estimates]
 

@@ -249,19 +249,12 @@ def products_for_solves(graphs: Sequence[Any]) -> list[TensorVariable]:
     BLAS shares a solve of some hundred columns among threads, which wait for each other where other
     chains use the cores: microseconds of work take milliseconds. The inverse is a small system.
     """
-    if not any(_product(node) is not None for node in nodes_of(graphs, Blockwise)):
-        return list(graphs)
     return _rewritten(graphs, _as_product, clone=False)
 
 
 @node_rewriter([Blockwise])
 def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
-    product = _product(node)
-    return None if product is None else [product]
-
-
-def _product(node: Any) -> TensorVariable | None:
-    """Return the replacement of a node that solves a system for more columns than it has rows."""
+    """Write the solution of a system for more columns than it has rows as a product."""
     op = node.op.core_op
     if not isinstance(op, SolveTriangular):
         return None
@@ -275,8 +268,7 @@ def _product(node: Any) -> TensorVariable | None:
     identity = pt.eye(order, dtype=b.type.dtype)
     inverse = solve_triangular(matrix, identity, lower=op.lower, unit_diagonal=op.unit_diagonal)
     product: Any = b @ inverse.T if op.b_ndim == 1 else inverse @ b
-    as_solved: TensorVariable = product.astype(node.outputs[0].type.dtype)
-    return as_solved
+    return [product.astype(node.outputs[0].type.dtype)]
 
 
 # ----------------------------------------------------------------------------- all passes

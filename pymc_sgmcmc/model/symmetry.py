@@ -16,14 +16,16 @@ _MOST_TRIES = 2000
 # Difference of two gradients that are equal but for rounding, over that of two unequal ones
 _SAME = 1e-2
 
+# Change of a unit's gradient by a move of another one, over the difference of both, that is none
+_ACTS = 1e-4
+
 
 def has_permutable_units(
     gradient: Callable[[np.ndarray], np.ndarray], position: Sequence[np.ndarray]
 ) -> bool:
     """Return whether two units, as of a net's layer, can be exchanged in several variables at once.
 
-    ``gradient`` maps a flat position to ∇U, both (d,), of the same batch at each call. Elements of
-    one vector without data do not count.
+    ``gradient`` maps a flat position to ∇U, both (d,), of the same batch at each call.
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
     here, size = None, 1.0
@@ -40,8 +42,14 @@ def has_permutable_units(
         swapped = _swapped(shaped, axes, _unlike(shaped, axes, here))
         moved = here[swapped]
         there = gradient(flat[swapped]) / size
-        if np.linalg.norm(there - moved) < _SAME * np.linalg.norm(moved - here):
-            return True
+        unlike = np.linalg.norm(moved - here)
+        if np.linalg.norm(there - moved) < _SAME * unlike:
+            # Units of which none acts on another, as groups of a hierarchy, have a single mode
+            own = np.flatnonzero(swapped > np.arange(len(flat)))
+            away = flat.copy()
+            away[swapped[own]] += 1
+            if np.linalg.norm(gradient(away)[own] / size - here[own]) > _ACTS * unlike:
+                return True
     return False
 
 
@@ -68,6 +76,8 @@ def _units(position: Sequence[np.ndarray]) -> Iterator[tuple[tuple[int, int], ..
             if length > 1:
                 by_length.setdefault(length, []).append((k, axis))
     for axes in by_length.values():
+        if all(position[k].ndim == 1 for k, _ in axes):
+            continue  # hundreds of vectors have millions of sets
         for count in range(2, _MOST_AXES + 1):
             for some in combinations(axes, count):
                 variables = {k for k, _ in some}

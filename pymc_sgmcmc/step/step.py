@@ -429,7 +429,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         if moved or engine.depends_on_others:
             whitening = runner.settings.whitening()
             phi = engine.expressed(point, state.scales)
-            runner.move(whitening.to_psi(phi, whitening.arrays))
+            runner.restart(whitening.to_psi(phi, whitening.arrays), state.extra)
 
     def _companion(self, others: list[np.ndarray]) -> Companion | None:
         """Return what tunes the chain again beside other step methods, in tuning draws."""

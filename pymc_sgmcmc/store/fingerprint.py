@@ -72,7 +72,8 @@ def fingerprint(model: Model, steps: Sequence[BlockedStep]) -> dict[str, str]:
         for name, value in _options(step).items():
             lines[f"{name}= of step method {k}"] = _text(value)
     model = in_tensors(model)
-    graphs, random, numbers = _graphs(model), set(model.basic_RVs), _Numbers()
+    graphs, random = _graphs(model), set(model.basic_RVs)
+    numbers: dict[int, int] = {}  # of arrays, by identity: those of constants hash by their data
     for name, graph in graphs.items():
         lines[f"the model's '{name}'"] = _of_graph(graph, random - {graph[0]}, numbers=numbers)
     for rv in model.basic_RVs:
@@ -183,31 +184,23 @@ def _is_own(op: Op) -> bool:
     )
 
 
-class _Numbers:
-    """Numbers of arrays and sources in the order in which they are met."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, int] = {}  # by identity: arrays of constants hash by their data
-
-    def of(self, x: Any) -> int:
-        """Return the number of an array or source."""
-        return self._known.setdefault(id(x), len(self._known))
-
-
 def _of_graph(
     outputs: Sequence[Variable],
     named: Iterable[Variable] = (),
     inputs: Sequence[Variable] | None = None,
-    numbers: _Numbers | None = None,
+    numbers: dict[int, int] | None = None,
 ) -> str:
     """Return a digest of operations and numbers; named variables stand for themselves.
 
     The graph inside an operation has ``inputs``, and its arrays count. Elsewhere arrays are data,
     told from each other by the order in which the graphs of a model have them.
     """
-    numbers = _Numbers() if numbers is None else numbers
+    numbers = {} if numbers is None else numbers
     known = {x: _digest("variable", x.name) for x in named}
     known |= {x: _digest("argument", k) for k, x in enumerate(inputs or ())}
+
+    def number(x: Any) -> int:
+        return numbers.setdefault(id(x), len(numbers))
 
     def of(variable: Variable) -> str:
         if variable in known:
@@ -218,11 +211,11 @@ def _of_graph(
             return _digest("input", _text(type(kind)), _text(data))
         if data is not None and (inputs is not None or kind.ndim == 0):
             return _digest("number", _of_array(np.asarray(data)))
-        return _digest("array", kind.dtype, kind.ndim, variable.name, numbers.of(variable))
+        return _digest("array", kind.dtype, kind.ndim, variable.name, number(variable))
 
     for node in toposort(outputs, blockers=list(known)):
         # What has no inputs reads rows on disk
-        own = () if node.inputs else (numbers.of(node),)
+        own = () if node.inputs else (number(node),)
         operation = _digest(_text(node.op), *own, *map(of, node.inputs))
         known |= {output: _digest(operation, k) for k, output in enumerate(node.outputs)}
     return _digest(*map(of, outputs))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,7 @@ from pymc_sgmcmc.tuning.noise import GradientNoise
 from pymc_sgmcmc.tuning.regimes import NoiseTerms
 from pymc_sgmcmc.tuning.surface import Flat, Surface
 
-__all__ = ["Terms", "chosen_estimator", "variance_ratios"]
+__all__ = ["Terms", "chosen_estimator"]
 
 # Share of the data in an update's batches above which all rows are used: they cost little more, and
 # without noise a wrong estimate of it costs nothing
@@ -37,9 +36,8 @@ class Terms:
     noise: NoiseTerms
     policy: Policy
     unit: float  # scale of the narrowest direction in the chain's coordinates
-    # Maps numbers K to the variance of the mean of K batches over that of one; True: of blocks
-    ratios: Callable[[np.ndarray, bool], np.ndarray]
-    n_blocks: int  # batches in the data
+    surface: Surface
+    scheme: BatchScheme
     most_batches: int  # largest K
     remembered: bool  # gradients at an anchor are kept, and cost nothing
     compiled: int | None  # K of an earlier plan, kept where another would be little better
@@ -59,9 +57,16 @@ class Terms:
         if isinstance(wished, int):
             return np.array([wished])
         # Coarse, so that another centre and other chains mostly use the same compiled function
-        few = [c << k for k in range(30) for c in (2, 3) if c << k < self.n_blocks]
-        counts = np.unique([*few, 1, max(1, self.n_blocks)])
+        blocks = self.surface.n_blocks
+        few = [c << k for k in range(30) for c in (2, 3) if c << k < blocks]
+        counts = np.unique([*few, 1, max(1, blocks)])
         return counts[counts <= self.most_batches]
+
+    def ratios(self, counts: np.ndarray, *, of_blocks: bool) -> np.ndarray:
+        """Return variances of means of K batches over that of one, the largest of any minibatch."""
+        sizes = [(self.surface.n_blocks, 1)] if of_blocks else self.surface.sizes
+        ratio = self.scheme.variance_ratio
+        return np.array([max(ratio(n, size, int(k)) for n, size in sizes) for k in counts])
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,10 @@ class _Candidate:
     def best(
         self, counts: np.ndarray, ratios: np.ndarray, terms: Terms
     ) -> tuple[int, float, float]:
-        """Return which of the numbers K costs least, its cost, and its largest variance."""
+        """Return the index of the cheapest K in ``counts``, its cost, and its largest variance.
+
+        Noise above its bound costs time, where it lowers the step size, and accuracy.
+        """
         is_plain = isinstance(self.estimator, Plain)
         noise = terms.noise
         bound = noise.bound if is_plain else terms.anchored_bound
@@ -83,7 +91,9 @@ class _Candidate:
         largest, of_all = (
             f(self.variance) * terms.unit**2 * ratios for f in (noise.most_of, noise.most_of_all)
         )
-        cost, by_all = (price * _cost(counts, v / bound) for v in (largest, of_all))
+        cost, by_all = (
+            price * (counts * np.maximum(v / bound, 1.0) ** 2) for v in (largest, of_all)
+        )
         k = int(np.argmin(cost))
         allowed = max(_ALLOWED, counts[np.argmin(by_all)])
         if counts[k] > allowed and counts.min() <= allowed:
@@ -101,18 +111,18 @@ def chosen_estimator(
     The quieter one wins at equal cost. All rows are used where K batches are much of the data.
     """
     counts = terms.counts(options.batches)
-    of_blocks = terms.ratios(counts, terms.remembered)
-    of_rows = terms.ratios(counts, False) if terms.remembered else of_blocks
+    of_blocks = terms.ratios(counts, of_blocks=terms.remembered)
+    of_rows = terms.ratios(counts, of_blocks=False) if terms.remembered else of_blocks
     offers = []
     for candidate in _candidates(options.gradient, noise, terms):
         ratios = of_rows if isinstance(candidate.estimator, Plain) else of_blocks
-        k, *rank = candidate.best(counts, ratios, terms)
-        offers.append((rank, candidate, int(counts[k]), float(ratios[k])))
+        at, *rank = candidate.best(counts, ratios, terms)
+        offers.append((rank, candidate, int(counts[at]), float(ratios[at])))
     _, best, k, ratio = min(offers, key=lambda offer: offer[0])
     every = int(counts[-1])
     free = options.batches == "auto" and not isinstance(best.estimator, SVRG)
-    if free and every == terms.n_blocks and 1 < k and k >= _ALL_FROM * every:
-        of_all = float(terms.ratios(counts, False)[-1])
+    if free and every == terms.surface.n_blocks and 1 < k and k >= _ALL_FROM * every:
+        of_all = float(terms.ratios(counts, of_blocks=False)[-1])
         # Not for rows drawn with replacement, which would leave some out
         if of_all * every < 1 and options.gradient != ControlVariates():
             return Plain(), every, noise.plain * of_all, of_all
@@ -133,16 +143,6 @@ def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) 
     return candidates
 
 
-def variance_ratios(
-    surface: Surface, scheme: BatchScheme, counts: np.ndarray, of_blocks: bool
-) -> np.ndarray:
-    """Return variances of means of K batches over that of one, the largest of any minibatch."""
-    sizes = [(surface.n_blocks, 1)] if of_blocks else surface.sizes
-    return np.array(
-        [max(scheme.variance_ratio(n, size, int(k)) for n, size in sizes) for k in counts]
-    )
-
-
 def _distance_to_anchor(refresh: int, rate: float) -> float:
     """Return the mean squared distance to a past draw, that of a draw to the centre being 1.
 
@@ -151,11 +151,3 @@ def _distance_to_anchor(refresh: int, rate: float) -> float:
     """
     kept = 1 - rate
     return 2 * (1 - (1 - kept**refresh) / (refresh * rate))
-
-
-def _cost(counts: np.ndarray, above: np.ndarray) -> np.ndarray:
-    """Return the cost of an effective draw with noise ``above`` times its bound.
-
-    Noise above the bound costs time, where it lowers the step size, and accuracy.
-    """
-    return counts * np.maximum(above, 1.0) ** 2

@@ -38,9 +38,9 @@ from pymc_sgmcmc.model.initial_point import is_given
 from pymc_sgmcmc.schedules import Schedule
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.parametrisation import beginning
 from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
+from pymc_sgmcmc.tuning.start import beginning
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.trial_chain import DIVERGED
 

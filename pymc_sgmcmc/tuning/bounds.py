@@ -49,13 +49,13 @@ def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, flo
     return min(policy.noise, _HEAT_OF_RATES / factor if grows else _HEAT), factor
 
 
-def within_noise(policy: Policy, variance: np.ndarray, *, friction: bool = False) -> np.ndarray:
+def within_noise(policy: Policy, variance: np.ndarray) -> np.ndarray:
     """Return each coordinate's largest step size, for gradients of this variance, shape (d,).
 
-    A thermostat's ``friction`` is hσ²/2, and its error grows with the friction of a step.
+    The friction of a thermostat (``noise_of_many``) is hσ²/2, and its error grows with h²σ²/2.
     """
     variance = np.maximum(variance, TINY)
-    h = np.sqrt(FRICTION / variance) if friction else np.full(len(variance), np.inf)
+    h = np.sqrt(FRICTION / variance) if policy.noise_of_many else np.full(len(variance), np.inf)
     return h if policy.widening is None else np.minimum(h, policy.widening / variance)
 
 

@@ -13,8 +13,9 @@ from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE
 from pymc_sgmcmc.tuning.modes import LARGEST_NEWTON, best_mode, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
-from pymc_sgmcmc.tuning.parametrisation import SECANT, Beginning
+from pymc_sgmcmc.tuning.parametrisation import SECANT
 from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks
+from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import Flat, NoGaussianError, Rng, Root, Rows, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, sds_of
 
@@ -87,7 +88,7 @@ class _Search:
     def diagonal(self, start: Flat) -> tuple[Flat, Flat]:
         """Find centre and sds of independent normals."""
         fit = gaussian_of_many if self.begin.exchangeable else fitted_in_blocks
-        # A neural network's U may fall for long, and the chain finds its modes
+        # Only hierarchies: a network's U may fall for long, and its chain finds the modes
         patient = self.begin.parametrisation is not None
         bulk = self._rough_normals(start, partial(fit, patient=patient))
         while self._rewrite(bulk):
@@ -184,7 +185,8 @@ class _Search:
         surface, parametrisation = self.begin.surface, self.begin.parametrisation
         free, fitted = surface.unbounded, partial(self._fitted_to_scales, rows=rows)
         if parametrisation is None or not 0 < free.sum() < len(start):
-            return best_mode(surface, [start, *self.begin.others], rows, self.rng, begin=fitted)
+            starts = [start, *self.begin.further_starts]
+            return best_mode(surface, starts, rows, self.rng, begin=fitted)
         begun = at = fitted(start)
         for _ in range(_MOST_ROUNDS):
             hessian = newton(surface, at, rows, most_steps=0).hessian

@@ -16,7 +16,7 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
-from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.tuning.density import jittered
 
 __all__ = ["start_by_hand"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -19,7 +19,7 @@ from pymc_sgmcmc.tuning.messages import Warned
 from pymc_sgmcmc.tuning.surface import CLEAR, FEW, NoGaussianError
 from pymc_sgmcmc.tuning.trial_chain import SLOW, Trial, TrialChain
 
-__all__ = ["Rules", "Settled", "burn_in", "settle"]
+__all__ = ["Rules", "Verdict", "burn_in", "settle"]
 
 # Least draws of a burn-in: the mean of half of them has an error of half an sd
 _LEAST_DRAWS, _MOST_HALVINGS = 10, 12
@@ -64,16 +64,6 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Settled:
-    """Step size and thinning that passed, warnings, and the thinning that would be needed."""
-
-    step_size: float
-    thin: int
-    warnings: list[Warned]
-    needed: int
-
-
-@dataclass(frozen=True)
 class Verdict:
     """What follows from a trial: the next step size and thinning, and whether there is a next."""
 
@@ -81,6 +71,7 @@ class Verdict:
     thin: int
     needed: int  # thinning that would be needed
     next: Literal["another trial", "a restart", "passed", "failed"]
+    warnings: list[Warned] = field(default_factory=list)  # of the last trial
 
 
 @named_step("the trials of the step size")
@@ -89,7 +80,7 @@ def settle(
     step_size: float,
     rules: Rules,
     curvatures: Callable[[np.ndarray], np.ndarray] | None = None,  # of positions
-) -> Settled:
+) -> Verdict:
     r"""Halve the step or thin more until trials look right.
 
     All (of many, most) temperatures :math:`T_i = E\,\psi_i \hat g_i` have to be 1 within 0.05 and
@@ -112,7 +103,7 @@ def settle(
     warnings = [] if judged.diverged() else judge.far(judged if rules.about_mean else trial)
     if verdict.next != "passed":
         warnings += _why_not(judged, rules.policy, slow=verdict.needed > verdict.thin)
-    return Settled(verdict.step_size, verdict.thin, warnings, verdict.needed)
+    return replace(verdict, warnings=warnings)
 
 
 class _Judge:
@@ -202,7 +193,7 @@ class _Judge:
 def burn_in(
     chain: TrialChain, h: float, thin: int, *, fixed_step: bool, updates: int
 ) -> tuple[float, np.ndarray]:
-    """Return the step size and positions, (draws, d), of a burn-in's later half from m + Le.
+    """Return step size and positions watched, (draws, n), of a burn-in's later half from m + Le.
 
     The step is halved where the chain diverges.
     """

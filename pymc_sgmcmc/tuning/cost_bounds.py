@@ -40,8 +40,8 @@ class CostBounds:
     surface: Surface
     remembered: bool
 
-    def least_thin(self, thin: int) -> int:
-        """Return ``thin``, or less if so many updates cost too much."""
+    def first_thin(self, thin: int) -> int:
+        """Return what trials begin with: ``thin``, or less if so many updates cost too much."""
         regime = self.plan.regime
         if regime.by_quantile and not regime.thinned_by_cost:
             return thin
@@ -90,7 +90,7 @@ class CostBounds:
 
     @property
     def _updates_of_many(self) -> int:
-        """Most updates of a draw of many parameters, 0 for few."""
+        """Most updates of a draw where quantiles are judged, else 0."""
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._blocks)
         most = min(gradients, _IN_GRADIENTS * _DRAW // len(self.plan.centre))
         return max(1, most // self._gradients) if self.plan.regime.by_quantile else 0

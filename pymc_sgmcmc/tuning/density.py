@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,22 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.tuning.remembered import Remembered
-from pymc_sgmcmc.tuning.start import jittered
 from pymc_sgmcmc.tuning.surface import Flat, Points, Surface
 
-__all__ = ["Density"]
+__all__ = ["Density", "jittered"]
+
+# Lengths of the jitter that are tried before the unjittered start is used, or jittered starts where
+# that is not finite, as many as PyMC tries
+_MOST_TRIES = 10
 
 
 class Density:
     """The density at ``places`` of the variables that are not sampled, the present one last.
 
-    ``scales`` are those of softplus coordinates and a hierarchy's weights, ``views`` the compiled
-    potentials of the places, ``others`` the present values of the variables not sampled, and
-    ``jitter`` is how far chains begin from a start.
+    ``scales`` has an array for each coordinate that tuning fits: the scale of a softplus or of
+    masses, or what a hierarchy's map knows of the likelihood (``centring/information.py``).
+    ``views`` are the compiled potentials of the places, ``others`` the present values of the
+    variables not sampled, and ``jitter`` is how far chains begin from a start.
     """
 
     def __init__(self, engine: Engine, state: ChainState, places: Sequence[Place]) -> None:
@@ -100,3 +104,28 @@ class Density:
         phi = self._engine.at_scales(phi, self.scales, scales, self.others)
         self.set_scales(scales)
         return phi
+
+
+def jittered(
+    start: np.ndarray,
+    rng: np.random.Generator,
+    potential: Callable[[np.ndarray], np.ndarray],  # (P, d) to (P,), inf if ∇U is not finite
+    width: float = 1.0,  # 0 keeps the start
+) -> np.ndarray | None:
+    """Return a start moved by up to ``width`` in each coordinate, (d,), or None if none is finite.
+
+    The jitter is halved until the potential is not absurdly above the start's; other starts are
+    tried if that is infinite, as where the probability of a single row underflows.
+    """
+    jitter = width * rng.uniform(-1, 1, size=start.shape)
+    at_start = potential(start[None])[0]
+    if not np.isfinite(at_start):
+        others = (start + width * rng.uniform(-1, 1, start.shape) for _ in range(_MOST_TRIES))
+        tried = (x for x in others if width and np.isfinite(potential(x[None])[0]))
+        return next(tried, None)
+    highest = min(2 * abs(float(at_start)) + 1000, np.finfo(float).max)
+    for k in range(_MOST_TRIES):
+        moved = start + jitter * 2.0**-k
+        if potential(moved[None])[0] <= highest:
+            return moved
+    return start

@@ -9,7 +9,7 @@ import numpy as np
 from pymc_sgmcmc.model.symmetry import has_permutable_units
 from pymc_sgmcmc.tuning.curvature import Stiffness
 from pymc_sgmcmc.tuning.passes import PAIRS
-from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, gradients_of_batches
+from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
 __all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
 
@@ -29,18 +29,8 @@ def has_modes_by_permutation(
     The chain's own draws stay the same; ``split`` makes a position's blocks, one for each variable.
     """
     [rng] = rng.spawn(1)
-    somewhere = split(rng.standard_normal(surface.dimension))
-    rows = surface.draw_rows(rng, 2)
-
-    def of_batches(x: np.ndarray) -> np.ndarray:
-        gradients: np.ndarray = gradients_of_batches(surface, x[None], rows)[0]
-        return gradients
-
-    permutes = has_permutable_units(lambda x: of_batches(x)[0], somewhere)
-    if surface.n_blocks == 1 or not permutes:
-        return permutes
-    # Units that no row touches differ by their priors alone, which cancel between two batches
-    return has_permutable_units(lambda x: np.subtract(*of_batches(x)), somewhere)
+    somewhere, rows = split(rng.standard_normal(surface.dimension)), surface.draw_rows(rng, 1)
+    return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
 
 
 def refuse_stiff(
@@ -72,9 +62,7 @@ def is_below(surface: Surface, phi: np.ndarray, centre: np.ndarray, root: np.nda
     """Return whether a chain is below the centre of its initial normals, in U.
 
     Draws of correct normals lie above their mean by about d / 2: a chain below it has left a place
-    that is no mode, where the fit had stopped. A full L has found its mode, and is not checked.
+    that is no mode, where the fit had stopped.
     """
-    if root.ndim == 2:
-        return False
     there, at_centre = surface.full(np.stack([phi, centre]))[0]
     return bool(there < at_centre)

@@ -89,26 +89,22 @@ class Job:
         """Return the bounds on the cost of a plan's chain."""
         return CostBounds(plan, self.density.views[0], self.engine.remembers_blocks)
 
-    def runner(self, plan: Plan) -> Runner:
-        """Set the chain to a plan, at its centre."""
-        noise = self.state.noise_rng.bit_generator
+    def begin(self, plan: Plan) -> Runner:
+        """Set the chain's state to a plan, at its centre, and return what moves the chain."""
+        state, noise = self.state, self.state.noise_rng.bit_generator
         before = noise.state
 
         def begun() -> Runner:
             # Again from here, where numba takes over
             noise.state = before
-            return self._runner(plan)
+            state.scales = list(self.density.scales)
+            state.settings, state.psi = self._settings(plan)
+            state.origin, state.next_refresh, state.batches_left = [], 0, []
+            state.extra = self.engine.sampler.initial_extra(state.psi, state.noise_rng)
+            return Runner(self.engine, state)
 
         runner: Runner = self.engine.attempt(begun)
         return runner
-
-    def _runner(self, plan: Plan) -> Runner:
-        state = self.state
-        state.scales = list(self.density.scales)
-        state.settings, state.psi = self._settings(plan)
-        state.origin, state.next_refresh, state.batches_left = [], 0, []
-        state.extra = self.engine.sampler.initial_extra(state.psi, state.noise_rng)
-        return Runner(self.engine, state)
 
     def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
         """Return a plan's settings in the blocks of the model's variables, and ψ = 0."""
@@ -117,7 +113,7 @@ class Job:
         centre = split(plan.centre if blocks is None else blocks.whole(plan.centre[None])[0])
         thin = thin_of(self.options.step_size, self.options.thin)
         if self.options.thin is None and self.options.step_size is None:
-            thin = self.bounds(plan).least_thin(thin)
+            thin = self.bounds(plan).first_thin(thin)
         if self.again:
             before = self.state.settings
         settings = Settings(
@@ -145,9 +141,9 @@ class Job:
                 settings.variance = in_parts(psi, plan.variance)
         if root is not None and self.policy.gradients_bounded:
             # A larger gradient occurs only ten sds from the centre, or where the density falls
-            # steeply. With thousands of parameters a coordinate may be informed by one of M
-            # batches. The gradient of that batch is up to √M sds from the mean
-            of_few = max(1.0, view.n_blocks / plan.batches) if plan.regime.by_quantile else 1.0
+            # steeply. A coordinate may be informed by one of M batches. The gradient of that batch
+            # is up to √M sds from the mean
+            of_few = max(1.0, view.n_blocks / plan.batches)
             largest = LARGEST_GRADIENT * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):

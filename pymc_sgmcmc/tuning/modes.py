@@ -20,19 +20,20 @@ from pymc_sgmcmc.tuning.surface import (
     TINY,
     Flat,
     Map,
-    Points,
+    Matrix,
     Rng,
-    Root,
     Rows,
     Surface,
     TuningError,
-    gradients_of_batches,
+    mean_gradients,
 )
 
-__all__ = ["LARGEST_NEWTON", "best_mode", "more_starts", "newton", "rows_of_a_search"]
+__all__ = ["LARGEST_NEWTON", "best_mode", "further_starts", "newton", "rows_of_a_search"]
 
-# Most dimensions for which Newton steps find the rough centre. With the fit of independent normals
-# instead, growth_curves of the accuracy table is wrong, even where the fit moves scales last
+# Most dimensions for Newton steps on batches (on all rows they are taken wherever a matrix
+# whitens), for further starts, and for a matrix where units can be exchanged. With the fit of
+# independent normals instead, growth_curves of the accuracy table is wrong, even where the fit
+# moves scales last
 LARGEST_NEWTON = 128
 
 # Least batches of a search, and least rows of theirs for each coordinate
@@ -88,7 +89,7 @@ class Descent(NamedTuple):
     """The end of Newton's steps."""
 
     centre: Flat  # the rough mode, (d,)
-    hessian: Root  # there, (d, d)
+    hessian: Matrix  # there, (d, d)
     collapses: bool  # whether the steps went on to less mass
 
 
@@ -148,12 +149,12 @@ class _Differences:
         self._surface, self._rows, self._first = surface, rows, True
         self._scale = np.full(surface.dimension, _FIRST_WIDTH)
 
-    def hessian(self, x: Flat) -> tuple[Root, Flat]:
+    def hessian(self, x: Flat) -> tuple[Matrix, Flat]:
         """Return the Hessian at x, (d, d), and the sds along single coordinates, (d,)."""
         kinked = self._surface.kinked
         for _ in range(_LOOKS_AT_KINKS if kinked else _LOOKS):
             hessian = mean_hessian(
-                lambda y, _: _gradients(self._surface, y, self._rows),
+                lambda y, _: mean_gradients(self._surface, y, self._rows),
                 x[None], self._scale, difference_step(self._surface),
             )  # fmt: skip
             if not np.all(np.isfinite(hessian)):
@@ -184,7 +185,7 @@ class _Differences:
         return hessian, self._scale
 
 
-def log_volume(hessian: Root, scale: Flat, free: Flat) -> float:
+def log_volume(hessian: Matrix, scale: Flat, free: Flat) -> float:
     """Return the log volume of the Gaussian along variables without bounds, given the others."""
     if not free.any():
         return 0.0
@@ -203,16 +204,10 @@ def _at(surface: Surface, x: Flat, rows: Rows | None) -> tuple[float, Flat]:
     return float(u.mean()), g.mean(axis=0)
 
 
-def _gradients(surface: Surface, points: Points, rows: Rows | None) -> Points:
-    if rows is None:
-        return surface.full(points)[1]
-    return gradients_of_batches(surface, points, rows).mean(axis=1)
-
-
 # ---------------------------------------------------------------- several modes
 
 
-def more_starts(surface: Surface, start: Flat, jitter: float, rng: Rng) -> list[Flat]:
+def further_starts(surface: Surface, start: Flat, jitter: float, rng: Rng) -> list[Flat]:
     """Return starts for a search for other modes, (d,) each, none if the first must be kept.
 
     They are within ``jitter`` of the unjittered ``start``. The generator's own draws stay the same.
@@ -258,7 +253,7 @@ class _Mode:
     """A rough mode, and where the Newton steps to it began."""
 
     centre: Flat
-    hessian: Root
+    hessian: Matrix
     start: Flat
     collapses: bool
     mass: float
@@ -281,7 +276,7 @@ def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
     return _Mode(centre, hessian, start, collapses, mass, surface.circular)
 
 
-def _log_mass(surface: Surface, centre: Flat, hessian: Root, rows: Rows | None) -> float:
+def _log_mass(surface: Surface, centre: Flat, hessian: Matrix, rows: Rows | None) -> float:
     """Return Laplace's log mass at the end of the Newton step that was not taken.
 
     The mass is NaN if that step is far longer than the Gaussian is wide: the place is no mode then,

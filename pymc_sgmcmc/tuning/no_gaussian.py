@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytensor.tensor.variable import TensorVariable
+
 from pymc_sgmcmc.chain.monitor import MOST_TAMED
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
-from pymc_sgmcmc.model.coordinates import Coordinate
-from pymc_sgmcmc.model.graphs import shape_priors
+from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.properties import prior_widths
 from pymc_sgmcmc.tuning.bounds import stable_step, within_noise
 from pymc_sgmcmc.tuning.curvature import largest_curvature_of_batches
@@ -29,10 +30,10 @@ from pymc_sgmcmc.tuning.failure import diverged, named_step
 from pymc_sgmcmc.tuning.job import LARGEST_GRADIENT, Job
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.plan import Plan
-from pymc_sgmcmc.tuning.regimes import Exchangeable
+from pymc_sgmcmc.tuning.regimes import Diagonal
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, gradients_of_batches
 
-__all__ = ["descended", "lower_step", "plan_of_priors", "shapes_priors", "tune_without_gaussian"]
+__all__ = ["descended", "lower_step", "plan_of_priors", "tune_without_gaussian"]
 
 # Factor of the jitter, in units of the priors: networks are trained from weights as small
 _NEAR = 0.3
@@ -73,10 +74,10 @@ def tune_without_gaussian(
         widths = prior_widths(coordinates, int(job.rng.integers(2**31)))
         units = np.repeat(np.array(widths), [x.size for x in blocks])
     job.report("descending to a mode")
-    held = shapes_priors(coordinates, blocks)
+    held = np.repeat(_shape_priors([c.rv for c in coordinates]), [x.size for x in blocks])
     start = descended(surface, begin, units, jitter, held, job.rng)
     plan = plan_of_priors(start, units, job.options)
-    runner = job.runner(plan)
+    runner = job.begin(plan)
     if job.options.thin is None and not job.step_changes:
         runner.settings.thin = job.bounds(plan).largest_thin(runner.settings.thin)
     thin, began = runner.settings.thin, time.perf_counter()
@@ -85,7 +86,7 @@ def tune_without_gaussian(
     if warm.damping > 1:
         job.gradients += runner.gradients
         plan = replace(plan, centre=Potential.join(runner.phi()), root=units / warm.damping)
-        runner = job.runner(plan)
+        runner = job.begin(plan)
     settings = runner.settings
     settings.step_size, settings.thin = warm.step_size, thin
     settings.largest_gradient, settings.adapts = warm.largest_gradient, True
@@ -102,7 +103,7 @@ def plan_of_priors(start: np.ndarray, units: np.ndarray, options: Options) -> Pl
             "with the chain"
         )
     return Plan(
-        start, units, np.zeros(len(start)), np.ones(len(start)), 1.0, Exchangeable(),
+        start, units, np.zeros(len(start)), np.ones(len(start)), 1.0, Diagonal(exchangeable=True),
         gradient=options.gradient if isinstance(options.gradient, SVRG) else Plain(),
         batches=options.batches if isinstance(options.batches, int) else 1,
     )  # fmt: skip
@@ -144,13 +145,16 @@ def descended(
     return x
 
 
-def shapes_priors(coordinates: Sequence[Coordinate], blocks: Sequence[np.ndarray]) -> np.ndarray:
-    """Return which coordinates shape the priors of others, shape (d,).
+def _shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
+    """Return for each variable whether another one's prior depends on it.
 
     The density may be infinite where a scale goes to 0 with all that it scales: a descent ends
     there, and no step size lets a chain with noise leave.
     """
-    return np.repeat(shape_priors([c.rv for c in coordinates]), [x.size for x in blocks])
+    return [
+        any(depends_on(other.owner.inputs, {rv}) for other in variables if other is not rv)
+        for rv in variables
+    ]
 
 
 @dataclass(frozen=True)
@@ -186,7 +190,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
 
     def allowed(curvatures: list[float]) -> float:
         by_curvature = stable_step(policy, float(np.median(curvatures)))
-        by_noise = within_noise(policy, np.array([noise]), friction=policy.widening is None)
+        by_noise = within_noise(policy, np.array([noise]))
         return min(by_curvature, float(by_noise[0]))
 
     curvatures: list[float] = []

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from pymc_sgmcmc.tuning.surface import (
     Points,
     Rng,
     Root,
+    Rows,
     Surface,
     TuningError,
     gradients_of_batches,
@@ -41,7 +43,8 @@ __all__ = [
 # numbers in the gradients of those at one
 _POINTS, _LEAST_BATCHES, _BATCHES_OF_EACH, _LARGEST = 16, 512, 4, 2**24
 
-# Passes over the data where a batch may touch few of thousands of coordinates
+# Passes over the data where a batch may touch few of thousands of coordinates; where independent
+# batches would be fewer of few coordinates, one pass has each row once
 _PASSES = 4
 
 # The noise of a direction is given as a multiple of the noise of the coordinate that it replaces.
@@ -103,11 +106,13 @@ def measured_noise(
     ``spread`` is L of the bulk if that differs; ``rotated`` lets a dense L take the axes of the
     noise; ``many`` says that a batch may touch few coordinates.
     """
-    bulk = root if spread is None else spread
+    bulk, batches, draw = root if spread is None else spread, _batches(root), _drawn(surface, rng)
+    if _PASSES * surface.n_blocks > batches:
+        # Independent batches may miss a row that alone informs a coordinate
+        batches, draw = max(batches, surface.n_blocks), Passes(surface, rng, batches=1).draw
 
     def samples() -> Iterator[tuple[Points, Points]]:
-        places = _places(surface, centre, bulk, rng)
-        return _samples(surface, centre, places, rng, _batches(root))
+        return _samples(surface, centre, _places(surface, centre, bulk, rng), draw, batches)
 
     if many and root.ndim == bulk.ndim == 1 and not isinstance(surface, Remembered):
         plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
@@ -133,7 +138,7 @@ def turned_noise(
     before, after = np.zeros((2, len(centre))), np.zeros((2, len(centre)))
     count = 0
     places = _places(surface, centre, root, rng)
-    for both in _samples(surface, centre, places, rng, _LEAST_BATCHES):
+    for both in _samples(surface, centre, places, _drawn(surface, rng), _LEAST_BATCHES):
         count += len(both[0]) - 1
         for k, g in enumerate(both):
             noise = (g - g.mean(axis=0)) * root
@@ -159,7 +164,8 @@ def noise_along_burn_in(
     heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
-        for _, g in _samples(surface, centre, [(surface, surface, x)], rng, _batches(root)):
+        here = [(surface, surface, x)]
+        for _, g in _samples(surface, centre, here, _drawn(surface, rng), _batches(root)):
             heat += _variance(_whitened(g, root)) * square
             distance += square
     return heat / np.maximum(distance, TINY)
@@ -210,13 +216,13 @@ def _samples(
     surface: Surface,
     centre: Flat,
     places: Iterable[tuple[Surface, Surface, Flat]],
-    rng: Rng,
+    draw: Callable[[int], Rows],
     batches: int,
 ) -> Iterator[tuple[Points, Points]]:
     """Yield, for each place, gradients of batches and their differences from the centre's."""
     each = int(np.clip(_LARGEST // len(centre), 2, batches // _POINTS))
     for here, anchor, x in places:
-        rows = surface.draw_rows(rng, each)
+        rows = draw(each)
         if here is anchor:
             at_x, at_centre = gradients_of_batches(here, np.stack([x, centre]), rows)
         else:
@@ -225,6 +231,11 @@ def _samples(
         finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
         if finite.sum() >= 2:
             yield at_x[finite], (at_x - at_centre)[finite]
+
+
+def _drawn(surface: Surface, rng: Rng) -> Callable[[int], Rows]:
+    """Return a function that draws so many independent batches."""
+    return partial(surface.draw_rows, rng)
 
 
 def _whitened(gradients: Points, root: Root) -> Points:
@@ -307,7 +318,7 @@ class NoiseOnTheWay:
         self._count += 1
 
     def variance(self) -> Flat | None:
-        """Return one batch's variance for φ, shape (d,), or None before any position."""
+        """Return one batch's variance for φ (in blocks for C⁻¹φ), (d,), None before a position."""
         if not self._count:
             return None
         # Batches of one pass share no rows, and differ more than independent ones

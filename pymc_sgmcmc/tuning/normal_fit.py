@@ -110,7 +110,7 @@ def gaussian_of_many(
     patient: bool = False,  # steps at the full rate go on while U falls
     trusted: Flat | None = None,  # known sds that say more than a batch's noise, (d,)
 ) -> tuple[Flat, Flat]:
-    r"""Fit mean and sds of independent normals, shape (d,), to thousands of parameters.
+    r"""Fit mean and sds of independent normals, shape (d,), in passes over the data.
 
     A precision is the mean of :math:`(g_+ - g_-) s / 2\sigma` at pairs x ± σs where that is
     positive, else the variance of a batch's gradient times B / N (Martens, 2020, JMLR 21).

@@ -13,6 +13,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.coefficients import Coefficients, information_of_block
 from pymc_sgmcmc.centring.gaussian_map import Middle, Probe
+from pymc_sgmcmc.centring.information import read
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.ravel import Ravel
@@ -20,12 +21,11 @@ from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.density import Density
-from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation
-from pymc_sgmcmc.tuning.modes import more_starts
 from pymc_sgmcmc.tuning.passes import PAIRS
-from pymc_sgmcmc.tuning.surface import TINY, Surface, gradients_of_batches
+from pymc_sgmcmc.tuning.surface import TINY, Surface, mean_gradients
+from pymc_sgmcmc.tuning.whiten import conditional_sds
 
-__all__ = ["SECANT", "Beginning", "Parametrisation", "beginning"]
+__all__ = ["SECANT", "Parametrisation", "uniform"]
 
 # Positions at which scales are evaluated
 _POSITIONS = 64
@@ -39,7 +39,7 @@ _WIDE = 0.9
 # from its likelihood's mean counts as such a change
 _ROUNDS, _CHANGED = 3, 1.5
 
-# Length of a move of all elements, or of one of a block, in units of a step's scale
+# Length of a move of all elements, in units of a scale, or of one of a block, in units of its sd
 _MOVE = 0.3
 
 # Most gradients of batches in a measurement of a block
@@ -49,43 +49,9 @@ _MOST_GRADIENTS = 20_000
 SECANT = 0.1
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """Where a search for the bulk begins, and what it may use."""
-
-    surface: Surface
-    density: Density  # whose coordinates the search changes
-    start: np.ndarray  # of shape (d,), jittered
-    phi: Sequence[np.ndarray] = ()  # the start without a jitter
-    parametrisation: Parametrisation | None = None  # of a hierarchy
-    exchangeable: bool = False  # modes by permutation; in many dimensions L is then diagonal
-    others: Sequence[np.ndarray] = ()  # more starts, for modes of more mass
-
-
-def beginning(
-    density: Density, model: Engine, rng: np.random.Generator, *, permutes: bool = True
-) -> Beginning:
-    """Return where a chain's search begins, and put the density into the coordinates of it.
-
-    The density is compiled at a single place.
-    """
-    # A scale that multiplies thousands of random effects falls to 0; in centred coordinates the
-    # data determine the effects first
-    share = float(model.dimension > LARGEST_DENSE)
-    phi = density.rewritten(density.places[-1].phi, _uniform(model, density.scales, share))
-    start, surface = density.jittered_start(phi), density.surface()
-    exchangeable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
-    others = more_starts(surface, Potential.join(phi), density.jitter, rng)
-    parametrisation = None
-    # The data determine one factor of a product only as well as the other
-    if not exchangeable and model.weights(density.scales):
-        parametrisation = Parametrisation(density, surface, model, rng)
-    return Beginning(surface, density, start, phi, parametrisation, exchangeable, others)
-
-
-def _uniform(model: Engine, scales: Sequence[np.ndarray], share: float) -> list[np.ndarray]:
+def uniform(engine: Engine, scales: Sequence[np.ndarray], share: float) -> list[np.ndarray]:
     """Return the scales with one λ of all hierarchies, and no other information."""
-    fitted = [c for c in model.posterior.coordinates if c.scale is not None]
+    fitted = [c for c in engine.posterior.coordinates if c.scale is not None]
     return [
         c.map.uniform(share, c.phi.type.shape).astype(scale.dtype) if c.weighted else scale
         for c, scale in zip(fitted, scales, strict=True)
@@ -133,7 +99,7 @@ class Parametrisation:
         density, changed = self._density, False
         before = density.scales
         if self._is_first and not self._is_done(at_mode):
-            centre, root = self._moved(centre, root, _uniform(self._engine, before, 0.0))
+            centre, root = self._moved(centre, root, uniform(self._engine, before, 0.0))
         while not self._is_done(at_mode):
             probes = _Probes(
                 self._engine, self._surface, density.scales, density.others, centre, root, self._rng
@@ -324,7 +290,7 @@ class _Probes:
             ratio = np.abs(np.log(curvature))
         new = np.where(np.isfinite(new).all(axis=0), new, 0)
         change = float(np.max(ratio, initial=0.0, where=np.isfinite(ratio)))
-        if c.map.refines and (known := old[1] > 0).any():
+        if c.map.refines and (known := of_map.information.precision > 0).any():
             # Elements far from 0 need another mean, if not another precision
             change = max(change, _log_change(middle.phi[known]))
         return new, change
@@ -335,12 +301,17 @@ class _Probes:
         part = self.coordinates[c]
         by = float(np.median(middle.spread)) * _MOVE
         move = np.zeros(len(self.centre))
-        move[part] = by * of_map.shift(middle).ravel()
-        _, gradient = self.surface.full(self.centre + np.outer([1, -1], move))
-        there, opposite = (g[part].reshape(middle.spread.shape) for g in gradient)
-        with np.errstate(all="ignore"):
-            new = of_map.from_shift((there + opposite) / 2, (there - opposite) / (2 * by), middle)
-            before, after = (2 / middle.spread**2 + x[1] for x in (of_map.array, new))
+        with np.errstate(all="ignore"):  # a degenerate bulk gives no information
+            move[part] = by * of_map.shift(middle).ravel()
+            _, gradient = self.surface.full(self.centre + np.outer([1, -1], move))
+            there, opposite = (g[part].reshape(middle.spread.shape) for g in gradient)
+            mean, slope = (there + opposite) / 2, (there - opposite) / (2 * by)
+            if not np.all(np.isfinite(mean) & np.isfinite(slope)):
+                return of_map.array, 0.0
+            new = of_map.from_shift(mean, slope, middle)
+            before, after = (
+                2 / middle.spread**2 + read(c.map.kind, x).precision for x in (of_map.array, new)
+            )
             change = float(np.max(np.abs(np.log(after / before))))
         return (new, change) if np.all(np.isfinite(new)) else (of_map.array, 0.0)
 
@@ -378,13 +349,15 @@ class _Probes:
         assert isinstance(c.map, Coefficients)
         of_rv = {x.rv: x for x in self.coordinates}
         block = [of_rv[member.rv] for member in c.map.block]
-        rows = np.concatenate([np.arange(len(self.centre))[self.coordinates[x]] for x in block])
+        parts = [np.arange(len(self.centre))[self.coordinates[x]] for x in block]
+        elements = np.concatenate(parts)
         old = [np.asarray(self.scales[self.hierarchy[x]]) for x in block]
-        is_known = any(x[1].any() for x in old)
+        is_known = any(read(c.map.kind, x).precision.any() for x in old)
         # At other scales only informed coordinates stay in the bulk
         at = self._wide_place(c.map, block) if is_known else self.centre
-        gradient, curvature = _derivatives(self.surface, at, rows, self.rng)
-        scale, phi = self._scales_of(block, at), at[rows].astype(float)
+        move = _MOVE * np.minimum(1.0, conditional_sds(self.root)[elements])
+        gradient, curvature = _derivatives(self.surface, at, elements, move, self.rng)
+        scale, phi = self._scales_of(block, at), at[elements].astype(float)
         with np.errstate(all="ignore"):
             try:
                 new = information_of_block(old, scale, phi, gradient, curvature, c.map.factorised)
@@ -394,7 +367,7 @@ class _Probes:
         if not all(np.all(np.isfinite(x)) for x in new):
             new, change = old, 0.0
         if is_known:
-            change = max(change, _log_change(self.centre[rows]))
+            change = max(change, _log_change(self.centre[elements]))
         return {x: (array, change) for x, array in zip(block, new, strict=True)}
 
     def _wide_place(self, of_map: Coefficients, block: Sequence[Coordinate]) -> np.ndarray:
@@ -420,18 +393,19 @@ def _log_change(phi: np.ndarray) -> float:
 
 
 def _derivatives(
-    surface: Surface, at: np.ndarray, rows: np.ndarray, rng: np.random.Generator
+    surface: Surface,
+    at: np.ndarray,
+    elements: np.ndarray,
+    move: np.ndarray,  # of each element, shape (n,)
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return gradient and curvature of U along a block, shapes (n,) and (n, n)."""
-    n = len(rows)
+    n = len(elements)
     moves = np.zeros((n, len(at)))
-    moves[np.arange(n), rows] = _MOVE
+    moves[np.arange(n), elements] = move
     points = np.concatenate([at + moves, at - moves])
     count = max(1, _MOST_GRADIENTS // len(points))
-    if count < surface.n_blocks:
-        batches = surface.draw_rows(rng, count)
-        gradients = gradients_of_batches(surface, points, batches).mean(axis=1)
-    else:
-        gradients = surface.full(points)[1]
-    curvature = (gradients[:n] - gradients[n:])[:, rows] / (2 * _MOVE)
-    return surface.full(at[None])[1][0][rows], (curvature + curvature.T) / 2
+    rows = surface.draw_rows(rng, count) if count < surface.n_blocks else None
+    gradients = mean_gradients(surface, points, rows)
+    curvature = (gradients[:n] - gradients[n:])[:, elements] / (2 * move[:, None])
+    return surface.full(at[None])[1][0][elements], (curvature + curvature.T) / 2

@@ -22,33 +22,33 @@ def random_signs(rng: Rng, dimension: int) -> Points:
 class Passes:
     """Draws the batches of steps, pass after pass over the data; each begins at a random row.
 
-    Independent batches might miss rows that inform a coordinate. With many ``batches`` in the data
-    a pair has several, so that the least number of steps makes all passes; ``pairs`` is the number
-    of pairs in a pass.
+    Independent batches might miss rows that inform a coordinate. A pair has ``batches`` of them:
+    one or, with much data, so many that the least number of steps makes all passes. ``pairs`` is
+    the number of pairs in a pass.
     """
 
-    def __init__(self, surface: Surface, rng: Rng) -> None:
+    def __init__(self, surface: Surface, rng: Rng, batches: int | None = None) -> None:
         self._sizes, self._rng = surface.sizes, rng
-        self.batches = max(1, PASSES * surface.n_blocks // (PAIRS * LEAST_STEPS))
+        self.batches = batches or max(1, PASSES * surface.n_blocks // (PAIRS * LEAST_STEPS))
         self._places = [max(1, n // (self.batches * size)) for n, size in self._sizes]
         self.pairs = min(self._places, default=1)
         self._left = [np.zeros(0, dtype=int) for _ in surface.sizes]
 
-    def draw(self) -> Rows:
-        """Draw a step's batches: offsets, shape (pairs, [batches,] minibatches)."""
-        rows = [self._first(k) for k in range(len(self._sizes))]
-        first = np.stack(rows, axis=1) if rows else np.zeros((PAIRS, 0), dtype=int)
+    def draw(self, pairs: int = PAIRS) -> Rows:
+        """Draw the batches of some pairs: offsets, shape (pairs, [batches,] minibatches)."""
+        rows = [self._first(k, pairs) for k in range(len(self._sizes))]
+        first = np.stack(rows, axis=1) if rows else np.zeros((pairs, 0), dtype=int)
         if self.batches == 1:
             return first
         total, size = np.array(self._sizes).T
         return (first[:, None] + np.arange(self.batches)[:, None] * size) % total
 
-    def _first(self, k: int) -> np.ndarray:
+    def _first(self, k: int, pairs: int) -> np.ndarray:
         """Return the first row of each pair's batches of one minibatch."""
         n, size = self._sizes[k]
-        while len(self._left[k]) < PAIRS:
+        while len(self._left[k]) < pairs:
             order = self._rng.permutation(self._places[k])
             coming = (self._rng.integers(0, n) + self.batches * size * order) % n
             self._left[k] = np.concatenate([self._left[k], coming])
-        taken, self._left[k] = self._left[k][:PAIRS], self._left[k][PAIRS:]
+        taken, self._left[k] = self._left[k][:pairs], self._left[k][pairs:]
         return taken

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchScheme
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
-from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator, variance_ratios
+from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator
 from pymc_sgmcmc.tuning.bounds import FRICTION, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal
 from pymc_sgmcmc.tuning.directions import Turn
@@ -71,8 +70,10 @@ class Plan:
     regime: Regime = field(default_factory=Dense)
     gradient: GradientChoice = field(default_factory=Plain)
     batches: int = 1  # K
-    unit: float = 1.0  # scale of the narrowest direction in the chain's coordinates, 1 if whitened
-    width: float | np.ndarray = 1.0  # sds of the fit along the chain's coordinates, where not 1
+    unit: float = (
+        1.0  # the fit's narrowest sd in the chain's coordinates: 1 unless scale= says more
+    )
+    width: float | np.ndarray = 1.0  # the fit's sds along these, in which trials have positions
     bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
     turn: Turn | None = None  # applied before a diagonal L
@@ -116,7 +117,8 @@ class Plan:
     def with_noise(self, variance: np.ndarray, step_size: float, policy: Policy) -> Plan:
         """Return the plan for the measured variance of one batch's gradient for φ, shape (d,).
 
-        Coordinates for which it is too large take shorter steps than ``step_size``.
+        In blocks it is that for C⁻¹φ. Coordinates for which it is too large take shorter steps
+        than ``step_size``.
         """
         scale = 1.0 if self.root is None else self.root
         variance = self.turned(variance * scale**2) * self.ratio
@@ -149,15 +151,13 @@ def make_plan(
         )
     plan = Plan(
         bulk.centre, root, np.zeros(d), np.ones(d), policy.step_size, regime,
-        unit=unit, width=unit, bound=regime.noise_terms(policy).bound,
+        unit=unit, bound=regime.noise_terms(policy).bound,
         turn=bulk.turn, blocks=surface if isinstance(surface, InBlocks) else None,
     )  # fmt: skip
     if surface.batch_size:
         report("measuring the noise of batches")
         plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
-    friction = regime.by_quantile and policy.noise_of_many is not None
-    limits = within_noise(policy, plan.variance * unit**2, friction=friction)
-    h = np.minimum(plan.step_size, limits)
+    h = np.minimum(plan.step_size, within_noise(policy, plan.variance * unit**2))
     if not policy.per_coordinate:
         h = np.full(d, h.min())
     h = h * unit**policy.power
@@ -270,8 +270,8 @@ def _with_batches(
         regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows),
         policy,
         unit=plan.unit,
-        ratios=partial(variance_ratios, surface, problem.scheme),
-        n_blocks=surface.n_blocks,
+        surface=surface,
+        scheme=problem.scheme,
         most_batches=max(1, _LARGEST_UPDATE // d),
         remembered=problem.remembers_blocks,
         compiled=compiled,

@@ -2,8 +2,8 @@
 
 ``Dense`` whitens by a matrix, and every coordinate must be right. ``Diagonal`` whitens by fitted
 sds: of thousands of coordinates some always look wrong, so a quantile of each variable is judged.
-``Exchangeable`` is for units that can be exchanged, as factors can: no thinning suffices, and what
-a draw may cost decides. Neural networks are of it too (``no_gaussian.py``).
+Where their units can be ``exchangeable``, as factors are, no thinning suffices, and what a draw may
+cost decides; so it does for neural networks (``no_gaussian.py``).
 """
 
 from __future__ import annotations
@@ -11,24 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from pymc_sgmcmc.kernel.policy import Policy
-from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.bounds import shared_bound
 from pymc_sgmcmc.tuning.noise import most_of_each
 
-__all__ = ["Dense", "Diagonal", "Exchangeable", "NoiseTerms", "Regime", "regime_of"]
+__all__ = ["Dense", "Diagonal", "NoiseTerms", "Regime", "regime_of"]
 
 # Control variates are priced four times higher where the fit may be too narrow, as along rotations
 # of factors: the anchor is then farther away than the fit says. A method that measures noise along
 # its chain needs no such factor
 _DOUBT = 4.0
-
-# Most parameters for which the space of shared directions fits in memory
-_MOST_MIXED = 2**19
 
 
 @dataclass(frozen=True)
@@ -51,8 +47,11 @@ class Regime:
     exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
     # Whether a quantile of each variable is judged, not each coordinate
     by_quantile: ClassVar[bool] = False
-    # Whether a draw has the updates that it may cost, and trials judge the step size alone
-    thinned_by_cost: ClassVar[bool] = False
+
+    @property
+    def thinned_by_cost(self) -> bool:
+        """Whether a draw has the updates that it may cost, and trials judge the step size alone."""
+        return self.by_quantile and self.exchangeable
 
     def noise_terms(
         self,
@@ -64,10 +63,6 @@ class Regime:
     ) -> NoiseTerms:
         """Return the terms of noise that coordinates may share, and that may grow along them."""
         return NoiseTerms(policy.noise)
-
-    def mixes(self, scale: Any, policy: Policy, dimension: int) -> bool:
-        """Return whether coordinates that a diagonal L keeps apart may be mixed."""
-        return False
 
 
 class Dense(Regime):
@@ -95,23 +90,7 @@ class Diagonal(Regime):
         of_each, of_all = (partial(most_of_each, sizes=s) for s in (sizes, ()))
         return NoiseTerms(bound, factor, doubt, of_all if self.exchangeable else of_each, of_all)
 
-    def mixes(self, scale: Any, policy: Policy, dimension: int) -> bool:
-        """Return whether indices and directions that variables share are looked for."""
-        # A sum of jumps with heavy tails is wider than each
-        automatic = isinstance(scale, str) and scale == "auto" and policy.isotropic
-        return automatic and not self.exchangeable and LARGEST_DENSE < dimension <= _MOST_MIXED
-
-
-@dataclass(frozen=True)
-class Exchangeable(Diagonal):
-    """Independent normals for units that can be exchanged, as those of a factorisation or a net."""
-
-    exchangeable: bool = True
-    thinned_by_cost: ClassVar[bool] = True
-
 
 def regime_of(root: np.ndarray, *, exchangeable: bool) -> Regime:
     """Return the regime of a fit with L of shape (d, d) or (d,)."""
-    if root.ndim == 2:
-        return Dense(exchangeable)
-    return Exchangeable() if exchangeable else Diagonal()
+    return (Dense if root.ndim == 2 else Diagonal)(exchangeable)

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pymc_sgmcmc.chain.runner import Runner
+from pymc_sgmcmc.checks import is_auto
 from pymc_sgmcmc.kernel.estimators import ControlVariates
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in
@@ -18,10 +20,10 @@ from pymc_sgmcmc.tuning.directions import shared_directions
 from pymc_sgmcmc.tuning.exchangeable import is_below, refuse_stiff
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.noise import noise_along_burn_in
-from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime, regime_of
 from pymc_sgmcmc.tuning.shared_index import in_blocks
+from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import FEW, Surface
 from pymc_sgmcmc.tuning.trial_chain import TrialChain
 from pymc_sgmcmc.tuning.whiten import rewhitened
@@ -30,6 +32,9 @@ __all__ = ["Round", "Rounds"]
 
 # Sds from the burn-in's mean beyond which a centre is wrong, and most centres
 _OFF_CENTRE, _MOST_CENTRES = 2.5, 4
+
+# Most parameters for which the space of shared directions fits in memory
+_MOST_MIXED = 2**19
 
 # For most posteriors E vψ² / E ψ² is twice E v. A plan is repeated if the noise, after division by
 # that 2, is more than twice its bound
@@ -45,7 +50,7 @@ class Round:
     runner: Runner
     chain: TrialChain
     step_size: float
-    positions: np.ndarray  # ψ of the burn-in's later half, shape (draws, d)
+    positions: np.ndarray  # ψ of the burn-in's later half, shape (draws, coordinates watched)
 
 
 class Rounds:
@@ -95,22 +100,22 @@ class Rounds:
             self._fit = Fit(centre, fit.root, turn)
 
     def _mixes(self) -> bool:
-        problem = self._job.problem
-        return self._regime.mixes(problem.scale, problem.policy, len(self._fit.centre))
+        """Return whether coordinates that a diagonal L keeps apart may be mixed."""
+        # A sum of jumps with heavy tails is wider than each
+        problem, d = self._job.problem, len(self._fit.centre)
+        automatic = is_auto(problem.scale) and problem.policy.isotropic
+        return automatic and not self._regime.exchangeable and LARGEST_DENSE < d <= _MOST_MIXED
 
     def _burnt_in(self) -> Round:
         """Make a plan and a chain that follows it, and burn the chain in."""
-        job, turn = self._job, self._fit.turn
+        job = self._job
         plan = make_plan(
             self._surface, self._fit, self._regime, job.problem, job.rng, job.report,
             least_noise=self._least_noise, compiled=self._compiled,
         )  # fmt: skip
         self._compiled = plan.batches
-        runner = job.runner(plan)
-        chain = TrialChain(
-            runner, plan, job.rng, job.density.others, job.report.trial,
-            None if turn is None else turn.coordinates,
-        )  # fmt: skip
+        runner = job.begin(plan)
+        chain = TrialChain(job, runner, plan)
         settings, fixed, h = runner.settings, job.fixed_step, plan.step_size
         if job.step_changes:
             chain.restart()
@@ -138,8 +143,7 @@ class Rounds:
         if not anchored or plan.root is None or plan.regime.by_quantile:
             return 0.0
         # Squares of heavy-tailed draws have no mean
-        alone = len(job.density.places) == 1 and policy.second_moments
-        if not alone or positions.shape[1] < self._surface.dimension:
+        if len(job.density.places) > 1 or not policy.second_moments:
             return 0.0
         # A copy, so that nothing changes where nothing is wrong
         rng, phi = copy.deepcopy(job.rng), plan.phi(positions)

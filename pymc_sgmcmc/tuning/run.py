@@ -21,7 +21,7 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import in_parts
 from pymc_sgmcmc.model.properties import improper
 from pymc_sgmcmc.tuning.bulk import find_bulk
-from pymc_sgmcmc.tuning.check import Rules, Settled, settle
+from pymc_sgmcmc.tuning.check import Rules, Verdict, settle
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation, refuse_stiff
@@ -30,11 +30,11 @@ from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.jumps import jumps
 from pymc_sgmcmc.tuning.messages import Warned, cost_of_draws, costly, text_of
 from pymc_sgmcmc.tuning.no_gaussian import tune_without_gaussian
-from pymc_sgmcmc.tuning.parametrisation import Beginning, beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan
 from pymc_sgmcmc.tuning.regimes import regime_of
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
 from pymc_sgmcmc.tuning.rounds import Round, Rounds
+from pymc_sgmcmc.tuning.start import Beginning, beginning
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
 
 __all__ = ["Tuning"]
@@ -171,7 +171,7 @@ class Tuning:
                 settings.relative = in_parts(settings.relative, plan.relative)
         return plan
 
-    def _warn(self, last: Round, settled: Settled) -> None:
+    def _warn(self, last: Round, settled: Verdict) -> None:
         """Keep the warnings of the trials; before many draws they are logged at once."""
         job, settings, thin = self._job, last.runner.settings, settled.thin
         settings.warnings = settled.warnings

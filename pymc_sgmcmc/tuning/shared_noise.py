@@ -99,7 +99,7 @@ def noise_in_common(
         return False
     batches = max(1.0, most_of_each(variance, sizes) / bound)
     averaged = np.minimum(variance / batches, bound)
-    h = min(policy.step_size, within_noise(policy, averaged, friction=True).min())
+    h = min(policy.step_size, within_noise(policy, averaged).min())
     share = h * averaged / (2 + h * averaged)
     noise = SharedNoise(gradients, variance, share, sizes, rng.spawn(1)[0])
     return (

@@ -1,38 +1,53 @@
-"""Step 1 of tuning: a jittered start, so that chains do not share one."""
+"""Where the search for a posterior's bulk begins, and in which coordinates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["jittered"]
+from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.model.recognise import LARGEST_DENSE
+from pymc_sgmcmc.tuning.density import Density
+from pymc_sgmcmc.tuning.exchangeable import has_modes_by_permutation
+from pymc_sgmcmc.tuning.modes import further_starts
+from pymc_sgmcmc.tuning.parametrisation import Parametrisation, uniform
+from pymc_sgmcmc.tuning.surface import Surface
 
-# Lengths of the jitter that are tried before the unjittered start is used, or jittered starts where
-# that is not finite, as many as PyMC tries
-_MOST_TRIES = 10
+__all__ = ["Beginning", "beginning"]
 
 
-def jittered(
-    start: np.ndarray,
-    rng: np.random.Generator,
-    potential: Callable[[np.ndarray], np.ndarray],  # (P, d) to (P,), inf if ∇U is not finite
-    width: float = 1.0,  # 0 keeps the start
-) -> np.ndarray | None:
-    """Return a start moved by up to ``width`` in each coordinate, (d,), or None if none is finite.
+@dataclass(frozen=True)
+class Beginning:
+    """Where a search for the bulk begins, and what it may use."""
 
-    The jitter is halved until the potential is not absurdly above the start's; other starts are
-    tried if that is infinite, as where the probability of a single row underflows.
+    surface: Surface
+    density: Density  # whose coordinates the search changes
+    start: np.ndarray  # of shape (d,), jittered
+    phi: Sequence[np.ndarray] = ()  # the start without a jitter
+    parametrisation: Parametrisation | None = None  # of a hierarchy
+    exchangeable: bool = False  # modes by permutation; in many dimensions L is then diagonal
+    further_starts: Sequence[np.ndarray] = ()  # for modes of more mass
+
+
+def beginning(
+    density: Density, engine: Engine, rng: np.random.Generator, *, permutes: bool = True
+) -> Beginning:
+    """Return where a chain's search begins, and put the density into the coordinates of it.
+
+    The density is compiled at a single place.
     """
-    jitter = width * rng.uniform(-1, 1, size=start.shape)
-    at_start = potential(start[None])[0]
-    if not np.isfinite(at_start):
-        others = (start + width * rng.uniform(-1, 1, start.shape) for _ in range(_MOST_TRIES))
-        tried = (x for x in others if width and np.isfinite(potential(x[None])[0]))
-        return next(tried, None)
-    highest = min(2 * abs(float(at_start)) + 1000, np.finfo(float).max)
-    for k in range(_MOST_TRIES):
-        moved = start + jitter * 2.0**-k
-        if potential(moved[None])[0] <= highest:
-            return moved
-    return start
+    # A scale that multiplies thousands of random effects falls to 0; in centred coordinates the
+    # data determine the effects first
+    share = float(engine.dimension > LARGEST_DENSE)
+    phi = density.rewritten(density.places[-1].phi, uniform(engine, density.scales, share))
+    start, surface = density.jittered_start(phi), density.surface()
+    exchangeable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
+    further = further_starts(surface, Potential.join(phi), density.jitter, rng)
+    parametrisation = None
+    # The data determine one factor of a product only as well as the other
+    if not exchangeable and engine.weights(density.scales):
+        parametrisation = Parametrisation(density, surface, engine, rng)
+    return Beginning(surface, density, start, phi, parametrisation, exchangeable, further)

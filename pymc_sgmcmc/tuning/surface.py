@@ -16,6 +16,7 @@ __all__ = [
     "TINY",
     "Flat",
     "Map",
+    "Matrix",
     "NoGaussianError",
     "Points",
     "Rng",
@@ -25,6 +26,7 @@ __all__ = [
     "TuningError",
     "antithetic",
     "gradients_of_batches",
+    "mean_gradients",
     "parts_of",
     "ranges_of",
 ]
@@ -40,8 +42,9 @@ CLEAR = 3.0
 FEW = 0.05
 MOST_OF_MANY = 1 - FEW
 
-type Flat = np.ndarray  # of each coordinate, shape (d,): a position φ, a gradient, widths
-type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,); or a Hessian
+type Flat = np.ndarray  # a number for each coordinate, (d,), or for each position, (P,)
+type Root = np.ndarray  # L of shape (d, d), or its diagonal (d,)
+type Matrix = np.ndarray  # a Hessian, or LᵀHL, of shape (d, d)
 type Points = np.ndarray  # positions, or gradients at them, shape (P, d)
 type Rows = np.ndarray  # batches, as the first row of each minibatch, shape (P, minibatches)
 type Rng = np.random.Generator
@@ -94,6 +97,13 @@ def gradients_of_batches(surface: Surface, points: Points, rows: Rows) -> np.nda
     """Return estimates of ∇U at each position from each batch, shape (P, n, d)."""
     each = np.repeat(points, len(rows), axis=0), np.tile(rows, (len(points), 1))
     return surface.batch_gradient(*each).reshape(len(points), len(rows), -1)
+
+
+def mean_gradients(surface: Surface, points: Points, rows: Rows | None) -> Points:
+    """Return the mean of batches' estimates of ∇U at positions, or of all rows for None, (P, d)."""
+    if rows is None:
+        return surface.full(points)[1]
+    return gradients_of_batches(surface, points, rows).mean(axis=1)
 
 
 def antithetic(rng: Rng, pairs: int, dimension: int) -> Points:

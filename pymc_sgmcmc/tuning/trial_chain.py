@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from pymc_sgmcmc.chain.monitor import MOST_WATCHED
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.convergence import effective_draws
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.surface import FEW, MOST_OF_MANY, parts_of
@@ -118,23 +119,10 @@ class Trial:
 
 
 class TrialChain:
-    """Runs a plan's chain for a while; positions are in units of the plan's widths.
+    """Runs a plan's chain for a while; positions are in units of the plan's widths."""
 
-    ``others`` are the values of the variables that other steps sample; ``report`` gets the draws,
-    updates and seconds of an update before each run.
-    """
-
-    def __init__(
-        self,
-        runner: Runner,
-        plan: Plan,
-        rng: np.random.Generator,
-        others: Sequence[np.ndarray],
-        report: Callable[[int, int, float], None] = lambda draws, thin, seconds: None,
-        shared: np.ndarray | None = None,  # indices of directions that variables share
-    ) -> None:
-        self._runner, self._rng = runner, rng
-        self._others, self._report = others, report
+    def __init__(self, job: Job, runner: Runner, plan: Plan) -> None:
+        self._job, self._runner = job, runner
         self.seconds = 0.0  # an update's in the latest run, for messages alone
         self.noise: NoiseOnTheWay | None = None  # at positions of the latest run
         assert runner.state.psi is not None
@@ -143,9 +131,11 @@ class TrialChain:
         self._width = np.broadcast_to(plan.width, sum(sizes))
         self.middle = np.zeros(sum(sizes))  # mean of the latest run's later half, shape (d,)
         self._watched = _spread_over(sizes)
-        if shared is not None:
+        self._shared: np.ndarray | None = None
+        if plan.turn is not None:
+            shared = plan.turn.coordinates  # directions that variables share
             self._watched = np.union1d(self._watched, shared)
-        self._shared = None if shared is None else np.isin(self._watched, shared)
+            self._shared = np.isin(self._watched, shared)
         self._variables: np.ndarray | None = None
         if plan.regime.by_quantile:
             names = [c.name for c in runner.engine.posterior.coordinates]
@@ -155,9 +145,10 @@ class TrialChain:
         """Start from m + Le, e standard normal."""
         centre = self._centre
         widths = parts_of(self._width, [x.size for x in centre])
+        rng = self._job.rng
         self._runner.restart(
             [
-                (x + width.reshape(x.shape) * self._rng.standard_normal(x.shape)).astype(x.dtype)
+                (x + width.reshape(x.shape) * rng.standard_normal(x.shape)).astype(x.dtype)
                 for x, width in zip(centre, widths, strict=True)
             ]
         )
@@ -170,13 +161,13 @@ class TrialChain:
         psi, gradient, rejected, clipped = [], [], 0, 0
         if noise is not None:
             noise.forget()
-        self._report(draws, thin, self.seconds)
+        self._job.report.trial(draws, thin, self.seconds)
         began = time.perf_counter()
         for k in range(draws):
             if k == 1:
                 # The first call may have compiled
                 began = time.perf_counter()
-            draw = runner.advance(step_size, thin, self._others)
+            draw = runner.advance(step_size, thin, self._job.density.others)
             assert runner.state.psi is not None
             psi.append((self._flat(runner.state.psi) - centre) / width)
             gradient.append(self._flat(draw.gradient) * width)

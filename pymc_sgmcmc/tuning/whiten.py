@@ -17,6 +17,7 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import (
     TINY,
     Flat,
+    Matrix,
     Points,
     Rng,
     Root,
@@ -30,6 +31,7 @@ __all__ = [
     "apart",
     "bulk_of_full_data",
     "bulk_of_minibatches",
+    "conditional_sds",
     "inverse_root",
     "refined",
     "rewhitened",
@@ -71,7 +73,7 @@ _LITTLE_MORE, _USUAL_PAIRS, _PAIRS, _SHARE_OF_WORK = 1.5, 4, 640, 0.25
 _PAIRS_OF_REGRESSION = 8, 64
 
 
-def inverse_root(hessian: Root, circular: Flat | None = None) -> Root:
+def inverse_root(hessian: Matrix, circular: Flat | None = None) -> Root:
     """Return L with LL' = |H|⁻¹, the eigenvalues taken by magnitude, shape (d, d).
 
     Circular coordinates are not mixed with others, and have lengths of at most one.
@@ -109,7 +111,7 @@ def upright(root: Root) -> Root:
     return scale[:, None] * ((v * np.sqrt(np.maximum(w, 0))) @ v.T)
 
 
-def refined(root: Root, curvature: Root, circular: Flat | None = None) -> tuple[Root, float]:
+def refined(root: Root, curvature: Matrix, circular: Flat | None = None) -> tuple[Root, float]:
     """Return L with LL' = H⁻¹ from L'HL, and the largest factor by which a length changed.
 
     Lengths at most double, as an old L with H near zero or negative reached too far. Those on
@@ -140,22 +142,22 @@ class _Whitening:
     root: Root
     rng: Rng
 
-    def refine(self, curvature: Root) -> float:
+    def refine(self, curvature: Matrix) -> float:
         """Take L of L'HL, and return the largest factor by which a length changed."""
         self.root, change = refined(self.root, curvature, self.surface.circular)
         return change
 
     def _whitened_hessian(
         self, gradients: Callable[[Points, Flat], Points], points: Points, *, central: bool
-    ) -> Root:
+    ) -> Matrix:
         """Return L'HL, with H the mean Hessian at points by differences of ``gradients(x, p)``."""
-        sds, step = _conditional_sds(self.root), difference_step(self.surface)
+        sds, step = conditional_sds(self.root), difference_step(self.surface)
         hessian = mean_hessian(gradients, points, sds, step, central=central)
         return self.root.T @ hessian @ self.root
 
     # ------------------------------------------------------------ on the full data
 
-    def curvature_of_full_data(self, x: Points, count: int) -> Root:
+    def curvature_of_full_data(self, x: Points, count: int) -> Matrix:
         """Return L'HL averaged over x or, where Hessians are costly, over few of them.
 
         With kinks it is that of ``count`` times d pairs in N(m, LL').
@@ -183,7 +185,7 @@ class _Whitening:
             )
         return self.refine(curvature)
 
-    def _of_hessians(self, work: float) -> Root:
+    def _of_hessians(self, work: float) -> Matrix:
         """Return L'HL of batches or, if it costs little more, of all blocks of the data.
 
         A feature of few rows is in few batches, and in these counts too much. Each block is
@@ -213,7 +215,7 @@ class _Whitening:
 
         return self._whitened_hessian(gradients, self.centre + x @ self.root.T, central=False)
 
-    def _regressed(self, work: float) -> Root:
+    def _regressed(self, work: float) -> Matrix:
         """Return L'HL of a density with kinks, on the full data if the work is enough for it."""
         surface, bulk = self.surface, (self.centre, self.root, self.rng)
         pairs = work / (2 * (surface.batch_size + _ROWS_OF_OVERHEAD))
@@ -372,8 +374,10 @@ def _with_circles(line: Root, circular: Flat, lengths: Flat) -> Root:
     return root
 
 
-def _conditional_sds(root: Root) -> Flat:
+def conditional_sds(root: Root) -> Flat:
     """Return conditional sds of N(0, LL'), (d,), along which a difference stays in the bulk."""
+    if root.ndim == 1:
+        return root
     inverse = np.linalg.pinv(root)
     # A direction without any curvature has a length that pinv takes for infinite
     return np.asarray(1 / np.sqrt(np.maximum(np.sum(inverse**2, axis=0), 1e-100)))

@@ -136,7 +136,9 @@ def test_chains_of_many_rows_share_tables_and_differ_in_batches(always_shared):
         step.step(start(step, seed=seed))
         assert step.chain.row_order == SHARED_ORDER
         tables.append(step._runner._feed._tables)
-        batches.append(np.concatenate(step._runner._feed.draw(200)))
+        state = step.chain
+        drawn = step._runner._feed.drawn(state.batch_rng, 200, 1, state.batches_left)
+        batches.append(np.concatenate([x[0] for x in drawn]))
     assert all(a is b for a, b in zip(*tables, strict=True))
     # Of 400 offsets, half are met by 200 of each
     assert np.mean(np.isin(batches[0], batches[1])) < 0.7

@@ -1,5 +1,7 @@
 """Whitened coordinates."""
 
+from dataclasses import replace
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -66,6 +68,8 @@ def test_a_turn_is_the_matrix_that_it_stands_for(dtypes):
     direction = RNG.normal(size=(10, 2))
     direction[1:4] = 0
     turn = Turn.to(np.linalg.qr(direction)[0], np.array([5.0, 0.3]), sizes, np.ones(10))
+    # Noisier coordinates are shortened, turned or not
+    turn = replace(turn, lengths=turn.lengths * RNG.uniform(0.5, 1, size=10))
     centre = [RNG.normal(size=s).astype(d) for s, d in zip(shapes, dtypes, strict=True)]
     scale = [RNG.uniform(1, 2, size=x.shape).astype(x.dtype) for x in centre]
     lengths = [x.reshape(s) for x, s in zip(np.split(turn.lengths, [1, 4]), shapes, strict=True)]

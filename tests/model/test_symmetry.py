@@ -43,6 +43,14 @@ def groups_of_which_few_have_rows():
     pm.Normal("y", intercept[group] + (slopes[group] * X).sum(axis=1), observed=y)
 
 
+def new_groups():
+    group, mu, scale = rng.integers(0, 4, 40), pm.Normal("mu"), pm.HalfNormal("scale")
+    a, slopes = pm.Normal("a", mu, scale, shape=4), pm.Normal("slopes", mu, scale, shape=(4, 3))
+    pm.Normal("new", mu, scale, shape=6)
+    pm.Normal("new_slopes", mu, scale, shape=(6, 2))
+    pm.Normal("y", a[group] + (slopes[group] * X).sum(axis=1), observed=y)
+
+
 def net_with_fixed_units():
     W, V = pm.Normal("W", shape=(3, 5)), pm.Normal("V", shape=5)
     slopes = np.linspace(1, 2, 5)
@@ -71,6 +79,7 @@ def places_of_one_matrix():
         (factors, True),
         (varying_slopes, False),
         (groups_of_which_few_have_rows, False),
+        (new_groups, False),
         (net_with_fixed_units, False),
         (convolution, True),
         (places_of_one_matrix, False),
@@ -91,6 +100,11 @@ def test_units_that_can_be_exchanged_are_found(build, permutable):
 
     position = [rng.normal(size=s) for s in shapes.values()]
     assert has_permutable_units(flat_gradient, position) == permutable
+
+
+def test_hundreds_of_vectors_are_no_units():
+    """Their sets are counted in millions, in minutes."""
+    assert not has_permutable_units(lambda x: x, [np.zeros(4)] * 300)
 
 
 def test_widths_are_those_of_prior_draws():

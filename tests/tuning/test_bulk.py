@@ -12,7 +12,7 @@ from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.tuning import bulk
 from pymc_sgmcmc.tuning.bulk import _Search, find_bulk
 from pymc_sgmcmc.tuning.modes import newton
-from pymc_sgmcmc.tuning.parametrisation import Beginning
+from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 

@@ -120,7 +120,7 @@ def test_batches_that_are_all_rows_cost_what_all_rows_cost_without_batches(gradi
 @pytest.mark.parametrize("numbers", [10**5, 10**6, 10**7, 10**8])
 def test_what_is_computed_is_bounded(numbers):
     dear = bounds(numbers=numbers)
-    thin = dear.least_thin(20)
+    thin = dear.first_thin(20)
     assert 5 <= thin <= 20
     assert thin == 5 or thin * numbers <= 2**27
     assert dear.largest_thin(thin) == thin or dear.largest_thin(thin) * numbers <= 2**27
@@ -129,7 +129,7 @@ def test_what_is_computed_is_bounded(numbers):
     burn_in = dear.updates_of_a_burn_in()
     assert burn_in == 250 or burn_in * numbers <= 2**33
     assert bounds(numbers=numbers, many=True).draws_of_a_trial(20) == dear.draws_of_a_trial(20)
-    assert bounds(numbers=numbers, many=True).least_thin(20) == 20
+    assert bounds(numbers=numbers, many=True).first_thin(20) == 20
     assert bounds(numbers=numbers, many=True, d=513).updates_of_a_burn_in() == 1000
 
 

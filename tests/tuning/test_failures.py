@@ -20,14 +20,14 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in, settle
 from pymc_sgmcmc.tuning.conditional import Conditional
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
+from pymc_sgmcmc.tuning.density import jittered
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
-from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Fit, Plan, Problem, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense
-from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.trial_chain import Trial
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, rewhitened

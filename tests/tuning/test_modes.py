@@ -15,7 +15,7 @@ from helpers.surfaces import (
 )
 from helpers.surfaces_of_rows import logistic
 from pymc_sgmcmc.tuning.conditional import Conditional
-from pymc_sgmcmc.tuning.modes import best_mode, more_starts, newton
+from pymc_sgmcmc.tuning.modes import best_mode, further_starts, newton
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.whiten import inverse_root
 
@@ -181,7 +181,7 @@ def test_the_numbers_that_choose_the_starts_do_not_choose_the_mode():
     draws, right = 300, 0
     for seed in range(draws):
         rng = np.random.default_rng(seed)
-        starts = [rng.uniform(-1, 1, 1), *more_starts(Deep(1), np.zeros(1), 1.0, rng)]
+        starts = [rng.uniform(-1, 1, 1), *further_starts(Deep(1), np.zeros(1), 1.0, rng)]
         centre, _, _ = best_mode(Deep(1), starts, None, rng, begin=lambda x: x)
         right += centre[0] > 0
     # The wells are alike: within 3 standard errors
@@ -222,10 +222,10 @@ def test_a_start_that_leads_nowhere_is_not_taken():
     np.testing.assert_allclose(centre, 0, atol=0.3)
 
 
-def test_more_starts_are_nearer():
+def test_further_starts_are_nearer():
     rng, surface = np.random.default_rng(0), DoubleWell(100)
     state = rng.bit_generator.state
-    several = [more_starts(surface, np.zeros(100), 0.8, rng) for _ in range(10)]
+    several = [further_starts(surface, np.zeros(100), 0.8, rng) for _ in range(10)]
     assert rng.bit_generator.state == state
     starts = np.concatenate(several, axis=1)
     assert [round(np.abs(x).max(), 2) for x in starts[:3]] == [0.4, 0.2, 0.8]

@@ -20,10 +20,10 @@ from helpers.surfaces import Exact, Gaussian
 from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.no_gaussian import (
+    _shape_priors,
     descended,
     lower_step,
     plan_of_priors,
-    shapes_priors,
 )
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
@@ -190,7 +190,7 @@ def test_what_shapes_the_priors_of_others_stays_where_it_begins():
         rest = pm.Normal("rest", 0, 1, shape=2)
         pm.Normal("y", effects.sum() + rest.sum(), scale, observed=0.0)
     blocks = [np.zeros(rv.type.shape) for rv in model.free_RVs]
-    held = shapes_priors([SimpleNamespace(rv=rv) for rv in model.free_RVs], blocks)
+    held = np.repeat(_shape_priors(model.free_RVs), [x.size for x in blocks])
     np.testing.assert_array_equal(held, [True, False, False, False, False, False])
     surface, jitter = Gaussian(np.zeros(6), np.eye(6)), np.ones(6)
     end = descended(surface, np.zeros(6), np.ones(6), jitter, held, np.random.default_rng(0))

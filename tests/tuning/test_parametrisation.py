@@ -33,7 +33,7 @@ class Quadratic:
 def test_block_is_measured_at_a_bounded_cost(n_blocks):
     surface = Quadratic(n_blocks)
     at = np.arange(D) / 2
-    gradient, curvature = _derivatives(surface, at, ROWS, np.random.default_rng(1))
+    gradient, curvature = _derivatives(surface, at, ROWS, np.full(3, 0.3), np.random.default_rng(1))
     np.testing.assert_allclose(gradient, (at @ surface.hessian)[ROWS])
     np.testing.assert_allclose(curvature, surface.hessian[np.ix_(ROWS, ROWS)])
     # One pass for the gradient itself

@@ -15,9 +15,9 @@ from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each
-from pymc_sgmcmc.tuning.parametrisation import Beginning
 from pymc_sgmcmc.tuning.plan import Fit, Problem, _shortened, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
+from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import TuningError
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)

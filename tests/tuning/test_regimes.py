@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.policies import LM, THERMOSTAT
-from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, Exchangeable, regime_of
+from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
 
 
 @pytest.mark.parametrize(
@@ -14,9 +14,9 @@ from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, Exchangeable, regime_of
         (np.eye(3), True, Dense(exchangeable=True)),
         # No matrix was found
         (np.ones(3), False, Diagonal()),
-        (np.ones(3), True, Exchangeable()),
+        (np.ones(3), True, Diagonal(exchangeable=True)),
         (np.ones(513), False, Diagonal()),
-        (np.ones(513), True, Exchangeable()),
+        (np.ones(513), True, Diagonal(exchangeable=True)),
     ],
 )
 def test_the_regime_of_a_fit(root, exchangeable, regime):
@@ -39,6 +39,6 @@ def test_a_scale_among_thousands_of_coordinates_counts_unless_they_can_be_exchan
     variance = np.append(np.ones(600), 50.0)
     of = {
         regime: regime.noise_terms(LM, [600, 1], shared=True).most_of(variance)
-        for regime in (Dense(), Diagonal(), Exchangeable())
+        for regime in (Dense(), Diagonal(), Diagonal(exchangeable=True))
     }
     assert list(of.values()) == [50, 50, 1]

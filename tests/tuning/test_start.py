@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pymc_sgmcmc.tuning.start import jittered
+from pymc_sgmcmc.tuning.density import jittered
 
 
 def test_start_moves_every_coordinate_by_up_to_one():
