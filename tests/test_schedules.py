@@ -101,6 +101,38 @@ def test_cycles_leave_a_mode():
     assert steps.max() <= 0.8 * (1 + np.cos(0.8 * np.pi)) / 2 + 1e-12
 
 
+@pytest.mark.parametrize("draws", [5, 17])
+def test_a_schedule_may_end_with_the_chain(draws):
+    """A call makes several draws, and the last one more than are wanted."""
+    with pm.Model():
+        pm.Normal("x")
+        step = sg.SGLD(
+            step_size=lambda t: 0.1 * (1 - t / (20 * draws)), backend="jax",
+            **{**UNTUNED, "thin": 20},
+        )  # fmt: skip
+        result = run(step, draws, chains=1, tune=0)
+    last = 1 - (20 * np.arange(1, draws + 1) - 1) / (20 * draws)
+    np.testing.assert_allclose(result.sample_stats["step_size"].values[0], 0.1 * last)
+
+
+@pytest.mark.filterwarnings("ignore:The potential:UserWarning")
+def test_updates_that_are_rejected_before_a_recorded_draw_are_counted(caplog):
+    """One row in a hundred has no gradient beyond 1; batches have ten."""
+    limits = np.append(1.0, np.full(99, 1e6))
+    with pm.Model():
+        x, limit = pm.Normal("x"), pm.Minibatch(limits, batch_size=10)
+        pm.Potential("walls", 1e-3 * pt.sqrt(limit - x**2).sum())
+        step = sg.SGLD(
+            step_size=sg.cyclical(h0=1.0, period=100, exploration=0.95), backend="jax",
+            **{**UNTUNED, "thin": 5},
+        )  # fmt: skip
+        result = run(step, 50, chains=1, tune=0)
+    rejected = result.sample_stats["rejected_updates"].values.sum()
+    # Of a third of all updates a tenth; those of recorded draws alone are some ten
+    assert rejected > 50
+    assert f"{rejected} updates ({rejected / 5000:.2%}) were not finite" in caplog.text
+
+
 def test_chains_with_a_schedule_start_apart():
     with pm.Model() as model:
         pm.Normal("x", 5.0, 3.0, shape=200)

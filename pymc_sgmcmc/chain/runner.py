@@ -91,7 +91,7 @@ class Runner:
     def restart(
         self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]] | None = None
     ) -> None:
-        """Go on from another position, with what the algorithm has at the start of a chain."""
+        """Go on from another position, with ``extra``, or what it is at the start of a chain."""
         self.settle()
         if extra is None:
             extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)
@@ -223,8 +223,9 @@ class Runner:
         k, draws = call.taken, call.draws
         call.taken += 1
         self.state.updates += updates
+        is_last = self.state.draw + 1 == self.state.last_draw
         if self._transition.is_asynchronous and not (
-            others or self.settings.refresh or self.engine.on_disk
+            others or self.settings.refresh or self.engine.on_disk or is_last
         ):
             # A GPU makes the next draw while this one is read
             self._next_call = self._call(step_size, updates, others)
@@ -288,5 +289,13 @@ class Runner:
                 self._constant = key, self._transition.place([h])[0]
             return self._constant[1], [step_size * updates] * draws, [step_size] * draws
         numbers = np.arange(self.state.updates, self.state.updates + draws * updates)
-        h = step_sizes(step_size, numbers).reshape(draws, updates).astype(pytensor.config.floatX)
+        left = (self.state.last_draw - self.state.draw) * updates
+        try:
+            h = step_sizes(step_size, numbers)
+        except ValueError:
+            # A schedule may end with the chain: draws behind its last one are not handed out
+            if not 0 < left < len(numbers):
+                raise
+            h = step_sizes(step_size, np.minimum(numbers, numbers[left - 1]))
+        h = h.reshape(draws, updates).astype(pytensor.config.floatX)
         return self._transition.place([h])[0], h.sum(axis=1).tolist(), h[:, -1].tolist()

@@ -222,7 +222,8 @@ def _one_chain(step: SGMCMCStep, rng: np.random.Generator, tune: int, draws: int
     """Run with h and, from there, with h/2."""
     first, second = rng.spawn(2)
     step.setup_chain(first, tune, draws)
-    point, full, rejected = _run(step, initial_point(step.model), tune, draws)
+    start = initial_point(step.model, int(rng.integers(2**30)))
+    point, full, rejected = _run(step, start, tune, draws)
     before, schedule = step.chain, step.options.step_size
     settings = before.settings
     assert settings is not None

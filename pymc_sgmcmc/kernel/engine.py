@@ -195,8 +195,8 @@ class Engine:
     def standardised(self, scales: Arrays) -> list[bool]:
         """Return for each coordinate whether these weights standardise all elements."""
         weights = self._weights(scales)
-        walks = {c: w for c, w in weights.items() if c.map.probe is Probe.COMMON}
-        informed = {c for c, w in walks.items() if read(c.map.kind, w).precision.any()}
+        moved = {c: w for c, w in weights.items() if c.map.probe is Probe.COMMON}
+        informed = {c for c, w in moved.items() if read(c.map.kind, w).precision.any()}
         return [c in informed for c in self.posterior.coordinates]
 
     @cached_property

@@ -39,13 +39,13 @@ class Policy:
         where a larger one would cost more time than they do.
     noise_of_many : float or None
         The same with more than 512 parameters, where averaging batches is the main cost: up to
-        this variance the draws are right at a step size that the friction of a thermostat allows.
-        None: as ``noise``, for methods without a thermostat.
+        this variance the draws are right at a step size that friction allows. None: as ``noise``.
     widening : float or None
         Bound on h times the variance of a gradient estimate; None for no bound.
     absorbs_noise : bool
         Whether the method's own variables take gradient noise up, so that it widens the law far
-        less than :meth:`~pymc_sgmcmc.SGMCMCStep.widening` says.
+        less than :meth:`~pymc_sgmcmc.SGMCMCStep.widening` says. Without ``widening``, friction then
+        bounds the step size: h²σ² is at most 0.4.
     per_coordinate : bool
         Whether each coordinate has a step size of its own.
     compensates : bool

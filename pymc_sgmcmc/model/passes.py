@@ -122,7 +122,9 @@ def _is_mask(index: Any) -> bool:
 
 
 def _has_mask(node: Any) -> bool:
-    return any(map(_is_mask, node.inputs))
+    # What is indexed, or written, may be a constant of booleans itself
+    first = 1 + isinstance(node.op, AdvancedIncSubtensor)
+    return any(map(_is_mask, node.inputs[first:]))
 
 
 @node_rewriter([AdvancedSubtensor, AdvancedIncSubtensor])

@@ -16,7 +16,7 @@ _MOST_TRIES = 2000
 # Difference of two gradients that are equal but for rounding, over that of two unequal ones
 _SAME = 1e-2
 
-# Change of a unit's gradient by a move of another one, over the difference of both, that is none
+# Change of a unit's gradient by a second one like it, over the difference of two, that is none
 _ACTS = 1e-4
 
 
@@ -46,9 +46,12 @@ def has_permutable_units(
         if np.linalg.norm(there - moved) < _SAME * unlike:
             # Units of which none acts on another, as groups of a hierarchy, have a single mode
             own = np.flatnonzero(swapped > np.arange(len(flat)))
-            away = flat.copy()
-            away[swapped[own]] += 1
-            if np.linalg.norm(gradient(away)[own] / size - here[own]) > _ACTS * unlike:
+            if np.linalg.norm(here[own]) < np.linalg.norm(here[swapped[own]]):
+                own = swapped[own]
+            twice = flat.copy()
+            twice[swapped[own]] = flat[own]
+            change = np.linalg.norm(gradient(twice)[own] / size - here[own])
+            if not change <= _ACTS * unlike:  # as infinite ones are
                 return True
     return False
 

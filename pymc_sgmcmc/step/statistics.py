@@ -84,12 +84,24 @@ class Recorder:
     batch_size: int
     of_variables: Sequence[str]
 
-    def record(self, runner: Runner, draw: Draw, others: Sequence[np.ndarray]) -> dict[str, Any]:
+    def record(
+        self,
+        runner: Runner,
+        draw: Draw,
+        others: Sequence[np.ndarray],
+        explored: Sequence[Draw] = (),  # those that a schedule left out before it
+    ) -> dict[str, Any]:
         """Return all statistics of a draw, whose other step methods' values are given."""
         state = runner.state
+        rejected, tamed = (
+            sum(getattr(x, name) for x in (*explored, draw)) for name in ("rejected", "tamed")
+        )
         state.values = [np.array(value) for value in draw.values]
         state.draw += 1
         of_variables = runner.by_variable.constant | self._count(runner, draw)
+        if state.draw > state.tuning_draws:
+            state.rejected += rejected
+            state.tamed += tamed
         self._count_outside(runner, draw, others)
         return {
             **draw.statistics,
@@ -97,9 +109,9 @@ class Recorder:
             "batches": runner.settings.batches,
             "batch_size": self.batch_size,
             "weight": draw.weight,
-            "diverging": draw.rejected > 0,
-            "rejected_updates": draw.rejected,
-            "tamed_updates": draw.tamed,
+            "diverging": rejected > 0,
+            "rejected_updates": rejected,
+            "tamed_updates": tamed,
             "warning": self._warning(runner) if state.draw == state.last_draw else None,
             **{name: of_variables.get(name, np.nan) for name in self.of_variables},
         }
@@ -116,8 +128,6 @@ class Recorder:
             if self.tunes_step_size and runner.settings.adapts:
                 lower_step(runner, draw.tamed / runner.settings.thin)
         else:
-            state.rejected += draw.rejected
-            state.tamed += draw.tamed
             away = runner.away()
             gradient = watched(runner.engine.posterior.on_line(draw.gradient))
             if state.monitor.add(away, gradient, draw.statistics["noise_ratio"]):
@@ -159,7 +169,7 @@ class Recorder:
             state.monitor if policy.second_moments else None,
             state.rejected,
             state.tamed if policy.second_moments else 0,
-            draws * runner.settings.thin,
+            max(draws * runner.settings.thin, state.updates * draws // state.last_draw),
             absorbed=policy.absorbs_noise,
             outside=outside,
         )

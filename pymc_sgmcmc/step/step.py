@@ -256,14 +256,15 @@ class SGMCMCStep(Sampler, BlockedStep):
         h: Any = runner.settings.step_size if schedule is None else schedule
         if isinstance(h, constant):
             h = h.h
+        explored = []
         while not records(schedule, state.updates, runner.settings.thin):
-            runner.advance(h, runner.settings.thin, others)
+            explored.append(runner.advance(h, runner.settings.thin, others))
         if companion is not None:
             runner, h, draw = companion.draw(runner, h, others)
         else:
             draw = runner.advance(h, runner.settings.thin, others)
         self._runner = runner
-        stats = self._recorder.record(runner, draw, others)
+        stats = self._recorder.record(runner, draw, others, explored)
         values = zip((value.name for value in self.vars), state.values, strict=True)
         return {**point, **dict(values)}, [stats]
 

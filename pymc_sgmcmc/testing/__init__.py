@@ -69,7 +69,7 @@ def run_chain(
     dict
         Draws of every free variable in its own space, shape ``(draws, *shape)``.
     """
-    point = initial_point(model)
+    point = initial_point(model, seed)
     step.setup_chain(np.random.default_rng(seed), burn, draws)
     kept: list[dict[str, np.ndarray]] = []
     for i in range(burn + draws):

@@ -52,11 +52,12 @@ def shared_bound(policy: Policy, *, half: bool, grows: bool) -> tuple[float, flo
 def within_noise(policy: Policy, variance: np.ndarray) -> np.ndarray:
     """Return each coordinate's largest step size, for gradients of this variance, shape (d,).
 
-    The friction of a thermostat (``noise_of_many``) is hσ²/2, and its error grows with h²σ²/2.
+    A thermostat takes noise up by a friction of hσ²/2, and its error grows with h²σ²/2.
     """
     variance = np.maximum(variance, TINY)
-    h = np.sqrt(FRICTION / variance) if policy.noise_of_many else np.full(len(variance), np.inf)
-    return h if policy.widening is None else np.minimum(h, policy.widening / variance)
+    if policy.widening is not None:
+        return policy.widening / variance
+    return np.sqrt(FRICTION / variance) if policy.absorbs_noise else np.full(len(variance), np.inf)
 
 
 def stable_step(policy: Policy, curvature: float) -> float:

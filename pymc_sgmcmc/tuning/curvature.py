@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
-from pymc_sgmcmc.tuning.passes import PAIRS, Passes
+from pymc_sgmcmc.tuning.passes import PAIRS, Passes, batches_to_measure
 from pymc_sgmcmc.tuning.surface import TINY, Flat, Map, Points, Rng, Root, Surface, antithetic
 
 __all__ = [
@@ -152,9 +152,10 @@ def measured_diagonal(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> Fla
     """
     d = len(centre)
     products, squares = np.zeros(d), np.zeros(d)
-    for _ in range(_ROUNDS_OF_DIAGONAL):
+    batches, draw = batches_to_measure(surface, rng, PAIRS * _ROUNDS_OF_DIAGONAL)
+    for _ in range(-(-batches // PAIRS)):
         e = antithetic(rng, PAIRS, d)
-        rows = np.repeat(surface.draw_rows(rng, PAIRS), 2, axis=0)
+        rows = np.repeat(draw(PAIRS), 2, axis=0)
         g = surface.batch_gradient(centre + sd * e, rows)
         e, change = e[::2], g[::2] - g[1::2]
         finite = np.all(np.isfinite(change), axis=1)

@@ -63,7 +63,7 @@ class Turn:
 
     away: np.ndarray  # V = E - U, shape (d, r), with zero columns up to a multiple of 4
     middle: np.ndarray  # inverse of I - U'E, shape (r, r), with zeros too
-    lengths: Flat  # Λ, 1 but for the coordinates that become directions, shape (d,)
+    lengths: Flat  # Λ, 1 but for directions and where noise shortens a coordinate, shape (d,)
     coordinates: np.ndarray  # indices of these, shape (r,)
 
     @classmethod

@@ -141,9 +141,10 @@ class Job:
                 settings.variance = in_parts(psi, plan.variance)
         if root is not None and self.policy.gradients_bounded:
             # A larger gradient occurs only ten sds from the centre, or where the density falls
-            # steeply. A coordinate may be informed by one of M batches. The gradient of that batch
-            # is up to √M sds from the mean
-            of_few = max(1.0, view.n_blocks / plan.batches)
+            # steeply. A coordinate may be informed by one of M batches, but for those of a small
+            # net. The gradient of that batch is up to √M sds from the mean
+            apart = plan.regime.by_quantile or not plan.regime.exchangeable
+            of_few = max(1.0, view.n_blocks / plan.batches) if apart else 1.0
             largest = LARGEST_GRADIENT * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
             settings.largest_gradient = float(largest)
         if not isinstance(plan.gradient, Plain):

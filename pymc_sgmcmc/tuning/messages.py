@@ -69,8 +69,8 @@ _TEXTS = {
     ),
     "costly": (
         "a draw would need {needed:,} updates or more to depend little on the one before it. That "
-        "is {passes:,.3g} passes over the data, and {needed_time} for {draws:,} draws. That is "
-        "more than tuning spends by itself: draws have {thin} updates, {time} in all, and depend "
+        "is {passes:,.3g} passes over the data, and {needed_time} for 1,000 draws. That is more "
+        "than tuning spends by itself: draws have {thin} updates, {time} for 1,000, and depend "
         "on each other. Cheaper may be {rows}NUTS (pm.sample without step=), or a model with fewer "
         "components or parameters; thin={needed} takes the longer time"
     ),
@@ -84,7 +84,7 @@ def text_of(warning: Warned) -> str:
     return _TEXTS[code].format(**values)
 
 
-def costly(thin: int, needed: int, draws: int, seconds: float, passes: float) -> Warned:
+def costly(thin: int, needed: int, seconds: float, passes: float) -> Warned:
     """Return a warning that ``needed`` updates for each draw would cost too much.
 
     An update takes these seconds and passes over the data.
@@ -92,10 +92,9 @@ def costly(thin: int, needed: int, draws: int, seconds: float, passes: float) ->
     return "costly", {
         "needed": needed,
         "passes": needed * passes,
-        "draws": draws,
-        "needed_time": in_words(draws * needed * seconds),
+        "needed_time": in_words(1000 * needed * seconds),
         "thin": thin,
-        "time": in_words(draws * thin * seconds),
+        "time": in_words(1000 * thin * seconds),
         "rows": "all rows in place of batches, " if passes < 1 else "",
     }
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
-from pymc_sgmcmc.tuning.passes import PAIRS, Passes, random_signs
+from pymc_sgmcmc.tuning.passes import (
+    FEW_PASSES,
+    PAIRS,
+    Draw,
+    Passes,
+    batches_to_measure,
+    random_signs,
+)
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.surface import (
@@ -22,7 +28,6 @@ from pymc_sgmcmc.tuning.surface import (
     Points,
     Rng,
     Root,
-    Rows,
     Surface,
     TuningError,
     gradients_of_batches,
@@ -42,10 +47,6 @@ __all__ = [
 # Positions of the bulk, least batches at all of them, for each coordinate of a dense L, and most
 # numbers in the gradients of those at one
 _POINTS, _LEAST_BATCHES, _BATCHES_OF_EACH, _LARGEST = 16, 512, 4, 2**24
-
-# Passes over the data where a batch may touch few of thousands of coordinates; where independent
-# batches would be fewer of few coordinates, one pass has each row once
-_PASSES = 4
 
 # The noise of a direction is given as a multiple of the noise of the coordinate that it replaces.
 # Where the coordinate has less than 1 % of the direction's noise, as an intercept that data depend
@@ -71,7 +72,10 @@ class GradientNoise:
         largest = float(self.controlled.max(initial=0.0))
         if variance <= largest:
             return self
-        return replace(self, controlled=self.controlled * (variance / max(largest, TINY)))
+        # The others make up for injected noise as it is
+        return replace(
+            self, controlled=np.where(self.controlled < largest, self.controlled, variance)
+        )
 
     def turned(self, plain: TurnedNoise, controlled: TurnedNoise) -> GradientNoise:
         """Return the noise of turned gradients."""
@@ -106,26 +110,28 @@ def measured_noise(
     ``spread`` is L of the bulk if that differs; ``rotated`` lets a dense L take the axes of the
     noise; ``many`` says that a batch may touch few coordinates.
     """
-    bulk, batches, draw = root if spread is None else spread, _batches(root), _drawn(surface, rng)
-    if _PASSES * surface.n_blocks > batches:
-        # Independent batches may miss a row that alone informs a coordinate
-        batches, draw = max(batches, surface.n_blocks), Passes(surface, rng, batches=1).draw
+    bulk, least = root if spread is None else spread, _batches(root)
+    batches, draw = batches_to_measure(surface, rng, least)
+    in_pass = FEW_PASSES * surface.n_blocks > least
 
-    def samples() -> Iterator[tuple[Points, Points]]:
-        return _samples(surface, centre, _places(surface, centre, bulk, rng), draw, batches)
+    def samples(bulk: Root) -> Iterator[tuple[Points, Points]]:
+        # A row that is drawn once is seen at a single place, not as far off as chance has it
+        places = _places(surface, centre, bulk, rng, signs=in_pass)
+        return _samples(surface, centre, places, draw, batches)
 
     if many and root.ndim == bulk.ndim == 1 and not isinstance(surface, Remembered):
         plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
         return GradientNoise(root**2 * plain, root**2 * controlled)
     if root.ndim == 1 or not rotated:
-        return GradientNoise(*_variances(samples(), lambda g: _whitened(g, root)))
+        return GradientNoise(*_variances(samples(bulk), lambda g: _whitened(g, root)))
     covariance = np.zeros(root.shape)
-    for _, g in samples():
+    for _, g in samples(bulk):
         noise = (g - g.mean(axis=0)) @ root
         covariance += noise.T @ noise / (len(noise) - 1) / _POINTS
     axes = _axes(covariance, surface.circular)
     # Fresh batches: along axes fitted to the old ones, those would show too little
-    return GradientNoise(*_variances(samples(), lambda g: g @ root @ axes), rotation=axes)
+    bulk = root @ axes if in_pass and bulk is root else bulk
+    return GradientNoise(*_variances(samples(bulk), lambda g: g @ root @ axes), rotation=axes)
 
 
 def turned_noise(
@@ -138,7 +144,8 @@ def turned_noise(
     before, after = np.zeros((2, len(centre))), np.zeros((2, len(centre)))
     count = 0
     places = _places(surface, centre, root, rng)
-    for both in _samples(surface, centre, places, _drawn(surface, rng), _LEAST_BATCHES):
+    batches, draw = batches_to_measure(surface, rng, _LEAST_BATCHES)
+    for both in _samples(surface, centre, places, draw, batches):
         count += len(both[0]) - 1
         for k, g in enumerate(both):
             noise = (g - g.mean(axis=0)) * root
@@ -162,10 +169,10 @@ def noise_along_burn_in(
     the noise is constant. ``root`` includes the rotation to the axes of the noise.
     """
     heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
+    _, draw = batches_to_measure(surface, rng, _batches(root))
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
-        here = [(surface, surface, x)]
-        for _, g in _samples(surface, centre, here, _drawn(surface, rng), _batches(root)):
+        for _, g in _samples(surface, centre, [(surface, surface, x)], draw, _batches(root)):
             heat += _variance(_whitened(g, root)) * square
             distance += square
     return heat / np.maximum(distance, TINY)
@@ -199,11 +206,15 @@ def _axes(covariance: Root, circular: Flat) -> Root:
 
 
 def _places(
-    surface: Surface, centre: Flat, spread: Root, rng: Rng
+    surface: Surface, centre: Flat, spread: Root, rng: Rng, *, signs: bool = False
 ) -> Iterator[tuple[Surface, Surface, Flat]]:
-    """Yield positions of the bulk, with the surface there and that of an anchor at the centre."""
+    """Yield positions of the bulk, with the surface there and that of an anchor at the centre.
+
+    With ``signs`` each whitened coordinate is one sd from the centre.
+    """
     visited = surface.places() if isinstance(surface, Remembered) else ()
-    for k, e in enumerate(rng.standard_normal((_POINTS, len(centre)))):
+    moves = rng.standard_normal((_POINTS, len(centre)))
+    for k, e in enumerate(np.sign(moves) if signs else moves):
         if isinstance(surface, Remembered):
             # The chain's position at those values, as the bulk moves with the other variables
             here = k % len(surface.views)
@@ -216,11 +227,11 @@ def _samples(
     surface: Surface,
     centre: Flat,
     places: Iterable[tuple[Surface, Surface, Flat]],
-    draw: Callable[[int], Rows],
+    draw: Draw,
     batches: int,
 ) -> Iterator[tuple[Points, Points]]:
     """Yield, for each place, gradients of batches and their differences from the centre's."""
-    each = int(np.clip(_LARGEST // len(centre), 2, batches // _POINTS))
+    each = int(np.clip(_LARGEST // len(centre), 2, -(-batches // _POINTS)))
     for here, anchor, x in places:
         rows = draw(each)
         if here is anchor:
@@ -231,11 +242,6 @@ def _samples(
         finite = np.all(np.isfinite(at_x) & np.isfinite(at_centre), axis=1)
         if finite.sum() >= 2:
             yield at_x[finite], (at_x - at_centre)[finite]
-
-
-def _drawn(surface: Surface, rng: Rng) -> Callable[[int], Rows]:
-    """Return a function that draws so many independent batches."""
-    return partial(surface.draw_rows, rng)
 
 
 def _whitened(gradients: Points, root: Root) -> Points:
@@ -327,7 +333,7 @@ class NoiseOnTheWay:
 
 
 def _steps(surface: Surface, passes: Passes) -> int:
-    return max(_LEAST_BATCHES, _PASSES * surface.n_blocks) // (PAIRS * passes.batches)
+    return max(_LEAST_BATCHES, FEW_PASSES * surface.n_blocks) // (PAIRS * passes.batches)
 
 
 def _ratio(surface: Surface, batches: int) -> float:

@@ -20,6 +20,7 @@ from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
+from pymc_sgmcmc.tuning.curvature import difference_step
 from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.surface import TINY, Surface, mean_gradients
@@ -39,7 +40,8 @@ _WIDE = 0.9
 # from its likelihood's mean counts as such a change
 _ROUNDS, _CHANGED = 3, 1.5
 
-# Length of a move of all elements, in units of a scale, or of one of a block, in units of its sd
+# Length of a move of all elements, in units of a scale, or of one of a block, in units of its sd,
+# 1 at most
 _MOVE = 0.3
 
 # Most gradients of batches in a measurement of a block
@@ -355,7 +357,10 @@ class _Probes:
         is_known = any(read(c.map.kind, x).precision.any() for x in old)
         # At other scales only informed coordinates stay in the bulk
         at = self._wide_place(c.map, block) if is_known else self.centre
-        move = _MOVE * np.minimum(1.0, conditional_sds(self.root)[elements])
+        # Kinks may be few within a short move
+        move = max(_MOVE, difference_step(self.surface)) * np.minimum(
+            1.0, conditional_sds(self.root)[elements]
+        )
         gradient, curvature = _derivatives(self.surface, at, elements, move, self.rng)
         scale, phi = self._scales_of(block, at), at[elements].astype(float)
         with np.errstate(all="ignore"):

@@ -2,16 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from pymc_sgmcmc.tuning.surface import Points, Rng, Rows, Surface
 
-__all__ = ["LEAST_STEPS", "PAIRS", "PASSES", "Passes", "random_signs"]
+__all__ = [
+    "FEW_PASSES", "LEAST_STEPS", "PAIRS", "PASSES", "Draw", "Passes", "batches_to_measure",
+    "random_signs",
+]  # fmt: skip
+
+type Draw = Callable[[int], Rows]
 
 # Pairs of a step, each on a batch of its own: as many batches measure a curvature
 PAIRS = 8
 # Least steps of a fit of thousands of parameters, and its passes over the data
 LEAST_STEPS, PASSES = 400, 20
+# Passes of a measurement of noise. Independent batches that are as many miss few rows
+FEW_PASSES = 4
+
+
+def batches_to_measure(surface: Surface, rng: Rng, least: int) -> tuple[int, Draw]:
+    """Return how many batches a measurement takes, and what draws some of them.
+
+    They are independent where so many are passes over the data. Otherwise they make up one, as
+    they might miss a row that alone informs a coordinate.
+    """
+    if FEW_PASSES * surface.n_blocks <= least:
+        return least, partial(surface.draw_rows, rng)
+    return max(least, surface.n_blocks), Passes(surface, rng, batches=1).draw
 
 
 def random_signs(rng: Rng, dimension: int) -> Points:

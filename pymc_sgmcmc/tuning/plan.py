@@ -70,9 +70,7 @@ class Plan:
     regime: Regime = field(default_factory=Dense)
     gradient: GradientChoice = field(default_factory=Plain)
     batches: int = 1  # K
-    unit: float = (
-        1.0  # the fit's narrowest sd in the chain's coordinates: 1 unless scale= says more
-    )
+    unit: float = 1.0  # the fit's narrowest sd in the chain's coordinates, 1 if whitened by it
     width: float | np.ndarray = 1.0  # the fit's sds along these, in which trials have positions
     bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one

@@ -178,7 +178,7 @@ class Tuning:
         automatic = job.options.thin is None and not last.plan.regime.thinned_by_cost
         if automatic and settled.needed > thin:
             passes = job.bounds(last.plan).passes
-            settings.warnings.append(costly(thin, settled.needed, job.draws, job.seconds, passes))
+            settings.warnings.append(costly(thin, settled.needed, job.seconds, passes))
         if job.report.seconds + job.draws * thin * job.seconds > _LONG:
             for warning in settings.warnings:
                 # Logged before the draws, and again at the end of the chain

@@ -105,3 +105,17 @@ def test_draws_of_single_precision_have_no_bias_of_their_own():
         ]
         report = _report(model, runs, 1, 0.1)
     assert not report["flagged"].any()
+
+
+def test_a_start_that_is_drawn_from_priors_follows_the_seed():
+    with pm.Model() as model:
+        pm.Normal("x", 0, 10, initval="prior")
+    reports = [
+        bias_report(
+            sg.SGLD, model, draws=100, tune=1, chains=1, random_seed=seed, step_size=0.1,
+            backend="jax", **UNTUNED,
+        )
+        for seed in (1, 1, 2)
+    ]  # fmt: skip
+    assert reports[0].equals(reports[1])
+    assert not reports[0].equals(reports[2])

@@ -18,6 +18,7 @@ from pymc_sgmcmc.model.passes import (
     canonical,
     computed_once,
     log_softmax_of_classes,
+    masks_as_numbers,
     products_for_solves,
 )
 from pymc_sgmcmc.model.posterior import Posterior
@@ -87,6 +88,19 @@ def operations(graphs):
         "Exp",
         "Add",
     }
+
+
+def test_a_constant_of_booleans_that_rows_index_is_no_mask():
+    """Were it one, it would be replaced by itself without end."""
+    of_groups = pt.as_tensor(np.array([True, False]))
+    group, x = pt.lvector("group"), pt.vector("x")
+    graphs = [of_groups[group], x[group].set(of_groups[group]), x[np.array([True, False, True])]]
+    rows, written, chosen = pytensor.function([x, group], masks_as_numbers(graphs), mode=PLAIN)(
+        np.array([5.0, 6.0, 7.0]), [0, 1]
+    )
+    np.testing.assert_array_equal(rows, [True, False])
+    np.testing.assert_array_equal(written, [1, 0, 7])
+    np.testing.assert_array_equal(chosen, [5, 7])
 
 
 def test_costly_results_of_data_are_constants():

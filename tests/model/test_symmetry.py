@@ -2,6 +2,7 @@
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 
 from pymc_sgmcmc.model.coordinates import coordinates_at
@@ -16,6 +17,16 @@ def net():
     W, b = pm.Normal("W", shape=(3, 5)), pm.Normal("b", shape=5)
     V = pm.Normal("V", shape=5)
     pm.Normal("y", pm.math.tanh(X @ W + b) @ V, observed=y)
+
+
+def net_of_dead_units():
+    W, V = pm.Normal("W", shape=(3, 5)), pm.Normal("V", shape=5)
+    pm.Normal("y", pt.maximum((X - 100) @ W, 0) @ V, observed=y)
+
+
+def net_of_rates():
+    W, V = pm.Normal("W", shape=(3, 5)), pm.Normal("V", shape=5)
+    pm.Poisson("y", pt.exp(pt.tanh(X @ W) @ V), observed=np.ones(40, int))
 
 
 def deep_net():
@@ -75,6 +86,8 @@ def places_of_one_matrix():
     ("build", "permutable"),
     [
         (net, True),
+        (net_of_dead_units, True),
+        (net_of_rates, True),
         (deep_net, True),
         (factors, True),
         (varying_slopes, False),

@@ -1,4 +1,4 @@
-"""Thousands of rates, probabilities and values of a walk, of known laws given two others."""
+"""Thousands of rates, probabilities and values of a walk, of known laws; a rare event."""
 
 from __future__ import annotations
 
@@ -21,6 +21,33 @@ WALKS, LENGTH = 200, 15
 # Nodes for each of two others, and how many sds they reach
 NODES, REACH = 41, 5.0
 SIDES = 1, -1
+
+
+@cache
+def rows_of_an_event() -> tuple[np.ndarray, np.ndarray]:
+    """Return an event that one row of a million has, and a value of each row."""
+    rng, event = np.random.default_rng(21), np.zeros(1_000_000)
+    event[333_333] = 1
+    return event, rng.normal(size=len(event))
+
+
+@MANY.add
+def one_row_of_a_million(batch_size: int = 500) -> pm.Model:
+    """Return a mean, and the effect of an event that one row has."""
+    event, y = rows_of_an_event()
+    with pm.Model() as model:
+        x, seen = pm.Minibatch(event, y, batch_size=batch_size)
+        mean = pm.Normal("a", 0, 1) + pm.Normal("b", 0, 1) * x
+        pm.Normal("y", mean, 1, observed=seen, total_size=len(y))
+    return model
+
+
+def moments_of_an_event() -> Moments:
+    """Of normal rows with a normal prior."""
+    event, y = rows_of_an_event()
+    covariance = np.linalg.inv(np.array([[len(y) + 1, 1], [1, 2]]))
+    mean, sd = covariance @ [y.sum(), event @ y], np.sqrt(np.diag(covariance))
+    return {"a": (mean[0], sd[0]), "b": (mean[1], sd[1])}
 
 
 @cache
@@ -278,6 +305,7 @@ def variances(band: np.ndarray) -> np.ndarray:
 
 
 CONJUGATE: dict[str, Callable[[], Moments]] = {
+    "one_row_of_a_million": moments_of_an_event,
     "rates_of_groups": moments_of_rates,
     "rates_in_dims": moments_of_rates,
     "conversions": moments_of_conversions,
