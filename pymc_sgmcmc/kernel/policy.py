@@ -79,6 +79,11 @@ class Policy:
     isotropic: bool = True
     gradients_bounded: bool = True
 
+    @property
+    def is_bounded_by_friction(self) -> bool:
+        """Whether noise bounds the step size by the friction that takes it up alone."""
+        return self.absorbs_noise and self.widening is None
+
     def __post_init__(self) -> None:
         one_of("Policy's coordinates", self.coordinates, (*TRANSFORM_CHOICES, "identity"))
         for field in fields(self):

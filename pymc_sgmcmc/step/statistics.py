@@ -89,13 +89,11 @@ class Recorder:
         runner: Runner,
         draw: Draw,
         others: Sequence[np.ndarray],
-        explored: Sequence[Draw] = (),  # those that a schedule left out before it
+        explored: np.ndarray,  # updates rejected and tamed that a schedule left out before it
     ) -> dict[str, Any]:
         """Return all statistics of a draw, whose other step methods' values are given."""
         state = runner.state
-        rejected, tamed = (
-            sum(getattr(x, name) for x in (*explored, draw)) for name in ("rejected", "tamed")
-        )
+        rejected, tamed = (explored + np.array([draw.rejected, draw.tamed])).tolist()
         state.values = [np.array(value) for value in draw.values]
         state.draw += 1
         of_variables = runner.by_variable.constant | self._count(runner, draw)

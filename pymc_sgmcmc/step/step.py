@@ -256,9 +256,10 @@ class SGMCMCStep(Sampler, BlockedStep):
         h: Any = runner.settings.step_size if schedule is None else schedule
         if isinstance(h, constant):
             h = h.h
-        explored = []
+        explored = np.zeros(2, int)
         while not records(schedule, state.updates, runner.settings.thin):
-            explored.append(runner.advance(h, runner.settings.thin, others))
+            unrecorded = runner.advance(h, runner.settings.thin, others)
+            explored += unrecorded.rejected, unrecorded.tamed
         if companion is not None:
             runner, h, draw = companion.draw(runner, h, others)
         else:

@@ -55,9 +55,9 @@ def within_noise(policy: Policy, variance: np.ndarray) -> np.ndarray:
     A thermostat takes noise up by a friction of hσ²/2, and its error grows with h²σ²/2.
     """
     variance = np.maximum(variance, TINY)
-    if policy.widening is not None:
-        return policy.widening / variance
-    return np.sqrt(FRICTION / variance) if policy.absorbs_noise else np.full(len(variance), np.inf)
+    if policy.is_bounded_by_friction:
+        return np.sqrt(FRICTION / variance)
+    return np.full(len(variance), np.inf) if policy.widening is None else policy.widening / variance
 
 
 def stable_step(policy: Policy, curvature: float) -> float:

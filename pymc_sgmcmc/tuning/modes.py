@@ -245,8 +245,7 @@ def best_mode(
     drawn = modes[0] if modes else first
     if len(modes) > 1:
         if rows is not None:
-            on_all = [_on_all_rows(surface, mode) for mode in modes]
-            modes = on_all if all(np.isfinite(mode.mass) for mode in on_all) else modes
+            modes = _on_all_rows(surface, modes) or modes
         masses = np.array([mode.mass for mode in modes])
         chances = np.exp(masses - masses.max())
         [rng] = rng.spawn(1)
@@ -282,19 +281,32 @@ def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
     return _Mode(centre, hessian, start, collapses, mass, surface.circular)
 
 
-def _on_all_rows(surface: Surface, mode: _Mode) -> _Mode:
-    """Return a mode after steps by all rows, with the Hessian of some.
+def _on_all_rows(surface: Surface, modes: Sequence[_Mode]) -> list[_Mode]:
+    """Return those of some modes that differ after steps by all rows, with the Hessians of some.
 
     Between modes that differ by little in each row, the masses that some rows give are chance.
     """
-    scale, w, v = _eigen(mode.hessian)
-    centre = mode.centre
+    centres, eigen = np.stack([x.centre for x in modes]), [_eigen(x.hessian) for x in modes]
+    # What collapses has no mode: it stays where its mass was largest
+    shares = np.array([0.0 if x.collapses else _SHARE_OF_STEP for x in modes])
     with np.errstate(over="ignore", invalid="ignore"):
+        u, g = surface.full(centres)
         for _ in range(_STEPS_ON_ALL):
-            _, g = surface.full(centre[None])
-            centre = centre - _SHARE_OF_STEP * scale * (v @ (v.T @ (scale * g[0]) / w))
-        mass = _log_mass(surface, centre, mode.hessian, None)
-    return replace(mode, centre=centre, mass=mass)
+            steps = [
+                share * scale * (v @ (v.T @ (scale * x) / w))
+                for share, x, (scale, w, v) in zip(shares, g, eigen, strict=True)
+            ]
+            u_there, g_there = surface.full(centres - steps)
+            falls = (u_there <= u) & np.all(np.isfinite(g_there), axis=1)
+            centres[falls] -= np.stack(steps)[falls]
+            u, g = np.where(falls, u_there, u), np.where(falls[:, None], g_there, g)
+            shares = np.where(falls, shares, shares / 4)
+    kept: list[_Mode] = []
+    for mode, centre, level, (scale, *_) in zip(modes, centres, u, eigen, strict=True):
+        mass = log_volume(mode.hessian, scale, np.ones(len(centre), bool)) - level
+        if np.isfinite(mass) and not any(other.is_at(centre) for other in kept):
+            kept.append(replace(mode, centre=centre, mass=float(mass)))
+    return kept
 
 
 def _eigen(hessian: Matrix) -> tuple[Flat, Flat, Matrix]:

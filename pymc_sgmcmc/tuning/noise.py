@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -72,10 +73,7 @@ class GradientNoise:
         largest = float(self.controlled.max(initial=0.0))
         if variance <= largest:
             return self
-        # The others make up for injected noise as it is
-        return replace(
-            self, controlled=np.where(self.controlled < largest, self.controlled, variance)
-        )
+        return replace(self, controlled=self.controlled * (variance / max(largest, TINY)))
 
     def turned(self, plain: TurnedNoise, controlled: TurnedNoise) -> GradientNoise:
         """Return the noise of turned gradients."""
@@ -111,10 +109,10 @@ def measured_noise(
     noise; ``many`` says that a batch may touch few coordinates.
     """
     bulk, least = root if spread is None else spread, _batches(root)
-    batches, draw = batches_to_measure(surface, rng, least)
     in_pass = FEW_PASSES * surface.n_blocks > least
 
     def samples(bulk: Root) -> Iterator[tuple[Points, Points]]:
+        batches, draw = batches_to_measure(surface, rng, least)
         # A row that is drawn once is seen at a single place, not as far off as chance has it
         places = _places(surface, centre, bulk, rng, signs=in_pass)
         return _samples(surface, centre, places, draw, batches)
@@ -144,8 +142,7 @@ def turned_noise(
     before, after = np.zeros((2, len(centre))), np.zeros((2, len(centre)))
     count = 0
     places = _places(surface, centre, root, rng)
-    batches, draw = batches_to_measure(surface, rng, _LEAST_BATCHES)
-    for both in _samples(surface, centre, places, draw, batches):
+    for both in _samples(surface, centre, places, partial(surface.draw_rows, rng), _LEAST_BATCHES):
         count += len(both[0]) - 1
         for k, g in enumerate(both):
             noise = (g - g.mean(axis=0)) * root
@@ -169,10 +166,11 @@ def noise_along_burn_in(
     the noise is constant. ``root`` includes the rotation to the axes of the noise.
     """
     heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
-    _, draw = batches_to_measure(surface, rng, _batches(root))
+    batches, draw = batches_to_measure(surface, rng, _batches(root))
+    batches = max(_batches(root), _POINTS * -(-batches // len(phi)))
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
-        for _, g in _samples(surface, centre, [(surface, surface, x)], draw, _batches(root)):
+        for _, g in _samples(surface, centre, [(surface, surface, x)], draw, batches):
             heat += _variance(_whitened(g, root)) * square
             distance += square
     return heat / np.maximum(distance, TINY)

@@ -281,7 +281,9 @@ def _with_batches(
     effect = turned[not plain]
     if many and whitened and not policy.per_coordinate:
         # Noise that the whole step allows costs a coordinate nothing
-        free = FRICTION / (terms.step_size * plan.unit) ** 2 if policy.noise_of_many else 0.0
+        free = 0.0
+        if policy.is_bounded_by_friction:
+            free = FRICTION / (terms.step_size * plan.unit) ** 2
         root, turn, effect, variance = _shortened(root, turn, effect, variance, free)
     return replace(
         plan, root=root, gradient=gradient, batches=batches, variance=variance, ratio=ratio,

@@ -13,9 +13,9 @@ from helpers.surfaces import (
     groups,
     rotated,
 )
-from helpers.surfaces_of_rows import logistic
+from helpers.surfaces_of_rows import Rows, logistic
 from pymc_sgmcmc.tuning.conditional import Conditional
-from pymc_sgmcmc.tuning.modes import best_mode, further_starts, newton
+from pymc_sgmcmc.tuning.modes import best_mode, further_starts, newton, rows_of_a_search
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.whiten import inverse_root
 
@@ -249,3 +249,31 @@ def test_more_than_three_starts_are_used_where_these_lead_to_several_modes():
     wide, narrow = WIDE + 0.1, NARROW + 0.02
     assert cost([wide, wide, wide, narrow]) == cost([wide] * 3)
     assert cost([wide, narrow, wide, wide]) > cost([wide, narrow, wide])
+
+
+class TwoWells(Rows):
+    """Modes near -1 and 1; of 20,000 rows together the first has 20 more, of 400 it is chance."""
+
+    def __init__(self):
+        super().__init__(1, 20_000, 50)
+        self.slopes = np.random.default_rng(3).normal(0, 0.05, 20_000)
+        self.slopes += 5e-4 - self.slopes.mean()
+
+    def prior(self, points):
+        x = points[:, 0]
+        return 500 * (x**2 - 1) ** 2, 2000 * (points**2 - 1) * points
+
+    def of_rows(self, points, index, counted):
+        slope = np.sum(self.slopes[index] * (1 if counted is None else counted), axis=1)
+        return slope * points[:, 0], slope[:, None]
+
+
+def test_modes_in_batches_are_weighed_by_all_rows():
+    surface, starts = TwoWells(), [np.array([0.9]), np.array([-0.9]), np.array([0.8])]
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        rows = rows_of_a_search(surface, rng)
+        assert rows is not None
+        centre, *_ = best_mode(surface, starts, rows, rng, lambda x: x)
+        # To the mode of all rows, by steps that leave a third of the way
+        assert abs(centre[0] + 1) < 0.02
