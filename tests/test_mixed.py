@@ -315,3 +315,19 @@ def test_one_step_for_each_variable():
         ["s_log__"],
     ]
     assert all(method.model is model for method in step.methods)
+
+
+def test_of_what_other_steps_move_only_coordinates_that_depend_on_it_follow():
+    """A simplex has masses, whose total PyMC's values have not."""
+    with pm.Model() as model:
+        mu, tau = pm.Normal("mu"), pm.HalfNormal("tau")
+        effects, shares = pm.Normal("e", mu, tau, shape=3), pm.Dirichlet("p", np.full(4, 0.1))
+        pm.Normal("y", effects, 1, observed=np.array([-1.0, 0.0, 2.0]))
+        step = sg.CoRVSGLD([mu, effects, shares], backend="jax")
+    step.setup_chain(np.random.default_rng(1), 0, 5)
+    point, _ = step.step(model.initial_point())
+    before = step._runner.phi()
+    step._follow(step._runner, {**point, "tau_log__": point["tau_log__"] + 1}, goes_on=True)
+    _, of_effects, of_shares = step._runner.phi()
+    np.testing.assert_allclose(of_shares, before[2], rtol=1e-9)
+    assert not np.allclose(of_effects, before[1])

@@ -21,6 +21,7 @@ from weakref import WeakSet
 import pytensor
 
 from pymc import initial_point
+from pymc.backends import arviz
 from pymc.model import Model, modelcontext
 from pymc.sampling import mcmc
 from pymc.stats import log_density
@@ -28,6 +29,7 @@ from pymc.step_methods.compound import flatten_steps
 from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
+from scipy.sparse import issparse
 
 __all__ = [
     "HAD_BEFORE",
@@ -277,10 +279,20 @@ _init_traces = mcmc.init_traces
 def left_out_of_traces() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
-    A step method has no hook for what PyMC computes at each draw. ``let_go`` and ``look_again`` are
+    A step method has no hook for what PyMC computes at each draw, nor for its result, which sparse
+    data would end. ``let_go`` and ``look_again`` are
     called before a run, and ``check_kept`` gets the names, the first also what PyMC's steps sample.
     """
     mcmc.init_traces = _traces
+    arviz.find_constants = _dense_constants
+
+
+_find_constants = arviz.find_constants
+
+
+def _dense_constants(model: Model) -> dict[str, Any]:
+    """Return the data of a model without sparse ones, of which xarray has no array."""
+    return {name: x for name, x in _find_constants(model).items() if not issparse(x)}
 
 
 def _traces(
@@ -313,9 +325,16 @@ def before_log_likelihood(notify: Callable[[Model], None]) -> None:
     def notifying(
         *args: Any, model: Model | None = None, kind: str = "likelihood", **others: Any
     ) -> Any:
+        of = modelcontext(model)
         if kind == "likelihood":
-            notify(modelcontext(model))
-        return _compute_log_density(*args, model=model, kind=kind, **others)
+            notify(of)
+        starts = dict(of.rvs_to_initial_values)
+        # PyMC copies no model with starts, and a density needs none
+        of.rvs_to_initial_values.update(dict.fromkeys(starts))
+        try:
+            return _compute_log_density(*args, model=model, kind=kind, **others)
+        finally:
+            of.rvs_to_initial_values.update(starts)
 
     log_density.compute_log_density = notifying
 

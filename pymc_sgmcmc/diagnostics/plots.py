@@ -135,6 +135,8 @@ def plot_tuning(
     }
     panels = {}
     for name, title in titles.items():
+        if last[name].size != last["batch_size"].size:
+            continue  # PyMC's own step methods record one, too
         values = last[name].transpose("chain", ...).values.reshape(last.sizes["chain"], -1)
         chains = [f"chain {x}" for x in last["chain"].values]
         panels[name] = _Panel(title, chains, values, most=np.nanmax(values))

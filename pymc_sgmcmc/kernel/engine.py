@@ -200,9 +200,10 @@ class Engine:
         return [c in informed for c in self.posterior.coordinates]
 
     @cached_property
-    def depends_on_others(self) -> bool:
-        """Whether PyMC's values at a φ depend on variables of other step methods."""
-        return depends_on(self.posterior.values, set(self.posterior.others))
+    def depends_on_others(self) -> list[bool]:
+        """Whether each of PyMC's values at a φ depends on variables of other step methods."""
+        others = set(self.posterior.others)
+        return [depends_on([value], others) for value in self.posterior.values]
 
     @property
     def shares_noise(self) -> bool:

@@ -80,6 +80,11 @@ class Policy:
     gradients_bounded: bool = True
 
     @property
+    def has_temperature(self) -> bool:
+        """Whether the mean of position times gradient is 1: in θ it has terms at the bounds."""
+        return self.second_moments and self.coordinates != "identity"
+
+    @property
     def is_bounded_by_friction(self) -> bool:
         """Whether noise bounds the step size by the friction that takes it up alone."""
         return self.absorbs_noise and self.widening is None

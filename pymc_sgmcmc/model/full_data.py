@@ -27,7 +27,6 @@ from pymc_sgmcmc.checks import a_model
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import rebuilt
 from pymc_sgmcmc.model.independent_rows import (
-    all_finite,
     at_some_rows,
     check_independent_rows,
     some_rows,
@@ -207,6 +206,8 @@ def _factors(model: Model) -> dict[Any, float]:
     factors = dict.fromkeys(model.potentials, 1.0)
     for term, minibatch in minibatch_terms(model).items():
         two, three, five = _sums_over_rows(model, term)
+        if term in model.observed_RVs and not np.isfinite(five):
+            continue  # of rows that are impossible near the start; it needs no factor
         if np.isclose(five, two + three, rtol=1e-6):
             # A potential is multiplied by N / B, in numbers
             factors[term] = minibatch.batch_size / minibatch.count
@@ -249,12 +250,14 @@ def _sums_over_rows(model: Model, term: Any) -> list[float]:
         parts = [part for rows in chosen for part in (*np.split(rows, [_SIZES[0]]), rows)]
         choices = [[some_rows(array, part) for array in arrays] for part in parts]
         at_points = at_some_rows(model, [density], list(rows.values()), choices, rng)
-        values = next(filter(all_finite, at_points), [[np.nan]] * len(choices))
+        # A single row may be impossible near the start
+        of_points = (np.reshape([float(x) for [x] in of], (tries, 3)) for of in at_points)
+        finite = (sums[np.isfinite(sums).all(axis=1)] for sums in of_points)
+        sums = next(filter(len, finite), np.full((1, 3), np.nan))
     except (AssertionError, TypeError, ValueError, IndexError) as error:
         raise NotImplementedError(
             f"The variable '{term.name}' is written for as many rows as a batch has; with others "
             f"PyTensor says: {first_line(error)} Write lengths as those of an array, such as "
             "x.shape[0], or build the model on the full arrays yourself."
         ) from error
-    sums = np.reshape([float(value) for [value] in values], (tries, 3))
     return [float(x) for x in sums[np.argmax(np.abs(sums).sum(axis=1))]]

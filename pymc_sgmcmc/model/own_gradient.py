@@ -44,6 +44,15 @@ class _Placeholder(Op):
         raise NotImplementedError(_ONLY_HERE)
 
 
+class _Term(TensorVariable):
+    """A number without a value, of which PyMC's drawings of a model ask the shape."""
+
+    @property
+    def shape(self) -> Any:
+        """Return the shape, for which nothing is run."""
+        return pt.constant(np.zeros(0, dtype="int64"))
+
+
 class _OwnGradient(_Placeholder):
     """A term with a known gradient only; its inputs are ``count`` variables, then estimates.
 
@@ -57,7 +66,7 @@ class _OwnGradient(_Placeholder):
         self.count, self.total_size = count, total_size
 
     def make_node(self, *inputs: Any) -> Apply:
-        return Apply(self, [pt.as_tensor(x) for x in inputs], [pt.scalar()])
+        return Apply(self, [pt.as_tensor(x) for x in inputs], [_Term(pt.scalar().type, None)])
 
 
 class _Request(_Placeholder):

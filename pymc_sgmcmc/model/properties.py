@@ -21,13 +21,21 @@ from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import nodes_of
 from pymc_sgmcmc.model.minibatch import unscaled
 
-__all__ = ["has_kinks", "improper", "prior_widths", "refuse_uninformed"]
+__all__ = ["has_kinks", "improper", "is_sum_of_trees", "prior_widths", "refuse_uninformed"]
 
 # Draws that a prior's width is estimated from: it is needed up to a factor of two
 _DRAWS = 16
 
 # sd over the median distance of two draws, of a normal law
 _SD_OF_MEDIAN = 1.4826 / np.sqrt(2)
+
+
+def is_sum_of_trees(rv: TensorVariable) -> bool:
+    """Return whether a variable is ``pymc_bart``'s, whose step method keeps the values to itself.
+
+    Moved by another method they would not follow, and with their flat priors explain the data.
+    """
+    return type(rv.owner.op).__module__.partition(".")[0] == "pymc_bart"
 
 
 def has_kinks(model: Model) -> bool:

@@ -38,6 +38,7 @@ from pymc_sgmcmc.kernel.policy import TRANSFORM_CHOICES, Policy
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.model.minibatch import Minibatch
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
+from pymc_sgmcmc.model.properties import is_sum_of_trees
 from pymc_sgmcmc.model.support import kind_of_support, narrower
 from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
 from pymc_sgmcmc.step.options import signature_of
@@ -103,7 +104,8 @@ def checked_options(
 def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
     """Value variables of what the user wants to sample; by default all continuous ones."""
     if variables is None:
-        values = list(model.continuous_value_vars)
+        rvs = model.values_to_rvs
+        values = [x for x in model.continuous_value_vars if not is_sum_of_trees(rvs[x])]
         if not values:
             raise ValueError(
                 "The model has no continuous free variable to sample: all are discrete. Leave "
@@ -120,6 +122,11 @@ def sampled_values(model: Model, variables: Any) -> list[TensorVariable]:
                 f"The variable '{name}' is discrete and has no gradient. Leave it out of vars "
                 "and give it a step method of its own: "
                 "step=[sg.CoRVSGLD([...]), pm.Metropolis([...])]."
+            )
+        if is_sum_of_trees(model.values_to_rvs[value]):
+            raise ValueError(
+                f"The variable '{name}' is a sum of trees, which only a step method of their own "
+                "can sample. Leave it out of vars: PyMC chooses that method."
             )
         if values.count(value) > 1:
             raise ValueError(f"vars names the variable '{name}' twice; name it once.")

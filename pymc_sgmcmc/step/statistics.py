@@ -164,7 +164,7 @@ class Recorder:
             outside = f"{state.outside} of {draws} draws lie where the density{of} is zero"
         return final_warning(
             [text_of(warning) for warning in runner.settings.warnings],
-            state.monitor if policy.second_moments else None,
+            state.monitor if policy.has_temperature else None,
             state.rejected,
             state.tamed if policy.second_moments else 0,
             max(draws * runner.settings.thin, state.updates * draws // state.last_draw),

@@ -179,7 +179,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         self._of_variables = of_variables(
             model,
             self.names,
-            temperature=policy.second_moments,
+            temperature=policy.has_temperature,
             noise=self._rows.batch_size > 0 and not self.options.is_complete(),
             centring=self.options.centring,
         )
@@ -428,9 +428,13 @@ class SGMCMCStep(Sampler, BlockedStep):
                 for value, was in zip(self._values, state.values, strict=True)
             )
         )
-        if moved or engine.depends_on_others:
+        if moved or any(engine.depends_on_others):
             whitening = runner.settings.whitening()
             phi = engine.expressed(point, state.scales)
+            if not moved:
+                # A simplex's total, say, is no part of PyMC's values
+                both = zip(phi, runner.phi(), engine.depends_on_others, strict=True)
+                phi = [x if depends else was for x, was, depends in both]
             runner.restart(whitening.to_psi(phi, whitening.arrays), state.extra)
 
     def _companion(self, others: list[np.ndarray]) -> Companion | None:

@@ -35,6 +35,7 @@ from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.initial_point import is_given
+from pymc_sgmcmc.model.properties import is_sum_of_trees
 from pymc_sgmcmc.schedules import Schedule
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.density import Density
@@ -61,10 +62,6 @@ _NO_BULK = (
     TuningError, NoGaussianError, SamplingError, ValueError, NotImplementedError,
     NullTypeGradError,
 )  # fmt: skip
-
-# Packages whose step methods keep their variables' values to themselves, as sums of trees: these
-# would not follow, and with their flat priors would explain the data
-_KEPT = ("pymc_bart",)
 
 
 def times_of_tuning(tuning_draws: int) -> list[int]:
@@ -136,7 +133,7 @@ def joint_start(engine: Engine, point: PointType, state: ChainState, model: Mode
     moving = [value for value in engine.posterior.others if value.dtype in continuous_types]
     if not moving or not engine.posterior.has_value:
         return point
-    if any(_is_kept(engine.model.values_to_rvs[value]) for value in moving):
+    if any(is_sum_of_trees(engine.model.values_to_rvs[value]) for value in moving):
         return point
     noted, own = model.value_vars[0].tag, [str(x.name) for x in engine.values]
     begun = noted.begin_together
@@ -156,10 +153,6 @@ def joint_start(engine: Engine, point: PointType, state: ChainState, model: Mode
         point = {**point, **start}
     state.jitter = 0.0
     return point
-
-
-def _is_kept(rv: TensorVariable) -> bool:
-    return type(rv.owner.op).__module__.partition(".")[0] in _KEPT
 
 
 def _bulk_of_all(joint: Engine, point: PointType, state: ChainState) -> PointType:

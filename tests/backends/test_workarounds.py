@@ -16,11 +16,14 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 
+from pymc.model.fgraph import fgraph_from_model
 from pytensor.compile.mode import Mode, get_mode
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.math import Dot
+from scipy.sparse import csr_matrix
 
 import pymc_sgmcmc
 
@@ -426,3 +429,18 @@ def test_numba_goes_on_where_it_cannot_keep_what_it_compiled(monkeypatch):
     monkeypatch.setattr(caching.Cache, "_guard_against_spurious_io_errors", unguarded)
     with pytest.raises(OSError, match="No space"):
         twice()
+
+
+# ----------------------------------------------------------------------------- PyMC
+
+
+def test_sparse_data_have_no_place_in_a_result():
+    with pytest.raises(ValueError, match="number of dimensions"):
+        xr.DataArray(csr_matrix(np.eye(3)), dims=("x_dim_0", "x_dim_1"))
+
+
+def test_models_with_starts_are_not_copied():
+    with pm.Model() as model:
+        pm.Normal("x", initval=0.5)
+    with pytest.raises(NotImplementedError, match="non-default initial_values"):
+        fgraph_from_model(model)

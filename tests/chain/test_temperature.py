@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.testing import UNTUNED
@@ -64,3 +65,16 @@ def test_config_temperature_is_about_the_chain_where_scales_are_given_by_hand():
     mean, error = mean_and_error_of_chain(temperatures(step))
     assert error < 0.01
     assert abs(mean - 1) < STANDARD_ERRORS * error + 0.05**2
+
+
+@pytest.mark.parametrize("method", [sg.MirrorSGLD, sg.SGRLD])
+def test_positions_with_bounds_have_no_temperature(method, caplog):
+    """Their products with the gradient have another mean: of a uniform law 0."""
+    with pm.Model():
+        if method is sg.SGRLD:
+            pm.Dirichlet("x", np.ones(3))
+        else:
+            pm.Uniform("x", 0, 1, shape=20)
+        result = run(method(step_size=0.001, backend="jax"), chains=1)
+    assert "temperature" not in caplog.text
+    assert not [name for name in result.sample_stats if "temperature[" in name]

@@ -17,6 +17,7 @@ from helpers.modes import PLAIN
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
+from pymc_sgmcmc.testing import UNTUNED
 
 INTERPRETED = {"compile_kwargs": {"mode": INTERPRETER}}
 Y = np.random.default_rng(1).normal(size=60)
@@ -274,3 +275,29 @@ def test_a_potential_that_is_0_in_most_rows():
     twin = sg.full_data(model)
     found = pt.sum(twin["loss"]).eval({twin["a"]: 0.3}, mode=INTERPRETER)
     assert found == pytest.approx(-((y[432] - 0.3) ** 2))
+
+
+def test_rows_that_are_impossible_near_the_start_are_no_error():
+    data = np.linspace(0, 5, 200)
+    with pm.Model() as model:
+        upper = pm.HalfNormal("upper", 1)
+        rows = pm.Minibatch(data, batch_size=50)
+        pm.Uniform("y", 0, upper, observed=rows, total_size=len(data))
+    of_all = sg.full_data(model)
+    logp = pm.compile(of_all.value_vars, of_all.logp(vars=[of_all["y"]]), mode=PLAIN)
+    assert logp(np.log(6)) == pytest.approx(-200 * np.log(6))
+
+
+def test_densities_of_a_model_with_starts_are_computed():
+    with pm.Model() as model:
+        a = pm.Normal("a", initval=0.5)
+        rows = pm.Minibatch(np.linspace(0, 1, 60), batch_size=20)
+        pm.Normal("y", a, observed=rows, total_size=60)
+        dt = pm.sample(
+            2, tune=1, chains=1, step=sg.SGLD(step_size=0.01, backend="jax", **UNTUNED),
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    with sg.full_data(model) as of_all:
+        pm.compute_log_likelihood(dt, progressbar=False, **INTERPRETED)
+    assert dt.log_likelihood["y"].shape == (1, 2, 60)
+    assert of_all.rvs_to_initial_values[of_all["a"]] == 0.5

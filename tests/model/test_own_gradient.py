@@ -6,6 +6,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pymc.model_graph import ModelGraph
+
 import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
@@ -156,3 +158,11 @@ def test_a_call_has_few_draws_where_the_likelihood_draws_many_numbers():
     step.setup_chain(np.random.default_rng(0), 0, 1)
     step.step(model.initial_point())
     assert step._runner._transition.layout.draws == 1
+
+
+def test_a_model_is_drawn():
+    with pm.Model() as model:
+        theta, y = pm.Normal("theta"), pm.Minibatch(np.zeros(20), batch_size=4)
+        sg.GradientPotential("y", lambda x, y, noise: y.sum() - x, [theta], [y], total_size=20)
+    nodes = [node for plate in ModelGraph(model).get_plates() for node in plate.variables]
+    assert {node.var.name for node in nodes} == {"theta", "y"}

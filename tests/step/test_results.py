@@ -6,7 +6,9 @@ import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
+import pytensor.sparse
 import pytest
+import scipy.sparse
 
 import pymc_sgmcmc as sg
 
@@ -136,3 +138,17 @@ def test_numba_takes_over_what_jax_cannot_run(caplog):
         result = run(step, 20, tune=0)
     assert np.all(np.isfinite(result.posterior["x"]))
     assert "compiling with numba instead" in caplog.text
+
+
+def test_sparse_data_are_left_out_of_the_result():
+    design = scipy.sparse.csr_matrix(np.eye(3))
+    with pm.Model():
+        b = pm.Normal("b", shape=(3, 1))
+        mean = pytensor.sparse.structured_dot(pm.Data("x", design), b)[:, 0]
+        pm.Normal("y", mean, observed=pm.Data("seen", np.zeros(3)))
+        dt = pm.sample(
+            2, tune=1, chains=1, step=sg.SGLD(step_size=0.01, backend="jax", **UNTUNED),
+            progressbar=False, compute_convergence_checks=False,
+        )  # fmt: skip
+    assert dt.posterior["b"].shape == (1, 2, 3, 1)
+    assert list(dt.constant_data) == ["seen"]

@@ -234,7 +234,10 @@ def test_what_another_step_keeps_to_itself_is_not_moved(searches):
         a = pm.Normal("a")
         trees("b", 0, 1, initval=0.5)
         pm.Normal("y", a + model["b"], 1, observed=3.0)
-        step = sg.CoRVSGLD([a], backend="jax")
+        step = sg.CoRVSGLD(backend="jax")
+        with pytest.raises(ValueError, match=r"'b' is a sum of trees, .* PyMC chooses that method"):
+            sg.CoRVSGLD([a, model["b"]])
+    assert [value.name for value in step.vars] == ["a"]
     assert begun(model, [step])["b"] == 0.5
     assert not searches
 
