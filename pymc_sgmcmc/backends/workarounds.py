@@ -319,6 +319,7 @@ _compute_log_density = log_density.compute_log_density
 def before_log_likelihood(notify: Callable[[Model], None]) -> None:
     """Have PyMC call ``notify`` with the model before it computes a log likelihood.
 
+    Meanwhile the model has no initial values, with which PyMC refuses it.
     A step method has no hook for ``idata_kwargs``, nor for :func:`pymc.compute_log_likelihood`.
     """
 

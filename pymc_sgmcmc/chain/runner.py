@@ -91,7 +91,7 @@ class Runner:
     def restart(
         self, psi: Sequence[np.ndarray], extra: Mapping[str, Sequence[np.ndarray]] | None = None
     ) -> None:
-        """Go on from another position, with ``extra``, or what it is at the start of a chain."""
+        """Go on from another position. Without ``extra``, momenta and thermostats begin anew."""
         self.settle()
         if extra is None:
             extra = self.engine.sampler.initial_extra(list(psi), self.state.noise_rng)

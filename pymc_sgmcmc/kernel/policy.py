@@ -86,7 +86,7 @@ class Policy:
 
     @property
     def is_bounded_by_friction(self) -> bool:
-        """Whether noise bounds the step size by the friction that takes it up alone."""
+        """Whether friction alone, which takes noise up, bounds the step size."""
         return self.absorbs_noise and self.widening is None
 
     def __post_init__(self) -> None:

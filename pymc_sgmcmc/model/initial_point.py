@@ -20,7 +20,7 @@ _AWAY = (*(0.3 * 0.1**k for k in range(8)), 0.0)
 
 
 def initial_point(model: Model, seed: int = 0) -> dict[str, np.ndarray]:
-    """Return PyMC's initial point, interpreted: it is needed once. Priors are drawn by the seed."""
+    """Return PyMC's initial point, interpreted; what it draws from priors follows the seed."""
     with interpreted():
         point: Any = model.initial_point(random_seed=seed)
     return dict(point)

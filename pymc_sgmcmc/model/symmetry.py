@@ -16,7 +16,8 @@ _MOST_TRIES = 2000
 # Difference of two gradients that are equal but for rounding, over that of two unequal ones
 _SAME = 1e-2
 
-# Change of a unit's gradient by a second one like it, over the difference of two, that is none
+# Largest change of a unit's gradient that counts as none, where another unit becomes like it, over
+# the difference of the two
 _ACTS = 1e-4
 
 
@@ -51,7 +52,7 @@ def has_permutable_units(
             twice = flat.copy()
             twice[swapped[own]] = flat[own]
             change = np.linalg.norm(gradient(twice)[own] / size - here[own])
-            if not change <= _ACTS * unlike:  # as infinite ones are
+            if not change <= _ACTS * unlike:  # NaN counts as a change
                 return True
     return False
 

@@ -282,7 +282,7 @@ def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
 
 
 def _on_all_rows(surface: Surface, modes: Sequence[_Mode]) -> list[_Mode]:
-    """Return those of some modes that differ after steps by all rows, with the Hessians of some.
+    """Move modes by steps on all rows, with the Hessians of some; return those that still differ.
 
     Between modes that differ by little in each row, the masses that some rows give are chance.
     """
@@ -310,9 +310,9 @@ def _on_all_rows(surface: Surface, modes: Sequence[_Mode]) -> list[_Mode]:
 
 
 def _eigen(hessian: Matrix) -> tuple[Flat, Flat, Matrix]:
-    """Return a scale of coordinates, and the Hessian's eigenvalues, positive, and vectors in it.
+    """Return the scale of each coordinate, and in these the Hessian's eigenvalues and vectors.
 
-    The eigenvalues are NaN where it is not finite.
+    The eigenvalues are made positive, and are NaN where the Hessian is not finite.
     """
     scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), TINY))
     scaled = hessian * np.outer(scale, scale)

@@ -16,6 +16,7 @@ from pymc_sgmcmc.tuning.passes import (
     PAIRS,
     Draw,
     Passes,
+    are_few,
     batches_to_measure,
     random_signs,
 )
@@ -109,7 +110,7 @@ def measured_noise(
     noise; ``many`` says that a batch may touch few coordinates.
     """
     bulk, least = root if spread is None else spread, _batches(root)
-    in_pass = FEW_PASSES * surface.n_blocks > least
+    in_pass = are_few(surface, least)
 
     def samples(bulk: Root) -> Iterator[tuple[Points, Points]]:
         batches, draw = batches_to_measure(surface, rng, least)
@@ -166,8 +167,10 @@ def noise_along_burn_in(
     the noise is constant. ``root`` includes the rotation to the axes of the noise.
     """
     heat, distance = np.zeros(len(centre)), np.zeros(len(centre))
-    batches, draw = batches_to_measure(surface, rng, _batches(root))
-    batches = max(_batches(root), _POINTS * -(-batches // len(phi)))
+    least = _batches(root)
+    batches, draw = batches_to_measure(surface, rng, least)
+    # A pass is made along all positions; a single one has a share of 1 / _POINTS of ``batches``
+    batches = max(least, _POINTS * -(-batches // len(phi)))
     for x, square in zip(phi, psi**2, strict=True):
         # None where the gradients are not finite
         for _, g in _samples(surface, centre, [(surface, surface, x)], draw, batches):

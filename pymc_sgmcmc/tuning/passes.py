@@ -10,8 +10,8 @@ import numpy as np
 from pymc_sgmcmc.tuning.surface import Points, Rng, Rows, Surface
 
 __all__ = [
-    "FEW_PASSES", "LEAST_STEPS", "PAIRS", "PASSES", "Draw", "Passes", "batches_to_measure",
-    "random_signs",
+    "FEW_PASSES", "LEAST_STEPS", "PAIRS", "PASSES", "Draw", "Passes", "are_few",
+    "batches_to_measure", "random_signs",
 ]  # fmt: skip
 
 type Draw = Callable[[int], Rows]
@@ -27,12 +27,16 @@ FEW_PASSES = 4
 def batches_to_measure(surface: Surface, rng: Rng, least: int) -> tuple[int, Draw]:
     """Return how many batches a measurement takes, and what draws some of them.
 
-    They are independent where so many are passes over the data. Otherwise they make up one, as
-    they might miss a row that alone informs a coordinate.
+    Where ``least`` of them are few, they make up a pass over the data; else they are independent.
     """
-    if FEW_PASSES * surface.n_blocks <= least:
-        return least, partial(surface.draw_rows, rng)
-    return max(least, surface.n_blocks), Passes(surface, rng, batches=1).draw
+    if are_few(surface, least):
+        return max(least, surface.n_blocks), Passes(surface, rng, batches=1).draw
+    return least, partial(surface.draw_rows, rng)
+
+
+def are_few(surface: Surface, batches: int) -> bool:
+    """Return whether so many independent batches may miss a row that alone informs a coordinate."""
+    return FEW_PASSES * surface.n_blocks > batches
 
 
 def random_signs(rng: Rng, dimension: int) -> Points:
