@@ -25,8 +25,8 @@ class Beginning:
 
     surface: Surface
     density: Density  # whose coordinates the search changes
-    start: np.ndarray  # of shape (d,), jittered
-    phi: Sequence[np.ndarray] = ()  # the start without a jitter
+    start: np.ndarray  # of shape (d,): jittered, or where a chain is that goes on
+    phi: Sequence[np.ndarray] = ()  # the start without a jitter, if it may be needed again
     parametrisation: Parametrisation | None = None  # of a hierarchy
     exchangeable: bool = False  # modes by permutation; in many dimensions L is then diagonal
     further_starts: Sequence[np.ndarray] = ()  # for modes of more mass
