@@ -34,14 +34,14 @@ from scipy.sparse import issparse
 __all__ = [
     "HAD_BEFORE",
     "NOT_INTERPRETED",
-    "before_log_likelihood",
     "compilations_kept",
+    "hook_into_log_likelihood",
+    "hook_into_results",
     "in_process_of_a_chain",
     "initvals_checked",
     "interpreted",
     "jax_is_running",
     "jax_precision",
-    "left_out_of_traces",
     "long_integers_allowed",
     "products_in_full",
     "repeatable",
@@ -276,12 +276,12 @@ def _convert(model: Model, start: Any) -> Any:
 _init_traces = mcmc.init_traces
 
 
-def left_out_of_traces() -> None:
+def hook_into_results() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
     A step method has no hook for what PyMC computes at each draw, nor for its result, which sparse
-    data would end. ``let_go`` and ``look_again`` are
-    called before a run, and ``check_kept`` gets the names, the first also what PyMC's steps sample.
+    data would end. ``let_go`` and ``look_again`` are called before a run, and ``check_kept`` gets
+    the names, the first also what PyMC's steps sample.
     """
     mcmc.init_traces = _traces
     arviz.find_constants = _dense_constants
@@ -316,11 +316,11 @@ def _traces(
 _compute_log_density = log_density.compute_log_density
 
 
-def before_log_likelihood(notify: Callable[[Model], None]) -> None:
+def hook_into_log_likelihood(notify: Callable[[Model], None]) -> None:
     """Have PyMC call ``notify`` with the model before it computes a log likelihood.
 
-    Meanwhile the model has no initial values, with which PyMC refuses it.
-    A step method has no hook for ``idata_kwargs``, nor for :func:`pymc.compute_log_likelihood`.
+    Meanwhile the model has no initial values, with which PyMC refuses it. A step method has no hook
+    for ``idata_kwargs``, nor for :func:`pymc.compute_log_likelihood`.
     """
 
     def notifying(

@@ -23,9 +23,9 @@ from rich.table import Column
 
 from pymc_sgmcmc.backends import jax_backend
 from pymc_sgmcmc.backends.workarounds import (
-    before_log_likelihood,
+    hook_into_log_likelihood,
+    hook_into_results,
     initvals_checked,
-    left_out_of_traces,
     settings_of_process,
     take_settings,
 )
@@ -153,8 +153,8 @@ class SGMCMCStep(Sampler, BlockedStep):
         arguments.refuse_unknown(type(self), unknown)
         self.model = modelcontext(model)
         initvals_checked(self.model)
-        left_out_of_traces()
-        before_log_likelihood(tell_log_likelihood)
+        hook_into_results()
+        hook_into_log_likelihood(tell_log_likelihood)
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # A model of pymc.dims is read and compiled as a model of tensors
