@@ -17,10 +17,6 @@ from pymc_sgmcmc.tuning.surface import Flat, Surface
 
 __all__ = ["Terms", "chosen_estimator"]
 
-# Share of the data in an update's batches above which all rows are used: they cost little more, and
-# without noise a wrong estimate of it costs nothing
-_ALL_FROM = 1 / 3
-
 # The K of an earlier plan is kept if it costs less than 1.6 times the best K: another K has to be
 # compiled
 _LITTLE = 1.6
@@ -121,7 +117,7 @@ def chosen_estimator(
     _, best, k, ratio = min(offers, key=lambda offer: offer[0])
     every = int(counts[-1])
     free = options.batches == "auto" and not isinstance(best.estimator, SVRG)
-    if free and every == terms.surface.n_blocks and 1 < k and k >= _ALL_FROM * every:
+    if free and every == terms.surface.n_blocks and 1 < k and k >= terms.noise.all_from * every:
         of_all = float(terms.ratios(counts, of_blocks=False)[-1])
         # Not for rows drawn with replacement, which would leave some out
         if of_all * every < 1 and options.gradient != ControlVariates():

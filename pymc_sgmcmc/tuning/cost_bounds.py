@@ -78,9 +78,12 @@ class CostBounds:
 
     @property
     def _blocks(self) -> int:
-        """Batches in the data, 1 where an update takes them all: that is one gradient."""
-        blocks = self.surface.n_blocks
-        return 1 if self.plan.takes_all_rows(blocks) else blocks
+        """Batches in the data, 1 where an update takes them all: that is one gradient.
+
+        A draw that has all the updates it may cost pays for each batch.
+        """
+        blocks, spent = self.surface.n_blocks, self.plan.regime.thinned_by_cost
+        return 1 if self.plan.takes_all_rows(blocks) and not spent else blocks
 
     @property
     def _gradients(self) -> int:

@@ -26,6 +26,10 @@ __all__ = ["Dense", "Diagonal", "NoiseTerms", "Regime", "regime_of"]
 # its chain needs no such factor
 _DOUBT = 4.0
 
+# Share of the data in an update's batches from which all rows are used: they cost little more, and
+# without noise a wrong estimate of it costs nothing
+_ALL_FROM = 1 / 3
+
 
 @dataclass(frozen=True)
 class NoiseTerms:
@@ -34,6 +38,7 @@ class NoiseTerms:
     bound: float  # largest variance that costs nothing
     factor: float = 1.0  # of the step size
     doubt: float = 1.0  # factor on the apparent cost of anchored gradients
+    all_from: float = _ALL_FROM  # share of the data in an update from which all rows are used
     # Statistics of variances to keep below the bound: for the first at most 16 batches are
     # averaged, or as many as the second needs
     most_of: Callable[[np.ndarray], float] = np.max
@@ -88,7 +93,9 @@ class Diagonal(Regime):
             bound, factor = shared_bound(policy, half=not self.exchangeable, grows=grows)
         doubt = 1.0 if not self.exchangeable and (shared or policy.compensates) else _DOUBT
         of_each, of_all = (partial(most_of_each, sizes=s) for s in (sizes, ()))
-        return NoiseTerms(bound, factor, doubt, of_all if self.exchangeable else of_each, of_all)
+        # Where the cost decides, more rows would leave a draw fewer updates
+        all_from, most_of = (1.0, of_all) if self.exchangeable else (_ALL_FROM, of_each)
+        return NoiseTerms(bound, factor, doubt, all_from, most_of, of_all)
 
 
 def regime_of(root: np.ndarray, *, exchangeable: bool) -> Regime:

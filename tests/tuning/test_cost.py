@@ -66,9 +66,11 @@ def test_what_is_told():
 PLAIN = Plain()
 
 
-def bounds(*, gradient=PLAIN, batches=1, blocks=1000, numbers=1, d=10, many=False):
+def bounds(
+    *, gradient=PLAIN, batches=1, blocks=1000, numbers=1, d=10, many=False, exchangeable=False
+):
     plan = SimpleNamespace(
-        regime=Diagonal() if many else Dense(),
+        regime=(Diagonal if many else Dense)(exchangeable),
         gradient=gradient,
         batches=batches,
         centre=np.zeros(d),
@@ -115,6 +117,12 @@ def test_batches_that_are_all_rows_cost_what_all_rows_cost_without_batches(gradi
     assert batches.updates_of_a_burn_in() == whole.updates_of_a_burn_in()
     # More than most of the batches, which are as many gradients
     assert batches.largest_thin(20) > bounds(**kind, batches=19, blocks=20).largest_thin(20)
+
+
+def test_a_draw_that_has_all_the_updates_it_may_cost_pays_for_each_batch():
+    kind = {"d": 2004, "many": True, "exchangeable": True, "blocks": 20}
+    assert bounds(**kind, batches=20).largest_thin(1) == 160 // 20
+    assert bounds(**kind, batches=10).largest_thin(1) == 160 // 10
 
 
 @pytest.mark.parametrize("numbers", [10**5, 10**6, 10**7, 10**8])

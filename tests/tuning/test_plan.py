@@ -33,12 +33,15 @@ def plan_for(surface, start, policy=LM, compiled=None, **wishes):
     )  # fmt: skip
 
 
-def plan_at_zero(surface, policy=LM, *, many=False, turn=None, sd=1.0, centre=0.0, **problem):
+def plan_at_zero(
+    surface, policy=LM, *, regime=None, many=False, turn=None, sd=1.0, centre=0.0, **problem
+):
     """Return a plan for independent normals."""
     d, rng = surface.dimension, np.random.default_rng(0)
     return make_plan(
         surface, Fit(np.full(d, centre), np.full(d, sd), turn),
-        Diagonal() if many else Dense(), Problem(policy, **problem), rng, lambda step: None,
+        regime or (Diagonal() if many else Dense()), Problem(policy, **problem), rng,
+        lambda step: None,
     )  # fmt: skip
 
 
@@ -202,6 +205,12 @@ def test_all_rows_are_taken_where_batches_are_a_third_of_them(scheme, wishes, ba
     assert isinstance(plan.gradient, sg.Plain)
     assert plan.batches == batches
     assert (plan.variance.max() == 0) == (batches == 100)
+
+
+def test_all_rows_are_not_taken_where_the_cost_decides_how_many_updates_a_draw_has():
+    surface = Noisy(np.full(3, 10.0), np.full(3, 10.0), rows=4000, batch_size=40)
+    plans = [plan_at_zero(surface, regime=Diagonal(exchangeable=x)) for x in (False, True)]
+    assert [plan.batches for plan in plans] == [100, 48]
 
 
 def test_plan_averages_few_batches_of_millions_of_parameters(monkeypatch):
