@@ -16,7 +16,7 @@ from pymc_sgmcmc.checks import a_generator, positive, positive_int
 from pymc_sgmcmc.diagnostics.model_density import ModelDensity, Standard, density_of
 from pymc_sgmcmc.diagnostics.result import checked_model, dims_of, draws_of, point_of
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
-from pymc_sgmcmc.tuning.curvature import mean_hessian
+from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import inverse_root
 
 __all__ = ["gradient_noise"]
@@ -171,12 +171,8 @@ def _curvature_root(density: ModelDensity, phi: np.ndarray) -> np.ndarray:
             f"The curvature at a point is computed up to {LARGEST_DENSE} dimensions, and the "
             f"model has {d}. Pass a result of pm.sample as point, whose draws give the scale."
         )
-    # First in steps of a guess, then in steps of the sds that follow from it
-    root = 1e-2 * np.eye(d)
-    for _ in range(3):
-        scale = np.sqrt(np.sum(root**2, axis=1))
-        root = inverse_root(mean_hessian(lambda x, _: density.gradients(x), phi[None], scale, 1e-2))
-    return root
+    density.gradients(phi[None])  # refuses a point at which they are not finite
+    return inverse_root(newton(density.set_rows(0), phi, None, most_steps=0).hessian)
 
 
 def _variances(
@@ -230,8 +226,10 @@ def _dataset(
         dims, labels = dims_of(model, name, shape)
         variables[name] = (("estimator", *dims), np.stack([parts[name] for parts in split]))
         coords.update(labels)
-    k = [math.ceil(max(t / wanted, 1.0) - 1e-9) for t in top]
     size, rows = density.batch_size, density.rows
+    # Batches of an update share no rows: they have less noise than independent ones
+    beyond = [max(t - wanted, 0.0) for t in top]
+    k = [math.ceil((wanted + x) / (wanted + x * size / rows) - 1e-9) for x in beyond]
     variables["largest_variance"] = ("estimator", top)
     variables["suggested_batches"] = ("estimator", k)
     variables["suggested_batch_size"] = ("estimator", [min(x * size, rows) for x in k])

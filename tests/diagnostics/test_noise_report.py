@@ -56,8 +56,14 @@ def test_gradient_noise_is_that_of_a_conjugate_normal_model():
         noise["largest_variance"], largest, rtol=STANDARD_ERRORS * 1.5 * error
     )
     k = noise["suggested_batches"].values
-    assert (noise["largest_variance"] <= 1.5 * k).all()
-    assert (noise["largest_variance"] > 1.5 * (k - 1)).all() or k.min() == 1
+    share = batch_size / rows
+
+    def left(k):
+        # K batches that share no rows
+        return noise["largest_variance"].values * (1 - k * share) / (k * (1 - share))
+
+    assert (left(k) <= 1.5).all()
+    assert (left(np.maximum(k - 1, 1))[k > 1] > 1.5).all()
     np.testing.assert_array_equal(noise["suggested_batch_size"], k * batch_size)
     assert noise.attrs["gradient"] == "control_variates"
 
@@ -114,3 +120,33 @@ def test_the_noisiest_direction_of_few_batches_is_measured_apart():
     expected = np.max(rng.chisquare(8, (1000, 50)) / 8, axis=1)
     error = expected.std() / np.sqrt(np.size(tops))
     assert abs(np.mean(tops) - expected.mean()) < 4 * error
+
+
+def test_no_more_batches_are_suggested_than_the_data_have():
+    """Counts of five times the variance of the model's: two in three of the rows are enough."""
+    y = np.random.default_rng(0).negative_binomial(2, 0.2, size=1000).astype("int32")
+    with pm.Model() as model:
+        a = pm.Normal("a", 0, 5)
+        batch = pm.Minibatch(y, batch_size=100)
+        pm.Poisson("y", pm.math.exp(a), observed=batch, total_size=1000)
+    noise = gradient_noise(model, {"a": np.log(y.mean())}, random_seed=1, batches=4096)
+    # A tenth of the rows, of gradients whose variance is that of the counts
+    exact = 1000**2 / 100 * 0.9 * y.var() / (1000 * y.mean())
+    assert noise["largest_variance"].values[0] == pytest.approx(exact, rel=0.2)
+    exact = exact / 0.9
+    k = np.arange(1, 11)
+    assert noise["suggested_batches"].values[0] == pytest.approx(
+        np.argmax(exact / k * (1 - k / 10) <= 1.5) + 1, abs=1
+    )
+
+
+def test_the_curvature_of_a_kinked_density_is_that_over_its_bulk():
+    """A Laplace likelihood is flat between its rows: σ² is (N²/B) (1 − B/N) over 2N f(0) = N."""
+    y = np.random.default_rng(0).laplace(size=1000)
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0, 10)
+        batch = pm.Minibatch(y, batch_size=100)
+        pm.Laplace("y", mu, 1, observed=batch, total_size=1000)
+    for seed in range(3):
+        noise = gradient_noise(model, {"mu": np.median(y)}, random_seed=seed)
+        assert noise["largest_variance"].values[0] == pytest.approx(9.0, rel=0.4)
