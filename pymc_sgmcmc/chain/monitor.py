@@ -91,8 +91,11 @@ class Monitor(Comparable):
         parts = means[:, 0] - centre * means[:, 2]
         return parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(self.parts)
 
-    def warnings(self, *, absorbed: bool = False) -> list[str]:
-        """Return what is off, in sentences; noise that is ``absorbed`` widens nothing."""
+    def warnings(self, *, absorbed: bool = False, temperature: bool = True) -> list[str]:
+        """Return what is off, in sentences; noise that is ``absorbed`` widens nothing.
+
+        Without ``temperature`` the stationary law has none, and noise alone is judged.
+        """
         if self.parts < _LEAST_PARTS or self.counts[: self.parts].min() < 5:
             return []
         mean, error = self.temperatures()
@@ -103,7 +106,7 @@ class Monitor(Comparable):
         off = np.abs(mean - 1) > LARGEST_ERROR + allowed * error
         all_of_them = abs(mean.mean() - 1) > LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
         noise = self.noise / self.counts.sum()
-        if np.any(off) or all_of_them:
+        if temperature and (np.any(off) or all_of_them):
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
             shown = worst if np.any(off) else float(mean.mean())
             return [
@@ -134,12 +137,13 @@ def final_warning(
     updates: int,
     *,
     absorbed: bool,
+    temperature: bool = True,
     outside: str = "",
 ) -> SamplerWarning | None:
     """Return what a chain says at its end, None where nothing is off.
 
     It had so many updates, of which some were not finite, and the gradient of some was scaled down.
-    Without a ``monitor`` its stationary law has no temperature. ``outside`` says how many draws
+    Without a ``monitor`` nothing is said of temperature and noise. ``outside`` says how many draws
     have no density, and by which variables.
     """
     texts = [f"While tuning, {text}." for text in of_tuning]
@@ -161,7 +165,7 @@ def final_warning(
             "a distribution that has these bounds."
         )
     if monitor is not None:
-        texts += monitor.warnings(absorbed=absorbed)
+        texts += monitor.warnings(absorbed=absorbed, temperature=temperature)
     if not texts:
         return None
     kind = WarningType.DIVERGENCES if rejected else WarningType.BAD_PARAMS

@@ -48,7 +48,10 @@ def measured(
     }
     for other in second:
         h, known = update.steps()
-        variance = (gradient - other).map(lambda x: x**2 / 2)
+        noise = sampler.in_metric(
+            gradient - other, Blocks(psi), state.extra_of(at), update.variables
+        )
+        variance = noise.map(lambda x: x**2 / 2)
         statistics["noise_ratio"] = sampler.widening(h, variance, known).mean()
     return posterior.wrapped(values), gradient, statistics
 

@@ -168,6 +168,29 @@ class Sampler:
         """
         return {}
 
+    def in_metric(
+        self, noise: Blocks, position: Blocks, extra: Extra, variables: Variables
+    ) -> Blocks:
+        """Return noise of ∇U in units in which an update injects √(2h) η, for ``noise_ratio``.
+
+        Parameters
+        ----------
+        noise : Blocks
+            The difference of two gradients at the position.
+        position : Blocks
+            The position.
+        extra : dict of Blocks
+            The further state there.
+        variables : Variables
+            What the blocks of the position stand for.
+
+        Returns
+        -------
+        Blocks
+            The noise, unchanged unless a sampler has a metric.
+        """
+        return noise
+
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         """Relative excess of a unit Gaussian's variance through gradient noise.
 

@@ -153,7 +153,7 @@ class Update:
         self.state = state.joined() if in_one else state
         self.estimator = estimator
         self.backend = layout.backend
-        self._variables = Variables(estimator.posterior, estimator.whitening)
+        self.variables = Variables(estimator.posterior, estimator.whitening)
         floatX = pytensor.config.floatX
         # What all updates have in common
         self.inputs = Groups(
@@ -230,7 +230,7 @@ class Update:
             self._as_state(self.steps()[1]),
             self._as_state(Blocks(self.in_model.origin)),
             taming,
-            self._variables,
+            self.variables,
         )
 
 

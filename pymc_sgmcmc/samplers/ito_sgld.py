@@ -8,6 +8,7 @@ from pymc_sgmcmc.kernel.blocks import Blocks, sqrt
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["ItoSGLD"]
@@ -71,3 +72,9 @@ class ItoSGLD(SGMCMCStep):
         of_theta = (gradient(phi) + second / slope) / slope
         drift = -of_theta / slope - second / slope**3
         return phi + h * drift + sqrt(2 * h) * noise.normal() / slope, extra
+
+    def in_metric(
+        self, noise: Blocks, position: Blocks, extra: Extra, variables: Variables
+    ) -> Blocks:
+        """Return the noise over f′: that of the gradient in θ."""
+        return noise / variables.slope(position)

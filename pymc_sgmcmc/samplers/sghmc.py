@@ -90,8 +90,9 @@ class SGHMC(SGMCMCStep):
         )
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
-        """Return hσ²/(2C)."""
-        return step_size * (variance - known) / (2 * self.friction)
+        """Return hσ²/(2C), less what is made up for, which is at most the injected noise."""
+        made_up = mapped(lambda part: pt.minimum(part, self.friction), step_size * known / 2)
+        return (step_size * variance / 2 - made_up) / self.friction
 
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator

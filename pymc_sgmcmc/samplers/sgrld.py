@@ -17,6 +17,7 @@ from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.step.step import SGMCMCStep
 
@@ -122,6 +123,24 @@ class SGRLD(SGMCMCStep):
             moved.append(bound + side * new if mass is None else new / summed)
             totals.append(summed)
         return Blocks(moved), {"total": Blocks(totals)}
+
+    def in_metric(
+        self, noise: Blocks, position: Blocks, extra: Extra, variables: Variables
+    ) -> Blocks:
+        """Return √θ times the noise; of a simplex that of its K − 1 directions."""
+        low, high = variables.lower(position), variables.upper(position)
+        parts = []
+        rows = zip(position, noise, low, high, extra["total"], self._masses, strict=True)
+        for x, g, lower, upper, total, mass in rows:
+            if mass is None:
+                theta = abs(x - pt.switch(pt.isinf(lower), upper, lower))
+                part = pt.sqrt(theta) * g
+            else:
+                pi, size = x / x.sum(-1, keepdims=True), x.shape[-1]
+                along = g - (pi * g).sum(-1, keepdims=True)
+                part = pt.sqrt(pi * size / ((size - 1) * total)) * along
+            parts.append(part.astype(x.dtype))
+        return Blocks(parts)
 
 
 def _floor(dtype: str) -> float:

@@ -164,10 +164,13 @@ class Recorder:
             outside = f"{state.outside} of {draws} draws lie where the density{of} is zero"
         return final_warning(
             [text_of(warning) for warning in runner.settings.warnings],
-            state.monitor if policy.has_temperature else None,
+            # Under heavy tails the noise of anchored gradients has no mean
+            state.monitor if policy.second_moments or not runner.settings.anchor else None,
             state.rejected,
             state.tamed if policy.second_moments else 0,
             max(draws * runner.settings.thin, state.updates * draws // state.last_draw),
-            absorbed=policy.absorbs_noise,
+            # The batches of a sweep cancel each other's noise: the temperature shows what is left
+            absorbed=policy.absorbs_noise or not runner.engine.scheme.independent,
+            temperature=policy.has_temperature,
             outside=outside,
         )

@@ -70,18 +70,23 @@ class Trial:
         means = usable.reshape(_BATCH_MEANS, each, products.shape[1]).mean(axis=1)
         return means.mean(axis=0), means.std(axis=0, ddof=1) / np.sqrt(_BATCH_MEANS)
 
-    def is_off_temperature(self) -> bool:
-        """Return whether some temperature, of many coordinates more than a few, is not 1."""
+    def off_temperature(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return T_i of each non-circular coordinate, and whether it is not 1."""
         mean, error = self.temperatures()
-        if not mean.size:
-            return False
         # However many coordinates are compared, one in a hundred right trials is off by chance
-        allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / len(mean))
+        allowed = stdtrit(_BATCH_MEANS - 1, 1 - 0.005 / max(1, len(mean)))
         # A mean or error that is not finite counts as off
         near = (np.abs(mean - 1) <= _SLACK + allowed * error) & np.isfinite(error)
-        if self.shared is not None and not np.all(near[self.shared[~self.circular]]):
+        return mean, ~near
+
+    def is_off_temperature(self) -> bool:
+        """Return whether some temperature, of many coordinates more than a few, is not 1."""
+        _, off = self.off_temperature()
+        if not off.size:
+            return False
+        if self.shared is not None and np.any(off[self.shared[~self.circular]]):
             return True
-        return bool(np.mean(~near) > (0.0 if self.variables is None else FEW))
+        return bool(np.mean(off) > (0.0 if self.variables is None else FEW))
 
     def widths(self, *, moments: bool) -> tuple[float, float]:
         """Return the largest sd and distance from 0, of many coordinates a high quantile.

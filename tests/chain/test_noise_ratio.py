@@ -1,6 +1,7 @@
 """The noise ratio is what the batches add to the variance."""
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_sgmcmc as sg
@@ -104,3 +105,49 @@ def test_noise_ratio_is_right_where_wide_coordinates_have_long_steps():
     # In units of the sds
     exact = lm_variance(5.0 / 10**2, 5.0) - 1
     assert abs(found - exact) < TOLERANCE * exact
+
+
+@pytest.mark.parametrize(
+    ("method", "h", "metric"),
+    [
+        # In units of the noise that an update injects: √θ times the gradient's, and over f′
+        (sg.SGRLD, 1e-6, lambda lam: lam),
+        (sg.ItoSGLD, 5e-6, lambda lam: 1.0),
+        (sg.MirrorSGLD, 5e-6, lambda lam: 1.0),
+    ],
+)
+def test_noise_ratio_is_in_the_metric_of_the_method(method, h, metric):
+    y = np.random.default_rng(0).poisson(50, 10_000).astype("int32")
+    with pm.Model():
+        lam = pm.Gamma("lam", 2, 0.1, initval=50.0)
+        pm.Poisson("y", lam, observed=pm.Minibatch(y, batch_size=100), total_size=10_000)
+        step = method(step_size=h, batch="random", backend="jax")
+    ratios = [statistics["noise_ratio"] for _, statistics in drawn(step, 800)]
+    # N²/B times the variance y/λ² of a row's gradient for λ
+    expected = h / 2 * metric(50) * 10_000**2 / 100 * y.var() / 50**2
+    measured, error = mean_and_error_of_chain(np.array(ratios))
+    assert error < 0.1 * expected
+    assert abs(measured - expected) < STANDARD_ERRORS * error + 0.02 * expected
+
+
+def test_noise_ratio_of_a_simplex_is_that_along_it():
+    counts = np.array([200, 300, 500])
+    y = np.random.default_rng(0).permutation(np.repeat(np.arange(3, dtype="int32"), 10 * counts))
+    h = 1e-7
+    with pm.Model():
+        p = pm.Dirichlet("p", np.ones(3), initval=counts / 1000)
+        batch = pm.Minibatch(y, batch_size=100)
+        pm.Categorical("y", p, observed=batch, total_size=len(y))
+        step = sg.SGRLD(step_size=h, batch="random", backend="jax")
+    ratios = [statistics["noise_ratio"] for _, statistics in drawn(step, 800)]
+    # θ has the mean A = 3; of the noise N²/B (1/π_k) in an entry's gradient K − 1 directions stay
+    expected = h / 2 * len(y) ** 2 / 100 / 3
+    measured, error = mean_and_error_of_chain(np.array(ratios))
+    assert abs(measured - expected) < STANDARD_ERRORS * error + 0.3 * expected
+
+
+def test_noise_that_is_more_than_friction_can_make_up_for_widens():
+    """SGHMC makes up for at most the noise that it injects."""
+    step = sg.SGHMC(model=unit_scale(minibatched=False)[0], friction=0.5)
+    assert float(step.widening(0.1, 40.0, 40.0).eval()) == pytest.approx((2.0 - 0.5) / 0.5)
+    assert float(step.widening(0.1, 4.0, 4.0).eval()) == 0

@@ -57,3 +57,38 @@ def test_a_default_run_is_right_and_silent(minibatched, caplog):
     assert said == []
     # 4,000 draws with an effective one each: a standard error of 1.1 %, of the mean of three .6 %
     assert draws.std(axis=(0, 1)).mean() / sd == pytest.approx(1.0, abs=0.03)
+
+
+@pytest.mark.parametrize("batch", ["sweep", "symmetric"])
+def test_noise_that_a_sweep_cancels_is_no_reason_to_warn(batch, caplog):
+    """With h m = 0.4, noise_ratio is 0.04 × 9.5 / 2 = 0.19, of which a sweep leaves a seventh."""
+    model, sd = three_means()
+    draws, said = sampled(
+        model,
+        lambda **o: sg.CoRVSGLD(step_size=0.04, gradient="plain", batches=1, batch=batch, **o),
+        caplog,
+    )
+    assert said == []
+    assert draws.std(axis=(0, 1)).mean() / sd == pytest.approx(1.02, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    "step_of",
+    [
+        lambda **o: sg.MirrorSGLD(step_size=1e-5, **o),
+        lambda **o: sg.FLA(
+            step_size=0.05, thin=20, gradient="plain", batches=1, scale={"mu": 0.01}, **o
+        ),
+    ],
+    ids=["in the variables themselves", "heavy tails"],
+)
+def test_noise_is_told_where_there_is_no_temperature(step_of, caplog):
+    """With σ² = 99 in units of the posterior; sds are twice the right ones."""
+    data = np.random.default_rng(0).normal(size=(10_000, 1))
+    model, _, sd = normal_means(data, 1.0, batch_size=100)
+    draws, said = sampled(model, step_of, caplog)
+    low, high = np.quantile(draws, [0.25, 0.75])
+    assert (high - low) / 1.349 / sd > 1.5
+    assert [bool(re.search(r"Gradient noise widens the variances", text)) for text in said] == [
+        True
+    ] * 2

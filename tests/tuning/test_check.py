@@ -367,3 +367,23 @@ def test_draws_of_few_updates_need_not_be_as_effective():
     # Of 500 draws of 5 updates at 0.2 and a relaxation time of 2 updates 120 are effective
     assert settled(FakeChain(), thin=5, most_thin=5).warnings == []
     assert settled(FakeChain(time=40.0), thin=5, most_thin=5).warnings
+
+
+def test_a_slow_chain_of_many_coordinates_is_not_called_hot():
+    """Draws are exact: of 200 temperatures some are three standard errors from 1."""
+    for seed in range(6):
+        found = settled(FakeChain(time=14.0, d=200, seed=seed), most_thin=20)
+        assert [code for code, _ in found.warnings] == ["slow"]
+
+
+def test_many_coordinates_may_be_wider_than_their_conditional_sds():
+    """Sds of thousands are those with all others held: a chain that mixes is right nevertheless."""
+
+    class Wide(OfMany):
+        def run(self, step_size, thin, draws):
+            trial = super().run(step_size, thin, draws)
+            return replace(trial, psi=4 * trial.psi, gradient=trial.gradient / 4)
+
+    assert settled(Wide()).warnings == []
+    slow = settled(Wide(time=13_000.0), thin=2560)
+    assert "far, of many" in [code for code, _ in slow.warnings]
