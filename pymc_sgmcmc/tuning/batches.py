@@ -58,6 +58,15 @@ class Terms:
         counts = np.unique([*few, 1, max(1, blocks)])
         return counts[counts <= self.most_batches]
 
+    @property
+    def unevenness(self) -> float:
+        """Relative variance of the sizes of stored blocks, of which the last may be short."""
+        if not self.remembered:
+            return 0.0
+        [(n, size)], blocks = self.surface.sizes, self.surface.n_blocks
+        last = n - (blocks - 1) * size
+        return blocks * ((blocks - 1) * size**2 + last**2) / n**2 - 1
+
     def ratios(self, counts: np.ndarray, *, of_blocks: bool) -> np.ndarray:
         """Return variances of means of K batches over that of one, the largest of any minibatch."""
         sizes = [(self.surface.n_blocks, 1)] if of_blocks else self.surface.sizes
@@ -128,14 +137,15 @@ def chosen_estimator(
 def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) -> list[_Candidate]:
     """Return the estimators that the user allows."""
     anchored_cost = 1 if terms.remembered else 2
+    controlled = noise.controlled + terms.unevenness / terms.unit**2
     candidates = []
     if wish == "auto" or isinstance(wish, Plain):
         candidates.append(_Candidate(Plain(), noise.plain, 1))
     if wish == "auto" or isinstance(wish, ControlVariates):
-        candidates.append(_Candidate(ControlVariates(), noise.controlled, anchored_cost))
+        candidates.append(_Candidate(ControlVariates(), controlled, anchored_cost))
     if isinstance(wish, SVRG):
         away = _distance_to_anchor(wish.refresh, terms.step_size)
-        candidates.append(_Candidate(wish, away * noise.controlled, anchored_cost))
+        candidates.append(_Candidate(wish, away * controlled, anchored_cost))
     return candidates
 
 

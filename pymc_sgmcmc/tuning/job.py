@@ -112,7 +112,7 @@ class Job:
         split, root = self.density.views[0].split, plan.root
         centre = split(plan.centre if blocks is None else blocks.whole(plan.centre[None])[0])
         thin = thin_of(self.options.step_size, self.options.thin)
-        if self.options.thin is None and self.options.step_size is None:
+        if self.options.thin is None and not self.step_changes:
             thin = self.bounds(plan).first_thin(thin)
         if self.again:
             before = self.state.settings

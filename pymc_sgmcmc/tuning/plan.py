@@ -155,7 +155,9 @@ def make_plan(
     if surface.batch_size:
         report("measuring the noise of batches")
         plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
-    h = np.minimum(plan.step_size, within_noise(policy, plan.variance * unit**2))
+    # Friction bounds h²σ², other methods hσ²
+    power = 2 if policy.is_bounded_by_friction else policy.power
+    h = np.minimum(plan.step_size, within_noise(policy, plan.variance * unit**power))
     if not policy.per_coordinate:
         h = np.full(d, h.min())
     h = h * unit**policy.power

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pymc as pm
 import pytest
 
 import pymc_sgmcmc as sg
@@ -211,6 +212,35 @@ def test_all_rows_are_not_taken_where_the_cost_decides_how_many_updates_a_draw_h
     surface = Noisy(np.full(3, 10.0), np.full(3, 10.0), rows=4000, batch_size=40)
     plans = [plan_at_zero(surface, regime=Diagonal(exchangeable=x)) for x in (False, True)]
     assert [plan.batches for plan in plans] == [100, 48]
+
+
+@pytest.mark.parametrize("method", [sg.SGHMC, sg.SGNHT])
+def test_noise_bounds_steps_that_are_lengths_in_coordinates_as_they_are(method):
+    """Of hσ², with h and σ² in units of the coordinates."""
+    with pm.Model() as model:
+        pm.Normal("x")
+    policy = method(model=model).policy()
+    surface = Noisy(np.full(1, 10.0), np.zeros(1))
+    plan = plan_at_zero(
+        surface, policy, options=Options(gradient=sg.Plain(), batches=1), scale=None, sd=1.0
+    )
+    half = plan_at_zero(
+        surface, policy, options=Options(gradient=sg.Plain(), batches=1), scale=np.full(1, 2.0)
+    )
+    assert plan.step_size * plan.variance[0] == pytest.approx(policy.widening)
+    assert half.step_size * half.variance[0] == pytest.approx(policy.widening)
+
+
+def test_the_noise_of_stored_blocks_counts_that_the_last_is_short():
+    """An anchor's gradients are kept for 1,024 and 26 rows: their errors are not those of 1,024."""
+    surface = Noisy(np.full(3, 1e-3), np.full(3, 1e-3), rows=1050, batch_size=1024)
+    plans = [plan_at_zero(surface, remembers_blocks=remembers) for remembers in (True, False)]
+    wish = Options(gradient=sg.ControlVariates(), batches=1)
+    told = plan_at_zero(surface, remembers_blocks=True, options=wish)
+    # Of two blocks, one with nearly all rows: twice the mean of squares, less 1
+    expected = 2 * (1024**2 + 26**2) / 1050**2 - 1
+    assert told.variance.max() == pytest.approx(expected, rel=0.1)
+    assert isinstance(plans[0].gradient, sg.Plain)
 
 
 def test_plan_averages_few_batches_of_millions_of_parameters(monkeypatch):
