@@ -11,7 +11,18 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import Source
 
-__all__ = ["design_effect", "gather", "has_source", "rows_at", "sampled", "warn_of_order"]
+__all__ = [
+    "BYTES_OF_A_RUN",
+    "design_effect",
+    "gather",
+    "has_source",
+    "rows_at",
+    "sampled",
+    "warn_of_order",
+]
+
+# Bytes that are read at once: as many as a disk transfers in the time of a seek
+BYTES_OF_A_RUN = 2**20
 
 # Places of a file from which a sample of its rows is taken
 _SAMPLED_BLOCKS = 64
@@ -73,9 +84,11 @@ def design_effect(group: Sequence[Source], size: int) -> tuple[float, Source]:
     within them, about 1 in random order and about :math:`1 + (B - 1) \rho` where rows of a block
     have a correlation :math:`\rho`: Kish (1965). Survey sampling. Wiley, section 5.4. It is the
     largest over all columns and over products of each column with arrays of one dimension, among
-    which what is observed usually is; 1 where there are too few rows to tell.
+    which what is observed usually is. Blocks are shorter where the rows are fewer than 64 of them;
+    1 where that leaves too few.
     """
-    if size < 2 or len(group[0]) < 2 * _BLOCKS * size:
+    size = min(size, len(group[0]) // (2 * _BLOCKS))
+    if size < 2:
         return 1.0, group[0]
     largest = 1.0, group[0]
     blocks = [
@@ -102,13 +115,16 @@ def warn_of_order(group: Sequence[Any], size: int, package: tuple[str, ...]) -> 
     """Warn where batches of neighbouring rows on disk are far noisier than those of random ones."""
     if not isinstance(group[0], Source):
         return
+    # A chain reads runs of neighbouring batches
+    size = max(size, BYTES_OF_A_RUN // max(1, sum(x.row_bytes for x in group)))
+    size = min(size, max(2, len(group[0]) // (2 * _BLOCKS)))
     effect, source = design_effect(group, size)
     if effect > _LARGEST:
         warnings.warn(
             f"The rows of {source.name} are not in random order: means of blocks of {size} rows "
             f"vary {effect:.3g} times as much as those of random rows, and with them the gradients "
-            "of batches, which are such blocks. Bring the rows into random order once, all arrays "
-            "together: sg.shuffle_to_disk({'x': 'x.npy', 'y': 'y.npy'}, folder).",
+            "of batches, which come from such blocks. Bring the rows into random order once, all "
+            "arrays together: sg.shuffle_to_disk({'x': 'x.npy', 'y': 'y.npy'}, folder).",
             UserWarning,
             skip_file_prefixes=package,
         )

@@ -8,10 +8,9 @@ from math import gcd
 
 import numpy as np
 
-__all__ = ["BATCH_SCHEMES", "BatchDraw", "BatchScheme", "Runs"]
+from pymc_sgmcmc.disk.fetch import BYTES_OF_A_RUN
 
-# Bytes that are read at once: as many as a disk transfers in the time of a seek
-_BYTES = 2**20
+__all__ = ["BATCH_SCHEMES", "BatchDraw", "BatchScheme", "Runs"]
 
 # Smallest number of runs in the data. The batches of one run share no rows, which reduces their
 # variance by less than this part
@@ -181,7 +180,7 @@ class Runs(Shuffled):
     """
 
     def __init__(self, row_bytes: int, chunk_rows: int = 1) -> None:
-        self._rows = max(_BYTES // max(row_bytes, 1), chunk_rows)
+        self._rows = max(BYTES_OF_A_RUN // max(row_bytes, 1), chunk_rows)
 
     def follow(self, wanted: BatchDraw, left: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the rest of the last run, then new runs."""
@@ -195,7 +194,14 @@ class Runs(Shuffled):
 
     def of_blocks(self, size: int) -> Runs:
         """Return the scheme for blocks of rows, with accordingly fewer of them in a run."""
-        return Runs(_BYTES, max(1, self._rows // size))
+        return Runs(BYTES_OF_A_RUN, max(1, self._rows // size))
+
+    def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
+        """Return the variance of the mean of ``batches`` batches over that of one block of rows.
+
+        Runs begin anywhere, and together they make no pass.
+        """
+        return 0.0 if batch_size >= rows else 1 / batches
 
     # What is measured is the next of the run: no update uses it
     aside = follow

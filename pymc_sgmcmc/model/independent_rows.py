@@ -32,9 +32,9 @@ __all__ = [
 
 _log = logging.getLogger("pymc.sgmcmc")
 
-# Rows in a batch, half of them twice; on disk, where each is read alone; and numbers in memory
-# among which the ends of columns are looked for
-_ROWS, _ROWS_ON_DISK, _LOOKED_AT = 200, 6, 2**22
+# Rows in a batch, half of them twice; the least, as where each is read with a chunk of a file; and
+# numbers in memory among which the ends of columns are looked for
+_ROWS, _LEAST_ROWS, _LOOKED_AT = 200, 6, 2**22
 
 
 def require_independent_rows(model: Model, view: RowView | None = None) -> None:
@@ -58,11 +58,11 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
     batched, size = [model], None
     if view is not None:
         # Some of the rows: what all of them fit may not fit a batch
-        some = max(_ROWS_ON_DISK, view.count // 3)
+        some = max(_LEAST_ROWS, view.count // 3)
         size = min(view.count, some, _most_rows(map(evaluate, view.axes)))
-        if size >= _ROWS_ON_DISK:
+        if size >= _LEAST_ROWS:
             size = size // 2 * 2
-        batched = [view.take(n) for n in ([size, size // 2] if size >= _ROWS_ON_DISK else [size])]
+        batched = [view.take(n) for n in ([size, size // 2] if size >= _LEAST_ROWS else [size])]
     terms = [
         [term for term in minibatch_terms(part) if not has_own_gradient([term])] for part in batched
     ]
@@ -85,7 +85,7 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
             return False  # sampling will raise it
         raise ValueError(view.mismatch(error)) from error
     names = [str(term.name) for term in terms[0]]
-    precision = np.finfo(graphs[0].dtype).eps ** 0.5
+    precision = np.finfo(graphs[0].dtype).eps ** 0.7
     # One row whose log density is huge at a point hides all others there
     for values in at_points:
         for name, wrong in zip(names, _unequal(values, len(names), precision), strict=True):
@@ -136,7 +136,8 @@ def _dealt(
 
 def _most_rows(arrays: Iterable[Any]) -> int:
     """Return how many rows of arrays, or of sources on disk, are compared at most."""
-    return _ROWS_ON_DISK if any(isinstance(x, Source) for x in arrays) else _ROWS
+    in_chunks = any(isinstance(x, Source) and x.chunk_rows > 1 for x in arrays)
+    return _LEAST_ROWS if in_chunks else _ROWS
 
 
 def unlike_rows(arrays: Sequence[Any], n: int, rng: np.random.Generator) -> np.ndarray:
@@ -147,7 +148,8 @@ def unlike_rows(arrays: Sequence[Any], n: int, rng: np.random.Generator) -> np.n
     count = len(arrays[0])
     held = [x for x in arrays if not isinstance(x, Source)]
     width = sum(x[:1].size for x in held)
-    pool = rng.choice(count, min(count, max(n, _LOOKED_AT // max(width, 1))), replace=False)
+    most = _LOOKED_AT // max(width, 1) if held else n
+    pool = rng.choice(count, min(count, max(n, most)), replace=False)
     columns = [np.reshape(x[pool], (len(pool), -1)) for x in held]
     ends = [f(x, axis=0) for x in columns for f in (np.argmin, np.argmax)]
     first = rng.permutation(np.unique(np.concatenate([np.zeros(0, int), *ends])))

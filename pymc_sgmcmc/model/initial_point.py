@@ -11,12 +11,14 @@ from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.model.properties import widths_of
 
 __all__ = ["initial_point", "is_given", "points_near_start"]
 
-# Distances from the initial point, in unconstrained coordinates. At the initial point itself
-# slopes are often zero, which hides what depends on what
-_AWAY = (*(0.3 * 0.1**k for k in range(8)), 0.0)
+# Distances from the initial point, in unconstrained coordinates: from 0.3 sds of the priors to the
+# least, beside which rounding hides a change. At the initial point itself slopes are often zero,
+# which hides what depends on what
+_FARTHEST, _NEAREST, _DISTANCES = 0.3, 3e-8, 8
 
 
 def initial_point(model: Model, seed: int = 0) -> dict[str, np.ndarray]:
@@ -39,8 +41,13 @@ def points_near_start(model: Model, rng: np.random.Generator) -> Iterator[list[n
     """Yield values of the model's value variables, ever closer to the initial point."""
     start = initial_point(model)
     at = [np.asarray(start[str(value.name)]) for value in model.value_vars]
-    for away in _AWAY:
+    real = [
+        rv if x.dtype.kind == "f" and model.rvs_to_transforms[rv] is None else None
+        for x, rv in zip(at, model.free_RVs, strict=True)
+    ]
+    farthest = _FARTHEST * np.maximum(widths_of(real, 0), 1.0)
+    for away in [*np.geomspace(farthest, _NEAREST, _DISTANCES), 0 * farthest]:
         yield [
-            (x + away * rng.normal(size=x.shape)).astype(x.dtype) if x.dtype.kind == "f" else x
-            for x in at
+            (x + by * rng.normal(size=x.shape)).astype(x.dtype) if x.dtype.kind == "f" else x
+            for x, by in zip(at, away, strict=True)
         ]

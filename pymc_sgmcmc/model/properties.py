@@ -11,7 +11,7 @@ from pymc.distributions.continuous import AsymmetricLaplaceRV, FlatRV, HalfFlatR
 from pymc.exceptions import SamplingError
 from pymc.model import Model
 from pytensor.graph.traversal import ancestors
-from pytensor.scalar import Abs
+from pytensor.scalar.basic import Abs, Maximum, Minimum
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import LaplaceRV
 from pytensor.tensor.variable import TensorVariable
@@ -21,7 +21,14 @@ from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import nodes_of
 from pymc_sgmcmc.model.minibatch import unscaled
 
-__all__ = ["has_kinks", "improper", "is_sum_of_trees", "prior_widths", "refuse_uninformed"]
+__all__ = [
+    "has_kinks",
+    "improper",
+    "is_sum_of_trees",
+    "prior_widths",
+    "refuse_uninformed",
+    "widths_of",
+]
 
 # Draws that a prior's width is estimated from: it is needed up to a factor of two
 _DRAWS = 16
@@ -39,15 +46,15 @@ def is_sum_of_trees(rv: TensorVariable) -> bool:
 
 
 def has_kinks(model: Model) -> bool:
-    """Return whether a gradient jumps: of a Laplace variable, or an absolute value in a potential.
+    """Return whether a gradient jumps: of a Laplace variable, or in a potential.
 
-    The asymmetric Laplace distribution has a kink too.
+    There absolute values have kinks, and the larger or smaller of two numbers.
     """
     inner = [unscaled(rv) for rv in model.basic_RVs]
     if any(x.owner and isinstance(x.owner.op, LaplaceRV | AsymmetricLaplaceRV) for x in inner):
         return True
     elementwise = nodes_of(model.potentials, Elemwise, model.basic_RVs)
-    return any(isinstance(node.op.scalar_op, Abs) for node in elementwise)
+    return any(isinstance(node.op.scalar_op, Abs | Maximum | Minimum) for node in elementwise)
 
 
 def improper(model: Model) -> str:
@@ -85,12 +92,16 @@ def prior_widths(coordinates: Sequence[Coordinate], seed: int) -> list[float]:
     the coordinate, as for bounded variables and standardised hierarchies, and where a prior cannot
     be drawn from.
     """
-    plain = [c.rv for c in coordinates if c.transform is None]
-    drawn = iter(_prior_draws(plain, seed))
+    return widths_of([c.rv if c.transform is None else None for c in coordinates], seed)
+
+
+def widths_of(variables: Sequence[TensorVariable | None], seed: int) -> list[float]:
+    """Return an sd of each variable's prior, 1 for None and where it cannot be drawn from."""
+    drawn = iter(_prior_draws([rv for rv in variables if rv is not None], seed))
     widths = []
-    for c in coordinates:
+    for rv in variables:
         width = 1.0
-        if c.transform is None:
+        if rv is not None:
             x = np.asarray(next(drawn), dtype=float)
             width = _SD_OF_MEDIAN * float(np.median(np.abs(x[::2] - x[1::2])))
         widths.append(width if np.isfinite(width) and width > 0 else 1.0)

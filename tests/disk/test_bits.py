@@ -75,7 +75,7 @@ def from_files(files):
 )
 def test_the_bits_of_the_same_rows_in_memory(data, tmp_path, monkeypatch, backend, options):
     # Runs of a single batch: the offsets are those of rows in memory
-    monkeypatch.setattr(batch_schemes, "_BYTES", 1)
+    monkeypatch.setattr(batch_schemes, "BYTES_OF_A_RUN", 1)
     x, y = data
     draws, logp, method = sampled(x, y.astype("int32"), 1, backend=backend, **options)
     order = np.random.default_rng([method.chain.row_order, 0]).permutation(N)

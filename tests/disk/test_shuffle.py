@@ -208,6 +208,26 @@ def test_ordered_rows_are_warned_of_until_they_are_shuffled(tmp_path, name):
     step_of(*map(sg.on_disk, files.values()))
 
 
+def test_an_order_that_single_batches_do_not_show_is_warned_of(tmp_path):
+    """Stores are open for half of the time each: a run of many batches has rows of few of them."""
+    n, stores = 400_000, 500
+    rng = np.random.default_rng(1)
+    start, t = rng.random(stores), np.arange(n) / n
+    store = rng.integers(stores, size=n)
+    while len(closed := np.flatnonzero((t - start[store]) % 1 > 0.5)):
+        store[closed] = rng.integers(stores, size=len(closed))
+    y = rng.normal(size=stores)[store] + rng.normal(size=n)
+    np.save(tmp_path / "store.npy", store.astype("int32"))
+    np.save(tmp_path / "y.npy", y)
+    files = tmp_path / "store.npy", tmp_path / "y.npy"
+    assert design_effect(list(map(opened, files)), 100)[0] < 2.5
+    with pm.Model():
+        a, b = pm.Minibatch(*map(sg.on_disk, files), batch_size=100)
+        pm.Normal("y", pm.Normal("u", shape=stores)[a], 1, observed=b, total_size=n)
+        with pytest.warns(UserWarning, match="means of blocks of 6250 rows vary"):
+            sg.SGLD(step_size=1e-5, backend="jax", **UNTUNED)
+
+
 @pytest.mark.slow
 def test_ordered_rows_give_the_right_posterior_once_they_are_shuffled(tmp_path):
     rng = np.random.default_rng(1)

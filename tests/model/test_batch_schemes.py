@@ -13,7 +13,7 @@ from helpers.minibatched_models import data
 from helpers.sampling import run
 from helpers.steps import location, start, step_for, take, twin
 from helpers.z_scores import STANDARD_ERRORS, z_score
-from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchDraw
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES, BatchDraw, Runs
 from pymc_sgmcmc.testing import UNTUNED, run_chain
 
 
@@ -257,3 +257,22 @@ def test_noise_that_cancels_is_not_made_up_for(name):
     error = means.std(ddof=1) / np.sqrt(20)
     widening = float(result.sample_stats["noise_ratio"].mean())
     assert -STANDARD_ERRORS * error < means.mean() - 1 < STANDARD_ERRORS * error + widening
+
+
+@pytest.mark.parametrize("batches", [2, 8, 40])
+def test_variance_of_a_mean_of_batches_of_runs(batches):
+    """Runs begin anywhere, so that as many batches as make up the data are no pass."""
+    rows, size = 4000, 100
+    scheme, squares = Runs(8), np.zeros((2000, 2))
+    values = np.random.default_rng(6).normal(size=rows)
+    values -= values.mean()
+    for seed in range(len(squares)):
+        rng = np.random.default_rng(seed)
+        table = np.resize(rng.permutation(values), rows + size)
+        for j, k in enumerate((1, batches)):
+            starts, _ = scheme.follow(BatchDraw(rng, rows, size, 1, k), NOTHING)
+            means = table[starts.reshape(k, 1) + np.arange(size)].mean()
+            squares[seed, j] = means**2
+    ratio = scheme.variance_ratio(rows, size, batches)
+    assert abs(z_score(squares[:, 1] - ratio * squares[:, 0], 0)) < STANDARD_ERRORS
+    assert scheme.variance_ratio(rows, rows, batches) == 0

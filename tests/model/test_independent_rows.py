@@ -1,5 +1,7 @@
 """Rows of a pm.Minibatch that depend on each other, or on their place, are refused."""
 
+import tracemalloc
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -9,7 +11,8 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.minibatched_models import MODELS, with_batches
-from pymc_sgmcmc.model.independent_rows import check_independent_rows
+from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.model.independent_rows import check_independent_rows, unlike_rows
 from pymc_sgmcmc.testing import UNTUNED
 
 N, B = 60, 8
@@ -193,3 +196,67 @@ def test_it_is_logged_where_rows_could_not_be_compared(caplog):
         zero_probability()
     sg.SGLD(model=model, step_size=0.1, backend="jax", **UNTUNED)
     assert "the rows of a pm.Minibatch are independent could not be tested" in caplog.text
+
+
+@pytest.mark.parametrize("floatX", ["float64", "float32"])
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
+def test_units_do_not_hide_that_rows_depend_on_each_other(floatX, unit):
+    """A slope that begins at 0 is moved in units of its prior, beside which y is as large."""
+    x = np.random.default_rng(0).random(2000)
+    y = unit * (3 + np.r_[x[0], x[:-1]] + np.random.default_rng(1).normal(size=2000))
+    with pytensor.config.change_flags(floatX=floatX), pm.Model() as model:
+        x = pm.Data("x", x.astype(floatX))
+        a, b = pm.Normal("a", 3 * unit, unit), pm.Normal("b", 0, unit)
+        lag = pt.concatenate([x[:1], x[:-1]])
+        pm.Normal("y", a + b * lag, pm.HalfNormal("s", unit), observed=y.astype(floatX))
+        with pytest.raises(ValueError, match="density of 'y' is not a sum over the rows"):
+            sg.CoRVSGLD(model=model, batch_size=100)
+        # By itself it takes no batches
+        assert sg.CoRVSGLD(model=model).options.batch_size is None
+
+
+@pytest.mark.parametrize("floatX", ["float64", "float32"])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+def test_large_units_and_offsets_are_no_dependence(floatX, offset):
+    """Rounding of sums is no sign of it."""
+    rng = np.random.default_rng(2)
+    X = (offset + rng.normal(size=(5000, 4))).astype(floatX)
+    y = (1e6 * (X @ [1, -1, 2, 0.5]) + 1e5 * rng.normal(size=5000)).astype(floatX)
+    with pytensor.config.change_flags(floatX=floatX), pm.Model() as model:
+        b = pm.Normal("b", 0, 1e6, shape=4)
+        s = pm.HalfNormal("s", 1e6)
+        pm.Normal("y", pm.Data("X", X) @ b, s, observed=y)
+    assert sg.CoRVSGLD(model=model, batch_size=100).options.batch_size == 100
+
+
+def test_many_rows_on_disk_are_compared(tmp_path):
+    """Of six rows most have no event, and then nothing shows that risk sets are of all rows."""
+    rng = np.random.default_rng(0)
+    np.save(tmp_path / "x.npy", rng.normal(size=20_000))
+    np.save(tmp_path / "event.npy", (rng.random(20_000) < 0.03).astype(float))
+    with pm.Model() as model:
+        x, event = pm.Minibatch(
+            *(sg.on_disk(tmp_path / f"{name}.npy") for name in ("x", "event")), batch_size=500
+        )
+        eta = pm.Normal("b") * x
+        pm.Potential("cox", 40 * event * (eta - pt.log(pt.cumsum(pt.exp(eta)))))
+    with (
+        pytest.warns(UserWarning, match="The potential 'cox'"),
+        pytest.raises(ValueError, match="density of 'cox' is not a sum over the rows"),
+    ):
+        sg.CoRVSGLD(model=model)
+
+
+class Unread(Source):
+    read = _printed = None
+
+
+def test_few_of_many_rows_on_disk_take_little_memory():
+    source = Unread("x", (10**8,), "float64")
+    tracemalloc.start()
+    try:
+        numbers = unlike_rows([source], 12, np.random.default_rng(0))
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+    assert len(set(numbers.tolist())) == 12

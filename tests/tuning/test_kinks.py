@@ -35,6 +35,8 @@ class Laplace(Exact):
         (lambda: pm.AsymmetricLaplace("x", b=1, kappa=2, mu=0), True),
         (lambda: pm.Laplace("y", pm.Normal("x"), 1, observed=CONSTANT), True),
         (lambda: pm.Potential("l", -pm.math.abs(pm.Flat("x"))), True),
+        (lambda: pm.Potential("l", -pm.math.maximum(0.9 * pm.Flat("x"), 0)), True),
+        (lambda: pm.Potential("l", pm.math.minimum(0, pm.Flat("x"))), True),
         (lambda: pm.Potential("l", -(pm.Flat("x") ** 2)), False),
         (lambda: pm.StudentT("x", nu=3), False),
         (lambda: pm.Normal("y", abs(pm.Normal("x")), 1, observed=CONSTANT), False),
