@@ -16,17 +16,20 @@ _MOST_TRIES = 2000
 # Difference of two gradients that are equal but for rounding, over that of two unequal ones
 _SAME = 1e-2
 
-# Largest change of a unit's gradient that counts as none, where another unit becomes like it, over
-# the difference of the two
+# Largest change of a unit's gradient that counts as none, where another unit becomes like it, or
+# where two are exchanged on all rows, over the difference of the two
 _ACTS = 1e-4
 
 
 def has_permutable_units(
-    gradient: Callable[[np.ndarray], np.ndarray], position: Sequence[np.ndarray]
+    gradient: Callable[[np.ndarray], np.ndarray],
+    position: Sequence[np.ndarray],
+    of_all: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> bool:
     """Return whether two units, as of a net's layer, can be exchanged in several variables at once.
 
-    ``gradient`` maps a flat position to ∇U, both (d,), of the same batch at each call.
+    ``gradient`` maps a flat position to ∇U, both (d,), of the same batch at each call, and
+    ``of_all`` to that of all rows, if these are more.
     """
     flat = np.concatenate([x.reshape(-1) for x in position])
     here, size = None, 1.0
@@ -52,9 +55,22 @@ def has_permutable_units(
             twice = flat.copy()
             twice[swapped[own]] = flat[own]
             change = np.linalg.norm(gradient(twice)[own] / size - here[own])
-            if not change <= _ACTS * unlike:  # NaN counts as a change
+            acts = not change <= _ACTS * unlike  # NaN counts as a change
+            # A batch lacks some classes, which its rows do not distinguish
+            if acts and (of_all is None or _are_alike(of_all, flat, swapped)):
                 return True
     return False
+
+
+def _are_alike(
+    gradient: Callable[[np.ndarray], np.ndarray], flat: np.ndarray, swapped: np.ndarray
+) -> bool:
+    """Return whether an exchange of elements, both (d,), exchanges those of the gradient."""
+    here, there = gradient(flat), gradient(flat[swapped])
+    size = np.max(np.abs(here), initial=0.0) or 1.0
+    here, there = here / size, there / size
+    unlike = np.linalg.norm(here[swapped] - here)
+    return bool(np.linalg.norm(there - here[swapped]) < _ACTS * unlike)
 
 
 def _readings(position: Sequence[np.ndarray]) -> Iterator[list[np.ndarray]]:

@@ -8,7 +8,17 @@ import numpy as np
 
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes, batches_to_measure
-from pymc_sgmcmc.tuning.surface import TINY, Flat, Map, Points, Rng, Root, Surface, antithetic
+from pymc_sgmcmc.tuning.surface import (
+    MOST_NUMBERS,
+    TINY,
+    Flat,
+    Map,
+    Points,
+    Rng,
+    Root,
+    Surface,
+    antithetic,
+)
 
 __all__ = [
     "LEAST_CURVATURE",
@@ -47,9 +57,6 @@ _ROUNDS_OF_DIAGONAL, _IMPLAUSIBLE = 8, 16.0
 
 # Power iterations, and those that continue from an earlier direction
 _ROUNDS, _FURTHER_ROUNDS = 8, 2
-
-# Numbers in the gradients of batches that are kept at once
-_MOST_NUMBERS = 2**22
 
 
 def difference_step(surface: Surface) -> float:
@@ -209,7 +216,7 @@ def largest_curvature_of_batches(
 ) -> float:
     """Return the largest absolute eigenvalue of σ ∇²U σ at x, from a few batches; 1 if unknown."""
     step, rows = _wide_step(surface), surface.draw_rows(rng, batches)
-    each = max(1, _MOST_NUMBERS // len(x))
+    each = max(1, MOST_NUMBERS // len(x))
 
     def gradient(at: Flat) -> Flat:
         total = np.zeros(len(at))

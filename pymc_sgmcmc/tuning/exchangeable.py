@@ -30,7 +30,10 @@ def has_modes_by_permutation(
     """
     [rng] = rng.spawn(1)
     somewhere, rows = split(rng.standard_normal(surface.dimension)), surface.draw_rows(rng, 1)
-    return has_permutable_units(lambda x: surface.batch_gradient(x[None], rows)[0], somewhere)
+    of_all = (lambda x: surface.full(x[None])[1][0]) if surface.batch_size else None
+    return has_permutable_units(
+        lambda x: surface.batch_gradient(x[None], rows)[0], somewhere, of_all
+    )
 
 
 def refuse_stiff(

@@ -274,18 +274,24 @@ def _variances_of_pairs(surface: Surface, centre: Flat, width: Flat, rng: Rng) -
     times its variance at one sd.
     """
     d, passes = len(centre), Passes(surface, rng)
-    count, sums = 0, np.zeros((4, d))
+    count, sums = 0, np.zeros((3, d))
     for _ in range(_steps(surface, passes)):
-        signs = random_signs(rng, d)
+        # The same signs in a step: between others the gradient of all rows differs, too
+        signs = np.repeat(random_signs(rng, d)[:1], PAIRS, axis=0)
         of_step = surface.pair_sums(centre, width, signs, passes.draw())
-        count += of_step.count
-        sums += of_step.middle, of_step.middle_squared, of_step.change, of_step.change_squared
+        if (n := of_step.count) < 2:
+            continue
+        count += n
+        change = np.maximum(of_step.change_squared - of_step.change**2 / n, 0) * n / (n - 1)
+        sums += of_step.middle, of_step.middle_squared, change
     if count < 2:
         raise TuningError(_NOT_FINITE)
-    middle, middle_squared, change, change_squared = sums / count
-    scale = count / (count - 1) / _ratio(surface, passes.batches)
-    plain = np.maximum(middle_squared - middle**2, 0) * scale
-    return plain, np.maximum(change_squared - change**2, 0) / 4 * scale
+    middle, middle_squared, change = sums / count
+    ratio = _ratio(surface, passes.batches)
+    plain = np.maximum(middle_squared - middle**2, 0) * count / (count - 1)
+    # Batches of one pass share no rows, and differ more than independent ones
+    apart = 1 - 1 / max(passes.pairs, PAIRS)
+    return plain / ratio, apart * change / 4 / ratio
 
 
 class NoiseOnTheWay:

@@ -302,12 +302,17 @@ class _Probes:
         of_map = c.map.with_information(self.scales[self.hierarchy[c]].astype(float))
         part = self.coordinates[c]
         by = float(np.median(middle.spread)) * _MOVE
-        move = np.zeros(len(self.centre))
+        move, vectors = np.zeros(len(self.centre)), middle.spread.shape[:-1]
+        # Vectors of one row, as in a difference, would hide each other
+        signs = self.rng.choice([-1.0, 1.0], (PAIRS, *vectors, 1)) if vectors else np.ones((1, 1))
         with np.errstate(all="ignore"):  # a degenerate bulk gives no information
-            move[part] = by * of_map.shift(middle).ravel()
-            _, gradient = self.surface.full(self.centre + np.outer([1, -1], move))
-            there, opposite = (g[part].reshape(middle.spread.shape) for g in gradient)
-            mean, slope = (there + opposite) / 2, (there - opposite) / (2 * by)
+            shift, mean, slope = of_map.shift(middle), *np.zeros((2, *middle.spread.shape))
+            for sign in signs:
+                move[part] = by * (sign * shift).ravel()
+                _, gradient = self.surface.full(self.centre + np.outer([1, -1], move))
+                there, opposite = (g[part].reshape(middle.spread.shape) for g in gradient)
+                mean = mean + (there + opposite) / (2 * len(signs))
+                slope = slope + sign * (there - opposite) / (2 * by * len(signs))
             if not np.all(np.isfinite(mean) & np.isfinite(slope)):
                 return of_map.array, 0.0
             new = of_map.from_shift(mean, slope, middle)

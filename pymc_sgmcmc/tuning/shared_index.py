@@ -147,6 +147,9 @@ def _blocks(
     widths = np.where(curvature > 0, curvature, 1.0) ** -0.5
     partial = mean * widths[:, :, None] * widths[:, None]
     partial[:, range(size), range(size)] = 1
+    # No mean curvature is negative: it is that of other indices
+    least = np.linalg.eigvalsh(partial)[:, 0]
+    partial[(curvature < 0).any(axis=1) | (least < -rounding(surface))] = np.eye(size)
     below = np.tril_indices(size, -1)
     if np.quantile(np.abs(partial[:, *below]), MOST_OF_MANY, axis=0).max() < _LEFT:
         return None

@@ -12,6 +12,7 @@ from pymc_sgmcmc.kernel.pair_sums import PairSums
 __all__ = [
     "CLEAR",
     "FEW",
+    "MOST_NUMBERS",
     "MOST_OF_MANY",
     "TINY",
     "Flat",
@@ -33,6 +34,9 @@ __all__ = [
 
 # What a positive number is at least, so that nothing is divided by 0
 TINY = 1e-300
+
+# Numbers in the gradients of batches that are kept at once
+MOST_NUMBERS = 2**22
 
 # Standard errors from 0 beyond which a measurement is not chance
 CLEAR = 3.0
@@ -103,7 +107,10 @@ def mean_gradients(surface: Surface, points: Points, rows: Rows | None) -> Point
     """Return the mean of batches' estimates of ∇U at positions, or of all rows for None, (P, d)."""
     if rows is None:
         return surface.full(points)[1]
-    return gradients_of_batches(surface, points, rows).mean(axis=1)
+    total, each = np.zeros(points.shape), max(1, MOST_NUMBERS // points.size)
+    for first in range(0, len(rows), each):
+        total += gradients_of_batches(surface, points, rows[first : first + each]).sum(axis=1)
+    return total / len(rows)
 
 
 def antithetic(rng: Rng, pairs: int, dimension: int) -> Points:

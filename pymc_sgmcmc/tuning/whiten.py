@@ -329,7 +329,8 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
     # Where Hessians are few, changes of lengths are chance and do not show what has settled
     many = min(_hessians(surface, _WORK)) >= _PAIRS_OF_REGRESSION[0] * surface.dimension
     for _ in range(_MOST_ROUNDS if many else 3):
-        for _ in range(2):
+        # A length that doubles is too short, however few they are
+        for _ in range(2 if many else _MOST_ROUNDS):
             if (change := bulk.whiten(_WORK)) < 2:
                 break
         before = bulk.centre

@@ -8,6 +8,9 @@ import pytest
 
 from pytensor.graph.replace import graph_replace
 
+import pymc_sgmcmc as sg
+
+from helpers.sampling import run
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring.coefficients import information_of_block
 from pymc_sgmcmc.centring.elements import Elements
@@ -208,3 +211,27 @@ def test_fields_learn_from_a_common_move():
     np.testing.assert_allclose(learned[1], information, rtol=1e-5, atol=1e-8)
     expected = map_.at_place(information, score, c, (alpha, s, 0.0))
     np.testing.assert_allclose(learned[3:7], expected[3:7], rtol=1e-4, atol=1e-7)
+
+
+# ---------------------------------------------------------------------- walks
+
+
+def test_walks_that_meet_in_a_row_each_learn_their_own_information():
+    """Ratings of teams: a match informs a difference, which a move of all teams leaves alone."""
+    teams, weeks, noise = 6, 12, 1.6
+    rng = np.random.default_rng(1)
+    order = np.array([rng.permutation(teams) for _ in range(weeks)])
+    home, away = order[:, ::2].ravel(), order[:, 1::2].ravel()
+    week = np.repeat(np.arange(weeks), teams // 2)
+    y = rng.normal(size=len(week))
+    with pm.Model():
+        sd = pm.HalfNormal("sd", 0.3)
+        start = pm.Normal.dist(0, 1)
+        s = pm.GaussianRandomWalk("s", sigma=sd, init_dist=start, shape=(teams, weeks))
+        pm.Normal("y", s[home, week] - s[away, week], noise, observed=y)
+        step = sg.CoRVSGLD(backend="jax")
+        run(step, draws=2, chains=1)
+    weights = step.centring_weights["s"]
+    # Each team plays once a week: 1/1.6² beside 2/sd², with some of the other team's of chance
+    assert weights[:, 1:-1].min() > 0.0
+    assert weights[:, 1:-1].mean() > 0.005

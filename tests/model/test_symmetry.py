@@ -151,3 +151,31 @@ def test_gradients_whose_squares_overflow_are_compared():
 
     position = [np.arange(6.0).reshape(2, 3), np.arange(3.0)]
     assert has_permutable_units(gradient, position)
+
+
+def test_classes_that_a_batch_lacks_are_no_units():
+    """Two classes without rows in a batch can be exchanged there, and not on all rows."""
+    rows, classes = 4000, 40
+    X = 5 + rng.normal(size=(rows, 3))
+    y = (0.3 * (X - 5) @ rng.normal(size=(3, classes)) + rng.gumbel(size=(rows, classes))).argmax(1)
+    found = []
+    for seed in range(60):
+        draw = np.random.default_rng(seed)
+        start = draw.normal(size=4 * classes)
+        few = draw.choice(rows, 60, replace=False)
+
+        def gradient(flat, rows):
+            W, b = flat[: 3 * classes].reshape(3, classes), flat[3 * classes :]
+            eta = X[rows] @ W + b
+            p = np.exp(eta - eta.max(axis=1, keepdims=True))
+            p /= p.sum(axis=1, keepdims=True)
+            p[np.arange(len(p)), y[rows]] -= 1
+            return flat + np.concatenate([(X[rows].T @ p).ravel(), p.sum(axis=0)])
+
+        position = [start[: 3 * classes].reshape(3, classes), start[3 * classes :]]
+        of_batch = lambda x, rows=few: gradient(x, rows)  # noqa: E731
+        of_all = lambda x: gradient(x, slice(None))  # noqa: E731
+        found.append([has_permutable_units(of_batch, position, x) for x in (None, of_all)])
+    alone, beside_all = np.mean(found, axis=0)
+    assert alone > 0
+    assert beside_all == 0

@@ -72,6 +72,26 @@ def test_what_all_elements_have_in_common_makes_no_blocks():
     assert in_blocks(surface, surface.mean, np.ones(601), np.random.default_rng(0)) is None
 
 
+def test_couplings_of_other_indices_are_no_blocks():
+    """Columns of a regression have something in common: signs alike in all patterns are chance."""
+    rng, rows = np.random.default_rng(0), 3000
+    common = rng.normal(size=(rows, 1))
+    X = 0.5**0.5 * (common + rng.normal(size=(rows, GROUPS)))
+    treated = rng.integers(0, 2, rows)
+    design = np.concatenate([X, treated[:, None] * X], axis=1)
+    matrix = np.eye(1 + 2 * GROUPS)
+    matrix[1:, 1:] += design.T @ design
+    surface = Gaussian(np.zeros(len(matrix)), matrix)
+    surface.shapes = [(), (GROUPS,), (GROUPS,)]
+    sd = np.diag(matrix) ** -0.5
+    widest = np.linalg.eigvalsh((matrix * sd) * sd[:, None]).max()
+    for seed in range(20):
+        found = in_blocks(surface, surface.mean, sd, np.random.default_rng(seed))
+        if found is not None:
+            root = found.whole(np.diag(found.sd)).T
+            assert np.linalg.eigvalsh(root.T @ matrix @ root).max() < 3 * widest
+
+
 def test_a_circle_is_no_part_of_a_block():
     surface = pairs(0.97, [(), (GROUPS,), (GROUPS,)])
     surface.circular[1] = True
