@@ -280,11 +280,25 @@ def hook_into_results() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
     A step method has no hook for what PyMC computes at each draw, nor for its result, which sparse
-    data would end. ``let_go`` and ``look_again`` are called before a run, and ``check_kept`` gets
-    the names, the first also what PyMC's steps sample.
+    data would end, nor for checks, which draws of deterministics alone would. ``let_go`` and
+    ``look_again`` are called before a run, and ``check_kept`` gets the names, the first also what
+    PyMC's steps sample.
     """
     mcmc.init_traces = _traces
     arviz.find_constants = _dense_constants
+    mcmc.run_convergence_checks = _checks
+
+
+_run_checks = mcmc.run_convergence_checks
+
+
+def _checks(idata: Any, model: Model) -> list[Any]:
+    """Return what PyMC's checks say, nothing where ``var_names`` leaves no free variable."""
+    kept = idata["posterior"].data_vars if "posterior" in idata.children else ()
+    if kept and not any(rv.name in kept for rv in model.free_RVs):
+        return []
+    warnings: list[Any] = _run_checks(idata, model)
+    return warnings
 
 
 _find_constants = arviz.find_constants

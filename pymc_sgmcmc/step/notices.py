@@ -12,7 +12,7 @@ import numpy as np
 from pymc.model import Model
 from pytensor import config
 from pytensor.compile.mode import get_default_mode
-from pytensor.graph.traversal import ancestors, apply_ancestors
+from pytensor.graph.traversal import apply_ancestors
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.blas import BatchedDot
 from pytensor.tensor.blockwise import Blockwise
@@ -106,16 +106,14 @@ def _is_kept() -> bool:
 
 
 def tell_others(model: Model, others: Collection[str]) -> None:
-    """Say in the log which variables PyMC's own steps would sample by the density of a batch."""
-    terms = list(minibatch_terms(model)) if others else []
-    graphs = [*terms, *(model.rvs_to_values.get(term, term) for term in terms)]
-    used = {x.name for x in ancestors(graphs, blockers=model.free_RVs)}
-    if names := [f"'{name}'" for name in others if name in used]:
+    """Say in the log which variables PyMC's own steps would sample by densities of batches."""
+    if others and minibatch_terms(model):
         _log.warning(
-            "PyMC's own step methods sample %s, which the rows of a pm.Minibatch depend on. They "
-            "compare densities of different batches, so their draws are wrong. Sample these "
-            "variables by a step method of this package, or write the model without pm.Minibatch.",
-            ", ".join(names),
+            "PyMC's own step methods sample %s in a model with a pm.Minibatch. They compare "
+            "densities of the whole model, each of another batch, so their draws are wrong. Sample "
+            "these variables by a step method of this package, or write the model without "
+            "pm.Minibatch.",
+            ", ".join(f"'{name}'" for name in others),
         )
 
 

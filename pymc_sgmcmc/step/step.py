@@ -184,7 +184,7 @@ class SGMCMCStep(Sampler, BlockedStep):
             centring=self.options.centring,
         )
         own: dict[str, tuple[Any, Any]] = dict.fromkeys(self._of_variables, (np.float64, []))
-        self.stats_dtypes_shapes = type(self).stats_dtypes_shapes | own
+        self.stats_dtypes_shapes = {**type(self).stats_dtypes_shapes, **own}
         self.stats_dtypes = [{name: x for name, (x, _) in self.stats_dtypes_shapes.items()}]
         tell_memory(model, self._values)
         tell_compilation(model, self.left_out)
@@ -362,9 +362,9 @@ class SGMCMCStep(Sampler, BlockedStep):
             self._engine = None
 
     def _look_at_rows(self) -> None:
-        model = in_tensors(self.model)
-        self._data = shared_arrays(model)
+        data = shared_arrays(model := in_tensors(self.model))
         self._rows, self._row_memory = sampled_rows(model, self._batches_asked, self.options)
+        self._data = data  # now: what was refused, or interrupted, is looked at again
         self._read_model, self.left_out = self._rows.model, self._rows.left_out
         self.options = replace(self.options, batch_dim=self._rows.dim, batch_size=self._rows.size)
 

@@ -27,7 +27,9 @@ from scipy.sparse import csr_matrix
 
 import pymc_sgmcmc
 
+from helpers.results import result_of
 from helpers.subprocesses import run_python
+from pymc_sgmcmc.backends import workarounds
 from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
@@ -444,3 +446,12 @@ def test_models_with_starts_are_not_copied():
         pm.Normal("x", initval=0.5)
     with pytest.raises(NotImplementedError, match="non-default initial_values"):
         fgraph_from_model(model)
+
+
+def test_pymc_checks_no_draws_without_a_free_variable():
+    draws = result_of(p=np.random.default_rng(0).normal(size=(2, 200)))
+    with pm.Model() as model:
+        pm.Deterministic("p", pm.Normal("x"))
+    with pytest.raises(TypeError):
+        workarounds._run_checks(draws, model)
+    assert workarounds._checks(draws, model) == []

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="there are no forks")
 
 # As PyMC samples two chains: processes that hold each other's pipes
 PROGRAM = """
-import multiprocessing, sys, time
+import multiprocessing, os, sys, time
 from pathlib import Path
 from pymc_sgmcmc.store.files import locked
 from pymc_sgmcmc.chain.orphans import end_with_parent
@@ -28,7 +28,7 @@ from pymc_sgmcmc.chain.orphans import end_with_parent
 def chain(path, pipe):
     lock = locked(Path(path))
     end_with_parent()
-    print("locked", flush=True)
+    os.write(1, b"locked\\n")  # at once: print may write the end of the line apart
     pipe.recv()
 
 fork = multiprocessing.get_context("fork")

@@ -109,6 +109,19 @@ def test_new_data_are_read_at_the_next_chain():
     np.testing.assert_array_equal(step._engine.posterior.arrays[0][0], 2 * X)
 
 
+def test_new_data_that_are_refused_are_refused_again():
+    with pm.Model() as model:
+        g = pm.Data("g", np.repeat([0, 1, 2], 20), dims="obs")
+        pm.Normal("y", pm.Normal("t", shape=3)[g], 1, observed=np.zeros(60), dims="obs")
+    step = step_of(model, backend="jax")
+    step.step(start(step, 0, 1))
+    with model:
+        pm.set_data({"g": np.repeat([1, 2, 3], 20)})
+    for _ in range(2):
+        with pytest.raises(ValueError, match="'g' has the value 3"):
+            run(step, draws=2, tune=0, chains=1)
+
+
 def test_a_dim_has_one_length():
     model = regression()
     with model:
@@ -151,9 +164,11 @@ def test_deterministics_of_all_rows_are_left_out_of_the_draws(caplog):
     assert set(dt.posterior.data_vars) == {"a", "other"}
     with model:
         again = pm.compute_deterministics(dt.posterior.to_dataset(), progressbar=False)
+        # PyMC's checks take no draws without a free variable
         asked = pm.sample(
-            2, tune=1, chains=1, step=step_of(model), var_names=["mean"], progressbar=False
-        )
+            100, tune=1, chains=2, cores=1, step=step_of(model), var_names=["mean"],
+            progressbar=False,
+        )  # fmt: skip
         slice_ = pm.sample(2, tune=1, chains=1, step=pm.Slice(), progressbar=False)
     assert again["mean"].sizes == {"chain": 1, "draw": 3, "obs": 40}
     assert set(asked.posterior.data_vars) == {"mean"}
