@@ -322,8 +322,9 @@ def _traces(
     kept = [x.name for x in (model.unobserved_value_vars if trace_vars is None else trace_vars)]
     ours = [part for part in parts if hasattr(part, "check_kept")]
     theirs = [value for part in parts if not hasattr(part, "check_kept") for value in part.vars]
+    temperatures = {part.options.temperature for part in ours} | ({1.0} if theirs else set())
     for k, part in enumerate(ours):
-        part.check_kept(kept, () if k else theirs)
+        part.check_kept(kept, *(((), ()) if k else (theirs, temperatures)))
     return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)
 
 

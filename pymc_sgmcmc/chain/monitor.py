@@ -46,50 +46,54 @@ class Monitor(Comparable):
     most_parts: int = _MOST_PARTS
     length: int = _LEAST_OF_PART  # draws of a part
     seen: int = 0  # draws so far
-    # Finite draws in each part
+    # Finite draws in each part, and their weights together
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
-    # Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, shape (parts, 3, d), d at most 1024. The last part may
-    # be incomplete
+    masses: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    # Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, by weight, shape (parts, 3, d), d at most 1024. The last
+    # part may be incomplete
     sums: np.ndarray | None = None
-    noise: float = 0.0  # sum of the noise ratios
+    noise: float = 0.0  # weighted sum of the noise ratios
 
     @property
     def parts(self) -> int:
         """How many parts have all their draws."""
         return self.seen // self.length
 
-    def add(self, x: np.ndarray, g: np.ndarray, noise_ratio: float) -> bool:
+    def add(self, x: np.ndarray, g: np.ndarray, noise_ratio: float, weight: float = 1.0) -> bool:
         """Count a draw, by what is watched of ψ and ĝ, and return whether it is finite."""
         if self.sums is None:
             self.sums = np.zeros((0, 3, len(x)))
         if self.parts == self.most_parts:
             self.sums = self.sums[::2] + self.sums[1::2]
             self.counts = self.counts[::2] + self.counts[1::2]
+            self.masses = self.masses[::2] + self.masses[1::2]
             self.length *= 2
         k = self.parts
         if k == len(self.counts):
             self.sums = np.concatenate([self.sums, np.zeros((1, *self.sums.shape[1:]))])
-            self.counts = np.append(self.counts, 0)
+            self.counts, self.masses = np.append(self.counts, 0), np.append(self.masses, 0.0)
         self.seen += 1
         if not (np.isfinite(g).all() and math.isfinite(noise_ratio)):
             return False  # next to a rejected update
         self.counts[k] += 1
+        self.masses[k] += weight
         part = self.sums[k]
-        part[0] += x * g
-        part[1] += x
-        part[2] += g
-        self.noise += noise_ratio
+        part[0] += weight * x * g
+        part[1] += weight * x
+        part[2] += weight * g
+        self.noise += weight * noise_ratio
         return True
 
     def temperatures(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each coordinate's temperature and its standard error."""
         assert self.sums is not None
         # Draws of a part that has just begun are left out: all parts are of one length
-        means = self.sums[: self.parts] / self.counts[: self.parts, None, None]
+        n, masses = self.parts, self.masses[: self.parts]
+        means, share = self.sums[:n] / masses[:, None, None], masses / masses.sum()
         # About the overall mean: far from the origin the parts' own means are noise
-        centre = means[:, 1].mean(axis=0)
-        parts = means[:, 0] - centre * means[:, 2]
-        return parts.mean(axis=0), parts.std(axis=0, ddof=1) / np.sqrt(self.parts)
+        parts = means[:, 0] - share @ means[:, 1] * means[:, 2]
+        mean = share @ parts
+        return mean, np.sqrt(n / (n - 1) * (share**2 @ (parts - mean) ** 2))
 
     def warnings(self, *, absorbed: bool = False, temperature: bool = True) -> list[str]:
         """Return what is off, in sentences; noise that is ``absorbed`` widens nothing.
@@ -105,7 +109,7 @@ class Monitor(Comparable):
         allowed = stdtrit(self.parts - 1, 1 - 0.005 / len(mean))
         off = np.abs(mean - 1) > LARGEST_ERROR + allowed * error
         all_of_them = abs(mean.mean() - 1) > LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
-        noise = self.noise / self.counts.sum()
+        noise = self.noise / self.masses.sum()
         if temperature and (np.any(off) or all_of_them):
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
             shown = worst if np.any(off) else float(mean.mean())

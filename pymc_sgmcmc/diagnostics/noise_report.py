@@ -37,6 +37,7 @@ def gradient_noise(
     batches: int = 1024,
     batch_size: int | None = None,
     batch_dim: str | Mapping[str, int] | None = None,
+    temperature: float = 1.0,
     backend: str = "auto",
     random_seed: Any = None,
 ) -> xr.Dataset:
@@ -72,6 +73,8 @@ def gradient_noise(
     batch_size, batch_dim : optional
         As of the step methods, for a model without ``pm.Minibatch``: the rows of a batch, and
         their dim.
+    temperature : float, default 1.0
+        T of the step method.
     backend : {"auto", "jax", "numba"}, default "auto"
         Where gradients are computed; see the notes of :func:`ksd`.
     random_seed : int, sequence of int or numpy.random.Generator, optional
@@ -127,7 +130,7 @@ def gradient_noise(
         values = point_of("point", point, model)
     anchor_values = None if centre is None else point_of("centre", centre, model)
     density = density_of(
-        model, backend=backend, temperature=1.0, batch_size=batch_size, batch_dim=batch_dim
+        model, backend=backend, temperature=temperature, batch_size=batch_size, batch_dim=batch_dim
     )
     if not density.batch_size:
         raise ValueError(

@@ -137,8 +137,9 @@ class Transition:
         dtype = update.step_size.dtype
         scalars = pt.stack([scalar.astype(dtype) for scalar in statistics.values()])
         measures = Groups(values=values, gradient=list(gradient), statistics=[scalars])
-        at_last = measures.like(substitute(measures.flat, {update.step_size: step_sizes[-1]}))
-        return Groups(psi=end[:n_psi], extra=end[n_psi:], **at_last)
+        # The last update of a cycle has nearly no step, and longer ones made the draw
+        at_first = measures.like(substitute(measures.flat, {update.step_size: step_sizes[0]}))
+        return Groups(psi=end[:n_psi], extra=end[n_psi:], **at_first)
 
     def __call__(self, arrays: Mapping[str, Sequence[Any]]) -> tuple[Groups, Groups]:
         """Make the draws of a call; return the state after the last one, as placed, and the draws.

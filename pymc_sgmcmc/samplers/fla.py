@@ -147,7 +147,8 @@ class FLA(SGMCMCStep):
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         r"""Return :math:`h c_\alpha \sigma^2 / (2 - h c_\alpha)`, that of the Gaussian part."""
         rate = step_size * self.drift_constant(self.alpha)
-        return rate * variance / (2 - rate)
+        # Steps above 1 are right only where sds are far above 1, and h over their squares small
+        return rate * variance / mapped(lambda x: pt.switch(x > 1, 2.0, 2 - x), rate)
 
     @staticmethod
     def drift_constant(alpha: float) -> float:

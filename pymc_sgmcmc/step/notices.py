@@ -105,8 +105,18 @@ def _is_kept() -> bool:
     return any(Path(config.base_compiledir, "numba").glob("*.dot-*"))
 
 
-def tell_others(model: Model, others: Collection[str]) -> None:
-    """Say in the log which variables PyMC's own steps would sample by densities of batches."""
+def tell_others(model: Model, others: Collection[str], temperatures: Collection[float]) -> None:
+    """Say in the log where the steps of a run sample no posterior together.
+
+    PyMC's own would sample ``others`` by densities of batches, or not all have one temperature.
+    """
+    if len(temperatures) > 1:
+        _log.warning(
+            "The step methods of this run have the temperatures %s (PyMC's own have 1). Together "
+            "they sample no power of the posterior: give all the same temperature, or let one of "
+            "them sample all variables.",
+            " and ".join(f"{x:g}" for x in sorted(temperatures)),
+        )
     if others and minibatch_terms(model):
         _log.warning(
             "PyMC's own step methods sample %s in a model with a pm.Minibatch. They compare "

@@ -128,7 +128,8 @@ class Recorder:
         else:
             away = runner.away()
             gradient = watched(runner.engine.posterior.on_line(draw.gradient))
-            if state.monitor.add(away, gradient, draw.statistics["noise_ratio"]):
+            noise_ratio = draw.statistics["noise_ratio"]
+            if state.monitor.add(away, gradient, noise_ratio, draw.weight):
                 temperatures = runner.by_variable.temperatures(away, gradient)
         state.stuck = state.stuck + 1 if draw.rejected == runner.settings.thin else 0
         if state.stuck == _LARGEST_STUCK:

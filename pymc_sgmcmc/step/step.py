@@ -47,12 +47,7 @@ from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records
 from pymc_sgmcmc.step import arguments
-from pymc_sgmcmc.step.notices import (
-    tell_compilation,
-    tell_log_likelihood,
-    tell_memory,
-    tell_others,
-)
+from pymc_sgmcmc.step.notices import tell_compilation, tell_log_likelihood, tell_memory, tell_others
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.step.rows import Rows, sampled_rows
 from pymc_sgmcmc.step.statistics import STATISTICS, Recorder, nothing_measured, of_variables
@@ -368,15 +363,17 @@ class SGMCMCStep(Sampler, BlockedStep):
         self._read_model, self.left_out = self._rows.model, self._rows.left_out
         self.options = replace(self.options, batch_dim=self._rows.dim, batch_size=self._rows.size)
 
-    def check_kept(self, names: Collection[str], others: Collection[Variable] = ()) -> None:
+    def check_kept(
+        self, names: Collection[str], others: Collection[Variable], temperatures: Collection[float]
+    ) -> None:
         """Begin a run, and refuse draws of these variables that PyMC could not put together.
 
-        ``others`` are the values that PyMC's own step methods sample.
+        ``others`` are the values that PyMC's step methods sample, ``temperatures`` those of all.
         """
         self._logged = LoggedLines()
         model = in_tensors(self.model)
         check_coords(model, names)
-        tell_others(model, [self.model.values_to_rvs[value].name for value in others])
+        tell_others(model, [self.model.values_to_rvs[x].name for x in others], temperatures)
 
     # ------------------------------------------------------------------ one draw
 

@@ -34,7 +34,7 @@ __all__ = [
 ]  # fmt: skip
 
 # Raise it when earlier files can no longer be read or compared
-SCHEMA = 5
+SCHEMA = 6
 
 Layout = list[tuple[str, str, tuple[int, ...]]]
 """Names, types and shapes of the numbers in a record."""

@@ -8,6 +8,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.steps import drawn
 from pymc_sgmcmc.chain.monitor import Monitor, final_warning, watched
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -156,3 +157,32 @@ def test_updates_that_were_scaled_down_are_warned_of_where_they_are_many():
     assert found is not None
     assert "In 20% of the updates" in found.message
     assert "initvals" in found.message
+
+
+@pytest.mark.parametrize("variance", [1.6, 1.0])
+def test_draws_count_by_their_weights(variance):
+    """Long steps come first, widen, and weigh more."""
+    rng, monitor = np.random.default_rng(1), Monitor()
+    for k in range(4000):
+        wide = k < 1000
+        e = np.sqrt(variance if wide else 1.0) * rng.normal(size=5)
+        monitor.add(e, e, 0.3 if wide else 0.0, 6.0 if wide else 1.0)
+    mean, error = monitor.temperatures()
+    # 6,000 of 9,000 of the weight
+    assert abs(mean.mean() - (1 + 2 * variance) / 3) < 4 * error.mean() / 5**0.5
+    assert monitor.noise / monitor.masses.sum() == pytest.approx(0.2)
+    if variance == 1:
+        # Of squares of normals, of which 1,000 have six times the weight of the others
+        assert error.mean() == pytest.approx(np.sqrt(2 * (1000 * 6**2 + 3000)) / 9000, rel=0.2)
+    else:
+        assert "temperature is 1." in monitor.warnings()[0]
+
+
+def test_a_chain_watches_its_draws_by_their_weights():
+    with pm.Model():
+        pm.Normal("x", shape=3)
+        step = sg.SGLD(step_size=sg.polynomial(a=1.0, b=10, gamma=0.6), backend="jax", **UNTUNED)
+    weights = [stats["weight"] for _, stats in drawn(step, 40)]
+    assert weights[0] > 1.5 * weights[-1]
+    monitor = step.chain.monitor
+    assert monitor.masses.sum() == pytest.approx(sum(weights))

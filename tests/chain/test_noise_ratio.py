@@ -98,13 +98,26 @@ def test_noise_ratio_of_the_thermostat_is_relative_to_its_diffusion():
     assert ratios[0] / ratios[1] == pytest.approx(4.0, rel=0.03)
 
 
-def test_noise_ratio_is_right_where_wide_coordinates_have_long_steps():
+@pytest.mark.parametrize("method", [sg.CoRVSGLD, sg.FLA])
+def test_noise_ratio_is_right_where_wide_coordinates_have_long_steps(method):
     model, *_ = unit_scale(minibatched=True, unit=10.0)
-    step = sg.CoRVSGLD(model=model, step_size=5.0, batch="random", backend="jax", **UNTUNED)
+    step = method(model=model, step_size=5.0, batch="random", backend="jax", **UNTUNED)
     found = np.mean([stats["noise_ratio"] for _, stats in drawn(step, 50)])
     # In units of the sds
     exact = lm_variance(5.0 / 10**2, 5.0) - 1
     assert abs(found - exact) < TOLERANCE * exact
+
+
+def test_noise_ratio_of_a_cycle_is_not_that_of_its_last_step():
+    """With a period of 80 a cycle's sampled fifth begins at a step 246 times as long."""
+    model, *_ = unit_scale(minibatched=True)
+    schedule = sg.cyclical(h0=0.3, period=80)
+    options = {**UNTUNED, "thin": 16}
+    step = sg.SGLD(model=model, step_size=schedule, batch="random", backend="jax", **options)
+    kept = [stats for _, stats in drawn(step, 50)]
+    found = np.mean([stats["noise_ratio"] for stats in kept])
+    steps = [schedule(t) for t in range(80)]
+    assert found == pytest.approx(steps[-16] * 5 / 2, rel=TOLERANCE)
 
 
 @pytest.mark.parametrize(

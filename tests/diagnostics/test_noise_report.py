@@ -150,3 +150,16 @@ def test_the_curvature_of_a_kinked_density_is_that_over_its_bulk():
     for seed in range(3):
         noise = gradient_noise(model, {"mu": np.median(y)}, random_seed=seed)
         assert noise["largest_variance"].values[0] == pytest.approx(9.0, rel=0.4)
+
+
+def test_noise_is_that_of_a_chain_at_its_temperature():
+    """U/T has gradients of variance 1/T², and the posterior T times the variance."""
+    model, X, Y = regression(1000, 100)
+    mean, _ = slopes_of(X, Y, 2.0)
+    alone, cold = (
+        gradient_noise(model, {"b": mean}, temperature=T, random_seed=1) for T in (1.0, 0.1)
+    )
+    ratio = cold["largest_variance"].values[0] / alone["largest_variance"].values[0]
+    assert ratio == pytest.approx(10, rel=0.01)
+    # A control variate at the draws' own distance has the factor T of their variance less
+    assert cold["suggested_batches"].values[0] > alone["suggested_batches"].values[0]

@@ -106,3 +106,13 @@ def test_steps_of_pymc_above_the_batches_are_named_too(caplog):
     # If PyMC's densities no longer draw rows, the message is no longer needed
     point = model.initial_point()
     assert len({float(density(point)) for _ in range(5)}) > 1
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["ours", "beside PyMC's"])
+def test_steps_of_several_temperatures_are_named(caplog, both):
+    with pm.Model() as model, caplog.at_level("WARNING", "pymc.sgmcmc"):
+        a, b = pm.Normal("a"), pm.Normal("b")
+        options = {"step_size": 0.1, "backend": "jax", **UNTUNED}
+        other = sg.SGLD([b], **options) if both else pm.Slice([b])
+        run([sg.SGLD([a], temperature=0.1, **options), other], 2, 1, model=model, tune=0)
+    assert "have the temperatures 0.1 and 1 (PyMC's own have 1)" in caplog.text
