@@ -276,7 +276,12 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
                 return batches
         # What was not asked for must not stop a model that all rows can sample
         except Exception as error:
-            _log.debug("Updates take all rows; batches by %s were refused: %s", axis, error)
+            _log.log(
+                logging.INFO if axis.count >= _LEAST_BATCHES * _SIZES[-1] else logging.DEBUG,
+                "An update takes all %s rows: batches of them cannot be drawn, as where values are "
+                "missing or rows depend on each other (%.300s).",
+                f"{axis.count:,}", error,
+            )  # fmt: skip
     return Batches(model)
 
 

@@ -154,7 +154,7 @@ class _Differences:
 
     def hessian(self, x: Flat) -> tuple[Matrix, Flat]:
         """Return the Hessian at x, (d, d), and the sds along single coordinates, (d,)."""
-        kinked = self._surface.kinked
+        kinked, wider = self._surface.kinked, self._scale
         for _ in range(_LOOKS_AT_KINKS if kinked else _LOOKS):
             hessian = mean_hessian(
                 lambda y, _: mean_gradients(self._surface, y, self._rows),
@@ -169,6 +169,9 @@ class _Differences:
             flat = kinked and bool(np.any(scale > _FARTHER * self._scale))
             if flat:
                 scale = np.minimum(scale, _FARTHER * self._scale)
+            # Nothing is left of a width that a density far too steep at a wider one asked for
+            lost = (diagonal == 0) & (self._scale < wider)
+            scale, wider = np.where(lost, np.sqrt(self._scale * wider), scale), self._scale
             change = np.max(np.abs(np.log(scale / self._scale)))
             self._scale = scale
             if not flat and (change < np.log(_FITTING) or not self._first):

@@ -1,6 +1,7 @@
 """Rows that a step method finds by itself, and when it draws batches of them."""
 
 import logging
+import warnings
 
 import numpy as np
 import pymc as pm
@@ -343,3 +344,15 @@ def test_a_shorter_axis_may_pay():
         pm.Normal("cheap", pm.Normal("a"), observed=np.zeros(30_000))
         pm.Normal("y", x @ pm.Normal("b", shape=400), observed=np.zeros(20_000))
     assert sg.CoRVSGLD(model=model).options.batch_size is not None
+
+
+def test_it_is_said_where_many_rows_cannot_be_drawn(batches_pay, caplog):
+    """A missing value makes those that are observed fewer than the others."""
+    y = Y.copy()
+    y[3] = np.nan
+    with warnings.catch_warnings(), pm.Model() as model:
+        warnings.simplefilter("ignore")
+        pm.Normal("y", X @ pm.Normal("b", shape=X.shape[1]), observed=y)
+    with caplog.at_level(logging.INFO, "pymc.sgmcmc"):
+        assert sg.CoRVSGLD(model=model).options.batch_size is None
+    assert "An update takes all 59 rows: batches of them cannot be drawn" in caplog.text

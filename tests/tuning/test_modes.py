@@ -277,3 +277,30 @@ def test_modes_in_batches_are_weighed_by_all_rows():
         centre, *_ = best_mode(surface, starts, rows, rng, lambda x: x)
         # To the mode of all rows, by steps that leave a third of the way
         assert abs(centre[0] + 1) < 0.02
+
+
+class Counts(Exact):
+    """Poisson counts with a column up to a million, whose first look is e^100 times too steep."""
+
+    def __init__(self):
+        super().__init__(3)
+        rng = np.random.default_rng(0)
+        income = np.exp(rng.uniform(np.log(1e3), np.log(1e6), 500))
+        self.x = np.stack([np.ones(500), rng.uniform(18, 90, 500), income], axis=1)
+        self.y = rng.poisson(np.exp(0.5 + 1e-6 * income))
+
+    def potential(self, points):
+        eta = points @ self.x.T
+        u = np.sum(np.exp(eta) - self.y * eta, axis=1) + np.sum(points**2, axis=1) / 200
+        return u, (np.exp(eta) - self.y) @ self.x + points / 100
+
+
+def test_a_first_look_that_is_far_too_steep_is_followed_by_one_that_sees_something():
+    surface = Counts()
+    centre, hessian, _ = newton(surface, np.zeros(3), None)
+    [gradient] = surface.full(centre[None])[1]
+    exact = (surface.x.T * np.exp(centre @ surface.x.T)) @ surface.x + np.eye(3) / 100
+    # Within a tenth of an sd of the mode
+    assert gradient @ np.linalg.solve(exact, gradient) < 0.01
+    # That before the last step
+    np.testing.assert_allclose(hessian, exact, rtol=1e-2)
