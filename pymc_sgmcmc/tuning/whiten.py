@@ -185,12 +185,6 @@ class _Whitening:
             )
         return self.refine(curvature)
 
-    def is_short(self) -> bool:
-        """Return whether the direction that became longest has to be twice as long, on all rows."""
-        axis = self.root[:, 0]
-        above, below = self.surface.full(self.centre + np.outer([1, -1], axis))[1]
-        return bool((above - below) @ axis / 2 < 1 / 4)
-
     def _of_hessians(self, work: float) -> Matrix:
         """Return L'HL of batches or, if it costs little more, of all blocks of the data.
 
@@ -335,8 +329,8 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
     # Where Hessians are few, changes of lengths are chance and do not show what has settled
     many = min(_hessians(surface, _WORK)) >= _PAIRS_OF_REGRESSION[0] * surface.dimension
     for _ in range(_MOST_ROUNDS if many else 3):
-        for k in range(_MOST_ROUNDS):
-            if (change := bulk.whiten(_WORK)) < 2 or (k and not bulk.is_short()):
+        for _ in range(2):
+            if (change := bulk.whiten(_WORK)) < 2:
                 break
         before = bulk.centre
         if bulk.descend() <= 3 and (change < 2 or not many):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from helpers.surfaces import Gaussian, LogGamma, Walled, away_from_identity, rotated
-from helpers.surfaces_of_rows import Rows, logistic
+from helpers.surfaces_of_rows import logistic
 from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import (
     _Whitening,
@@ -262,37 +262,3 @@ def test_a_whitening_by_batches_knows_what_a_gradient_costs(numbers):
     rewhitened(surface, centre, root, np.random.default_rng(2))
     again = sum(gradients) * numbers
     assert again < (first if numbers == 10**5 else first / 5)
-
-
-class Ridge(Rows):
-    """Means of 150 groups and their common level: the sum of the two alone is informed."""
-
-    def __init__(self, groups=150, rows=20_000, batch_size=500):
-        rng = np.random.default_rng(0)
-        super().__init__(groups + 1, rows, batch_size)
-        self.group = rng.integers(0, groups, rows)
-
-    def prior(self, points):
-        return np.sum(points**2, axis=1) / 200, points / 100
-
-    def of_rows(self, points, index, weights):
-        weights = np.ones(index.shape) if weights is None else weights
-        group = self.group[index]
-        mean = points[:, :1] + np.take_along_axis(points[:, 1:], group, axis=1)
-        gradient = np.zeros(points.shape)
-        for g, x, w, k in zip(gradient, mean, weights, group, strict=True):
-            g[0] = np.sum(w * x)
-            np.add.at(g[1:], k, w * x)
-        return np.sum(weights * mean**2, axis=1) / 2, gradient
-
-
-def test_whitening_by_few_hessians_reaches_the_end_of_a_ridge():
-    surface = Ridge()
-    d, n = surface.dimension, np.bincount(surface.group)
-    exact = np.diag(np.r_[len(surface.group), n] + 0.01)
-    exact[0, 1:] = exact[1:, 0] = n
-    root = np.diag(np.diag(exact) ** -0.5)
-    _, found = bulk_of_minibatches(surface, np.zeros(d), root, np.random.default_rng(1))
-    [*_, last] = np.linalg.eigvalsh(np.linalg.inv(found.T @ exact @ found))
-    # The posterior's longest direction has 364 times the length of a conditional sd
-    assert last**0.5 < 2
