@@ -3,7 +3,8 @@
 ``python tests/benchmarks/before_after.py c449f5e --write FILE`` samples every row of
 ``docs/accuracy_table.md`` by the package of that commit, in a worktree of its own, and by that of
 the working tree: at the same time, each on one core, which they exchange with every seed. Models,
-data and references are the working tree's for both. ``--table large`` (``nets``, ``topics``) runs
+data and references are the working tree's for both. What XLA compiles is kept for the further seeds
+of a row, and not beyond it. ``--table large`` (``nets``, ``topics``) runs
 our rows of that table. The quickest rows come first; rows that the file has are left out, so that a
 run can be ended and continued. ``--models trend AR`` runs some, ``--most 20`` those that take at
 most so many seconds in the table.
@@ -13,7 +14,8 @@ of the reference (of the other tables: the least and the most of each figure), a
 seconds; the ratio of these medians. A row ends with the seeds of which a run failed. The last lines
 count the rows, those with a lower share, and those that take more than 1.1 times as long.
 
-``before_after.md`` and ``before_after_nets.md``, beside this file, are what it wrote for c449f5e.
+``before_after.md``, ``before_after_nets.md`` and ``before_after_topics.md``, beside this file, are
+what it wrote for c449f5e.
 """
 
 from __future__ import annotations
@@ -103,9 +105,15 @@ def worktree(commit: str) -> Generator[Path]:
             subprocess.run([*git, "remove", "--force", str(path)], check=True)
 
 
-def started(tree: Path, core: int, command: list[str]) -> subprocess.Popen[str]:
-    """Start a benchmark with a tree's package on one core."""
-    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+def started(tree: Path, core: int, command: list[str], kept: Path) -> subprocess.Popen[str]:
+    """Start a benchmark with a tree's package on one core, which keeps compilations in a folder."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(tree),
+        "OMP_NUM_THREADS": "1",
+        "JAX_COMPILATION_CACHE_DIR": str(kept),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
     return subprocess.Popen(
         ["taskset", "-c", str(core), *command],
         cwd=tree,
@@ -140,15 +148,21 @@ def compared(trees: list[Path], table: str, row: Row, seeds: list[int]) -> list[
     rows: list[list[Any]] = []
     failed = []
     cores = sorted(os.sched_getaffinity(0))[:2]
-    for i, seed in enumerate(seeds):
-        command = command_of(table, row, seed)
-        processes = [started(tree, cores[(k + i) % 2], command) for k, tree in enumerate(trees)]
-        both = [finished(process) for process in processes]
-        failed += [
-            f"{seed} {when}" for when, run in zip(("before", "after"), both, strict=True) if not run
-        ]
-        if all(both):
-            rows.append(both)
+    with tempfile.TemporaryDirectory() as folder:
+        for i, seed in enumerate(seeds):
+            command = command_of(table, row, seed)
+            processes = [
+                started(tree, cores[(k + i) % 2], command, Path(folder, str(k)))
+                for k, tree in enumerate(trees)
+            ]
+            both = [finished(process) for process in processes]
+            failed += [
+                f"{seed} {when}"
+                for when, run in zip(("before", "after"), both, strict=True)
+                if not run
+            ]
+            if all(both):
+                rows.append(both)
     if not rows:
         return [row.model, row.method, "0", *[""] * 5, ", ".join(failed)]
     kinds = [list(kind) for kind in zip(*rows, strict=True)]
