@@ -169,8 +169,8 @@ class _Differences:
             flat = kinked and bool(np.any(scale > _FARTHER * self._scale))
             if flat:
                 scale = np.minimum(scale, _FARTHER * self._scale)
-            # Nothing is left of a width that a density far too steep at a wider one asked for
-            lost = (diagonal == 0) & (self._scale < wider)
+            # Elsewhere the density was far too steep at a wider one, and nothing is seen of this
+            lost = (diagonal == 0) & (self._scale < wider) & (not kinked)
             scale, wider = np.where(lost, np.sqrt(self._scale * wider), scale), self._scale
             change = np.max(np.abs(np.log(scale / self._scale)))
             self._scale = scale
