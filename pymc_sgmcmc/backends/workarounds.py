@@ -323,8 +323,9 @@ def _traces(
     ours = [part for part in parts if hasattr(part, "check_kept")]
     theirs = [value for part in parts if not hasattr(part, "check_kept") for value in part.vars]
     temperatures = {part.options.temperature for part in ours} | ({1.0} if theirs else set())
-    for k, part in enumerate(ours):
-        part.check_kept(kept, *(((), ()) if k else (theirs, temperatures)))
+    for part in ours:
+        is_first = part is ours[0]
+        part.check_kept(kept, theirs if is_first else (), temperatures if is_first else ())
     return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)
 
 

@@ -359,7 +359,7 @@ class SGMCMCStep(Sampler, BlockedStep):
     def _look_at_rows(self) -> None:
         data = shared_arrays(model := in_tensors(self.model))
         self._rows, self._row_memory = sampled_rows(model, self._batches_asked, self.options)
-        self._data = data  # now: what was refused, or interrupted, is looked at again
+        self._data = data  # after the look: what it refuses is looked at again
         self._read_model, self.left_out = self._rows.model, self._rows.left_out
         self.options = replace(self.options, batch_dim=self._rows.dim, batch_size=self._rows.size)
 

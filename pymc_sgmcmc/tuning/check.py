@@ -102,8 +102,9 @@ def settle(
     judged = judge.trial
     passed = verdict.next == "passed" and verdict.needed <= verdict.thin
     # Sds of thousands are those with all others held: a chain that mixes may be wider
-    known = judged.diverged() or (passed and trial.variables is not None)
-    warnings = [] if known else judge.far(judged if rules.about_mean else trial)
+    may_be_wide = passed and trial.variables is not None
+    not_judged = judged.diverged() or may_be_wide
+    warnings = [] if not_judged else judge.far(judged if rules.about_mean else trial)
     if verdict.next != "passed":
         warnings += _why_not(judged, rules.policy, slow=verdict.needed > verdict.thin)
     return replace(verdict, warnings=warnings)

@@ -169,7 +169,8 @@ class _Differences:
             flat = kinked and bool(np.any(scale > _FARTHER * self._scale))
             if flat:
                 scale = np.minimum(scale, _FARTHER * self._scale)
-            # Elsewhere the density was far too steep at a wider one, and nothing is seen of this
+            # Without kinks no curvature means that the width is too short: a look at a wider one,
+            # where the density is far too steep, has asked for it
             lost = (diagonal == 0) & (self._scale < wider) & (not kinked)
             scale, wider = np.where(lost, np.sqrt(self._scale * wider), scale), self._scale
             change = np.max(np.abs(np.log(scale / self._scale)))
