@@ -14,9 +14,10 @@
 # # Topics of texts, by a gradient of your own
 #
 # Which words go together in a collection of texts? A topic model answers this without
-# knowing what the texts are about. Its likelihood sums over a hidden topic of every
-# word. These are too many terms to compute, so the likelihood cannot be written as a
-# PyMC distribution. `sg.GradientPotential` needs only a random estimate of the
+# knowing what the texts are about. With the texts' shares of the topics integrated out,
+# its likelihood sums over all ways to give each word of a text a topic. These are too
+# many terms to compute. ([Topics of a novel](novel) samples the shares instead, and can
+# then write the likelihood.) `sg.GradientPotential` needs only a random estimate of the
 # likelihood's gradient. This page makes such an estimate, first for a model whose
 # answer is known, then for texts. The page is for users whose likelihood cannot be
 # computed. It takes a minute.

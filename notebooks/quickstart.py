@@ -52,9 +52,10 @@ with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:
 # %% [markdown]
 # ## What the log says
 #
-# - **rows in batches**: the step method found that the log density is a sum over the
-#   rows of `y`, and that a pass over all rows costs much more than a batch. With few
-#   rows, or with rows that depend on each other, each update would use all rows.
+# - **An update takes batches**: the step method found that the log density is a sum
+#   over the rows of `y`, and that a pass over all rows costs much more than a batch.
+#   With few rows, or with rows that depend on each other, each update would use all
+#   rows.
 # - **Tuned**: before its first draw each chain found the centre and the shape of the
 #   posterior, measured the noise of its gradients, chose a step size and checked it.
 # - A **warning** after sampling would say what looks wrong. There is none here.

@@ -117,8 +117,10 @@ print(f"{time.perf_counter() - start:.0f} s")
 # %% [markdown]
 # The warning that variables mix slowly is to be expected. Rotate the five traits of all
 # films, and the five tastes of all people with them, and every prediction is the same:
-# a single taste has no meaning of its own, and neither has its R-hat. Look at what can
-# be compared instead, the scales and the predictions.
+# a single taste has no meaning of its own, and neither has its R-hat. The warning names
+# the level and scales, too, which no rotation explains: these mix slowly, so trust
+# their means only roughly, and their sds not at all. Judge the model by its
+# predictions.
 
 # %%
 scales = ["level", "sd_generous", "sd_popular", "sd_trait", "sigma"]
@@ -211,7 +213,7 @@ print(f"at least 100: median sd {width[of >= 100].median():.2f}")
 # Suppose that we want to show ten films. A list by expected rating hides the
 # uncertainty: the first and the fortieth film may be nearly equal. But each draw of the
 # posterior ranks all films, so we can count how often a film is among the ten best. For
-# a person with many ratings, a few films are nearly sure to be among them. For a
+# a person with many ratings, a few films are likely to be among them. For a
 # newcomer the probability is spread over many films, and a good list would include some
 # films in order to learn more.
 

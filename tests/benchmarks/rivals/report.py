@@ -141,7 +141,7 @@ def _said(ratios: dict[int, float]) -> str:
                 between += f", by interpolation at {digits(at)}"
             parts.append(f"they cross between {between}")
     each = ", ".join(
-        f"{n:,}: {'never right within its budget' if v == np.inf else digits(v) + ' times ours'}"
+        f"{n:,}: {'never right in its run' if v == np.inf else digits(v) + ' times ours'}"
         for n, v in ratios.items()
     )
     return f"{'; '.join(parts)} ({each})"
