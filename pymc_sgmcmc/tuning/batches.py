@@ -80,6 +80,7 @@ class _Candidate:
 
     estimator: GradientChoice
     variance: Flat
+    together: float  # variance along the noisiest sum of coordinates
     gradients: int
 
     def best(
@@ -94,7 +95,8 @@ class _Candidate:
         bound = noise.bound if is_plain else terms.anchored_bound
         price = self.gradients * (1.0 if is_plain else noise.doubt)
         largest, of_all = (
-            f(self.variance) * terms.unit**2 * ratios for f in (noise.most_of, noise.most_of_all)
+            max(f(self.variance), self.together) * terms.unit**2 * ratios
+            for f in (noise.most_of, noise.most_of_all)
         )
         cost, by_all = (
             price * (counts * np.maximum(v / bound, 1.0) ** 2) for v in (largest, of_all)
@@ -110,8 +112,8 @@ class _Candidate:
 
 def chosen_estimator(
     options: Options, noise: GradientNoise, terms: Terms
-) -> tuple[GradientChoice, int, Flat, float]:
-    """Return the estimator and K of the cheapest effective draw, its variance and ratio.
+) -> tuple[GradientChoice, int, Flat, float, float]:
+    """Return the estimator and K of the cheapest effective draw, its variances and ratio.
 
     The quieter one wins at equal cost. All rows are used where K batches are much of the data.
     """
@@ -130,22 +132,23 @@ def chosen_estimator(
         of_all = float(terms.ratios(counts, of_blocks=False)[-1])
         # Not for rows drawn with replacement, which would leave some out
         if of_all * every < 1 and options.gradient != ControlVariates():
-            return Plain(), every, noise.plain * of_all, of_all
-    return best.estimator, k, best.variance * ratio, ratio
+            return Plain(), every, noise.plain * of_all, noise.together[0] * of_all, of_all
+    return best.estimator, k, best.variance * ratio, best.together * ratio, ratio
 
 
 def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) -> list[_Candidate]:
     """Return the estimators that the user allows."""
     anchored_cost = 1 if terms.remembered else 2
     controlled = noise.controlled + terms.unevenness / terms.unit**2
+    together = noise.together
     candidates = []
     if wish == "auto" or isinstance(wish, Plain):
-        candidates.append(_Candidate(Plain(), noise.plain, 1))
+        candidates.append(_Candidate(Plain(), noise.plain, together[0], 1))
     if wish == "auto" or isinstance(wish, ControlVariates):
-        candidates.append(_Candidate(ControlVariates(), controlled, anchored_cost))
+        candidates.append(_Candidate(ControlVariates(), controlled, together[1], anchored_cost))
     if isinstance(wish, SVRG):
         away = _distance_to_anchor(wish.refresh, terms.step_size)
-        candidates.append(_Candidate(wish, away * controlled, anchored_cost))
+        candidates.append(_Candidate(wish, away * controlled, away * together[1], anchored_cost))
     return candidates
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,12 +14,14 @@ from scipy.optimize import linear_sum_assignment
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
 from pymc_sgmcmc.tuning.surface import (
+    MOST_NUMBERS,
     Flat,
     Map,
     Points,
     Rng,
     Surface,
     antithetic,
+    gradients_of_batches,
     parts_of,
     ranges_of,
 )
@@ -38,9 +42,13 @@ _COUPLED, _DEPENDENT, _ROUNDS, _LARGEST_BASIS = 0.15, 1e-6, 3, 48
 
 # Range of lengths that count as 1, most directions, and the share of one in a single element of
 # thousands above which it is not a common one
-_SHORT, _LONG, _MOST, _ALONE = 0.7, 1.3, 16, 0.2
+_SHORT, _LONG, _ALONE = 0.7, 1.3, 0.2
 # Divisor of their number, so that another centre mostly uses the same compiled function
 _EACH = 4
+
+# Batches that show noisy directions, as many that confirm them, the positions of these, and the
+# factor of the noisiest coordinate's variance above which that is no chance
+_BATCHES, _PLACES, _NOISIER = 512, 8, 2.0
 
 # Least curvature
 _LEAST = 1e-5
@@ -118,11 +126,14 @@ def shared_directions(
     """Return a better centre, and a turn to directions far from fitted normals, if any.
 
     They are eigenvectors (Rayleigh-Ritz; Saad, 2011, chapter 4) in the space of variables' common
-    moves, as of an intercept and its effects, and other variables' responses :math:`H_{ij} c_j`.
+    moves, as of an intercept and its effects, of directions along which batches are noisiest, as of
+    correlated columns, and of other variables' responses :math:`H_{ij} c_j`.
     """
+    # A copy, so that nothing changes where there are none
+    noisy = _noisy_directions(surface, centre, sd, copy.deepcopy(rng))
     around = sd * antithetic(rng, 1, len(centre))
     for _ in range(_CENTRES):
-        eigen = _ritz(surface, centre + around, sd, sizes)
+        eigen = _ritz(surface, centre + around, sd, sizes, noisy)
         if eigen is None:
             return centre, None
         before, (directions, lengths) = centre, eigen
@@ -130,7 +141,7 @@ def shared_directions(
             ((lengths > _LONG) | (lengths < _SHORT))
             & ~np.any(directions[~is_small(sizes)] ** 2 > _ALONE, axis=0)
         )
-        far = far[np.argsort(-np.abs(np.log(lengths[far])))[:_MOST]]
+        far = far[np.argsort(-np.abs(np.log(lengths[far])))[:_LARGEST_BASIS]]
         if not far.size:
             return before, None
         centre = _moved(surface, centre, around, sd, directions, lengths)
@@ -140,11 +151,36 @@ def shared_directions(
     return centre, Turn.to(_without_traces(directions[:, far], sizes), lengths[far], sizes, sd)
 
 
+def _noisy_directions(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> np.ndarray:
+    """Return orthonormal sums of coordinates that are far noisier than any coordinate, (d, k).
+
+    They are those of batches' gradients less these at the centre. Half of the batches show them, as
+    chance would for all, the others their noise.
+    """
+    if not surface.batch_size:
+        return np.zeros((len(sd), 0))
+    each = int(np.clip(MOST_NUMBERS // (2 * len(sd)), 2, _BATCHES // _PLACES))
+    samples = []
+    for e in rng.standard_normal((2 * _PLACES, len(sd))):
+        points, rows = np.stack([centre + sd * e, centre]), surface.draw_rows(rng, each)
+        # Without anchors few batches would be noisy along their own gradients alone
+        there, here = gradients_of_batches(surface, points, rows)
+        away = there - here
+        samples.append(np.nan_to_num(away - away.mean(axis=0)) * sd * ~surface.circular)
+    first, second = np.concatenate(samples[::2]), np.concatenate(samples[1::2])
+    vectors = np.linalg.svd(first, full_matrices=False)[2][:_LARGEST_BASIS]
+    variances = np.var(second @ vectors.T, axis=0)
+    of_one = np.max((first.var(axis=0) + second.var(axis=0)) / 2)
+    return vectors[variances > _NOISIER * of_one].T
+
+
 def _ritz(
-    surface: Surface, points: Points, sd: Flat, sizes: Sequence[int]
+    surface: Surface, points: Points, sd: Flat, sizes: Sequence[int], noisy: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the Hessian's eigenvectors in the space of common moves, (d, k), and their lengths."""
     products, basis = _products(surface, points, sd), _common_moves(sd, sizes, surface.circular)
+    if noisy.shape[1]:
+        basis = np.linalg.qr(np.hstack([basis, noisy]))[0]
     if not basis.shape[1]:
         return None
     images = products(basis)

@@ -68,6 +68,8 @@ class GradientNoise:
     plain: Flat  # of the gradient as it is, shape (d,)
     controlled: Flat  # with the centre as the anchor, shape (d,)
     rotation: Root | None = None  # axes of the noise, in which both are measured, (d, d)
+    # Both along the sum of coordinates where they are largest, 0 where one coordinate's are
+    together: tuple[float, float] = (0.0, 0.0)
 
     def at_least(self, variance: float) -> GradientNoise:
         """Return noise whose largest anchored variance is at least ``variance``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +24,7 @@ from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, TurnedNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
-from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common
+from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common, noise_together
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, parts_of
 from pymc_sgmcmc.tuning.whiten import apart, sds_of, upright
 
@@ -71,6 +73,7 @@ class Plan:
     gradient: GradientChoice = field(default_factory=Plain)
     batches: int = 1  # K
     unit: float = 1.0  # the fit's narrowest sd in the chain's coordinates, 1 if whitened by it
+    together: float = 0.0  # variance along the noisiest sum of coordinates, 0 if it is one's
     width: float | np.ndarray = 1.0  # the fit's sds along these, in which trials have positions
     bound: float | None = None  # on the variance; None if unknown
     ratio: float = 1.0  # variance of the mean of K batches over that of one
@@ -157,10 +160,12 @@ def make_plan(
         plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
     # Friction bounds h²σ², other methods hσ²
     power = 2 if policy.is_bounded_by_friction else policy.power
-    h = np.minimum(plan.step_size, within_noise(policy, plan.variance * unit**power))
+    variance = np.maximum(plan.variance, plan.together)
+    h = np.minimum(plan.step_size, within_noise(policy, variance * unit**power))
     if not policy.per_coordinate:
         h = np.full(d, h.min())
-    h = h * unit**policy.power
+    # Friction and a thermostat's mass belong to a unit of time, which is a length there
+    h = h * (unit**2 if policy.power == 2 else min(unit, 1.0))
     plan = replace(plan, step_size=float(h.max()), relative=h / h.max())
     if not isinstance(problem.scale, str):
         assert plan.root is not None
@@ -170,11 +175,7 @@ def make_plan(
 
 
 def _unit_and_root(
-    surface: Surface,
-    bulk: Fit,
-    regime: Regime,
-    problem: Problem,
-    rng: np.random.Generator,
+    surface: Surface, bulk: Fit, regime: Regime, problem: Problem, rng: np.random.Generator
 ) -> tuple[float, np.ndarray]:
     """Return the scale of the narrowest direction in the chain's coordinates, and L."""
     root, scale = bulk.root, problem.scale
@@ -187,10 +188,12 @@ def _unit_and_root(
             own = apart(own, surface.circular)
             own = own if problem.policy.isotropic else upright(own)
         return _narrowest(root, own), own
+    unit = 1.0
     if scale == "diagonal":
         root = sds_of(root)
+        unit = _narrowest(bulk.root, root)
     if problem.policy.isotropic or regime.by_quantile:
-        return 1.0, root
+        return unit, root
     # Heavy tails: sums of coordinates are wider than each
     if root.ndim == 2:
         return 1.0, upright(root)
@@ -263,8 +266,13 @@ def _with_batches(
         turned = turned_noise(surface, plan.centre, root, turn, rng)
         noise = noise.turned(*turned)
     whitened, shared = problem.scale is not None, problem.shares_noise or regime.exchangeable
+    gradients = WhitenedGradients(surface, plan.centre, root, turn)
+    if root.ndim == 1 and policy.isotropic and not regime.exchangeable:
+        # A copy, so that nothing changes where there is none
+        together = noise_together(gradients, spread, noise, copy.deepcopy(rng))
+        noise = replace(noise, together=together)
+        shared = shared or max(together) > 0
     if many and whitened and not shared:
-        gradients = WhitenedGradients(surface, plan.centre, root, turn)
         shared = noise_in_common(gradients, noise.plain, policy, problem.sizes, rng)
     terms = Terms(
         regime.noise_terms(policy, problem.sizes, shared=shared, grows=problem.noise_grows),
@@ -276,7 +284,7 @@ def _with_batches(
         remembered=problem.remembers_blocks,
         compiled=compiled,
     )
-    gradient, batches, variance, ratio = chosen_estimator(
+    gradient, batches, variance, largest, ratio = chosen_estimator(
         problem.options, noise.at_least(least_noise), terms
     )
     plain = isinstance(gradient, Plain)
@@ -289,7 +297,7 @@ def _with_batches(
         root, turn, effect, variance = _shortened(root, turn, effect, variance, free)
     return replace(
         plan, root=root, gradient=gradient, batches=batches, variance=variance, ratio=ratio,
-        step_size=terms.step_size, turn=turn, turned=effect,
+        step_size=terms.step_size, turn=turn, turned=effect, together=largest,
         bound=terms.noise.bound if plain else terms.anchored_bound,
     )  # fmt: skip
 

@@ -28,9 +28,10 @@ from pymc_sgmcmc.chain.monitor import LARGEST_ERROR
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import within_noise
 from pymc_sgmcmc.tuning.directions import Turn, is_small
-from pymc_sgmcmc.tuning.noise import most_of_each
+from pymc_sgmcmc.tuning.noise import GradientNoise, most_of_each
 from pymc_sgmcmc.tuning.surface import (
     CLEAR,
+    MOST_OF_MANY,
     TINY,
     Flat,
     Points,
@@ -41,7 +42,7 @@ from pymc_sgmcmc.tuning.surface import (
     ranges_of,
 )
 
-__all__ = ["SharedNoise", "WhitenedGradients", "noise_in_common"]
+__all__ = ["SharedNoise", "WhitenedGradients", "noise_in_common", "noise_together"]
 
 # Numbers in gradients that are evaluated in one call
 _LARGEST = 2**21
@@ -57,6 +58,10 @@ _EACH, _PATTERNS = 64, 2
 
 # Move along a batch's gradient, in sds of the coordinates
 _MOVE = 0.1
+
+# Positions of the bulk at which noise along sums of coordinates is measured, and the factor of
+# single coordinates' noise above which that is no chance
+_POSITIONS, _TOGETHER = 4, 2.0
 
 # Most by which a small variable's variance may be wrong, most heat in units of a scale's own noise,
 # and the largest slope of a temperature over an sd, whose hyperbolic tangent is bounded
@@ -85,6 +90,19 @@ class WhitenedGradients:
         ]
         return self.pulled(np.concatenate(parts))
 
+    def noise_around(self, spread: Root, rng: Rng) -> tuple[Points, Points]:
+        """Return noise of plain and of anchored gradients at points of the bulk, each (n, d)."""
+        d = len(self._centre)
+        each = int(np.clip(_LARGEST // d, _LEAST, _MOST)) // _POSITIONS
+        both: list[tuple[Points, Points]] = []
+        for e in rng.standard_normal((_POSITIONS, d)):
+            rows = self.surface.draw_rows(rng, each)
+            there = self(spread @ e / self._root if spread.ndim == 2 else e, rows)
+            away = there - self(np.zeros(d), rows)
+            both.append((there - there.mean(axis=0), away - away.mean(axis=0)))
+        plain, controlled = map(np.concatenate, zip(*both, strict=True))
+        return np.nan_to_num(plain), np.nan_to_num(controlled)
+
 
 def noise_in_common(
     gradients: WhitenedGradients, variance: Flat, policy: Policy, sizes: Sequence[int], rng: Rng
@@ -108,6 +126,34 @@ def noise_in_common(
         or bool(np.any(noise.slopes() > _STEEPEST))
         or noise.is_along_curvature()
     )
+
+
+def noise_together(
+    gradients: WhitenedGradients, spread: Root, noise: GradientNoise, rng: Rng
+) -> tuple[float, float]:
+    """Return a batch's largest plain and anchored variances along sums of coordinates, or 0.
+
+    Batches of rows with correlated columns are noisiest along directions in which the posterior is
+    narrow, which a diagonal L leaves as they are. The anchored gradients of half of the batches
+    show a direction, the others the variances along it. 0 stands for one that chance explains.
+    ``spread`` is L of the bulk.
+    """
+    halves = [gradients.noise_around(spread, rng) for _ in range(2)]
+    # Few coordinates that are noisier take shorter steps
+    most = [float(np.quantile(v, MOST_OF_MANY)) for v in (noise.plain, noise.controlled)]
+    plain, controlled = (
+        np.sqrt(np.minimum(1, m / np.maximum(v, TINY)))
+        for m, v in zip(most, (noise.plain, noise.controlled), strict=True)
+    )
+    shown = halves[0][1] * controlled
+    values, vectors = np.linalg.eigh(shown @ shown.T)
+    along = vectors[:, -1] @ shown / max(values[-1], TINY) ** 0.5
+    largest = []
+    for of_batches, alike, m in zip(halves[1], (plain, controlled), most, strict=True):
+        variance = float(np.sum((of_batches @ (alike * along)) ** 2))
+        variance /= len(of_batches) - _POSITIONS
+        largest.append(variance if variance > _TOGETHER * m else 0.0)
+    return largest[0], largest[1]
 
 
 class SharedNoise:

@@ -141,3 +141,12 @@ def logistic(rows=2000, d=5, batch_size=50, seed=1):
     theta = np.linspace(-0.5, 0.5, d)
     y = (rng.random(rows) < 1 / (1 + np.exp(-X @ theta))).astype(float)
     return Logistic(X, y, batch_size)
+
+
+def correlated_columns(rows=6000, d=80, factors=6):
+    """A regression on columns that factors make alike, and its Hessian at 0."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(rows, factors)) @ rng.normal(size=(factors, d)) * (0.8 / factors) ** 0.5
+    X += 0.2**0.5 * rng.normal(size=X.shape)
+    surface = Logistic(X, rng.random(rows) < 0.5, batch_size=60)
+    return surface, surface.mean_hessian(np.zeros(d), np.zeros((d, d)), rng, points=1)

@@ -92,7 +92,8 @@ def test_steps_are_those_of_the_narrowest_direction(policy):
     root = np.linalg.cholesky(np.linalg.inv(rotated(D, 100)))
     one, tenth = plan_of("auto", root, policy), plan_of(ten_times_too_narrow, root, policy)
     np.testing.assert_allclose(tenth.unit, 10)
-    np.testing.assert_allclose(tenth.step_size, 10**policy.power * one.step_size)
+    # Longer steps would be too long for a thermostat's friction
+    np.testing.assert_allclose(tenth.step_size, {1: 1, 2: 100}[policy.power] * one.step_size)
     np.testing.assert_allclose(tenth.width, 10)
     np.testing.assert_allclose(tenth.matrix(), 0.1 * root, atol=1e-12)
     psi = np.random.default_rng(1).normal(size=(4, D))

@@ -9,8 +9,8 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.policies import LM, POLICIES, THERMOSTAT
-from helpers.surfaces import Exact, Gaussian, OneScale, away_from_identity, rotated
-from helpers.surfaces_of_rows import Logistic, Means, Noisy, logistic
+from helpers.surfaces import Gaussian, OneScale, away_from_identity, rotated
+from helpers.surfaces_of_rows import Logistic, Means, Noisy, correlated_columns, logistic
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.bulk import find_bulk
@@ -320,12 +320,7 @@ def test_plan_measures_noise_where_the_posterior_is_without_whitening_too():
 
 def test_plan_of_many_dimensions_is_diagonal():
     precisions = np.geomspace(1, 1e4, 600)
-
-    class Independent(Exact):
-        def potential(self, points):
-            return np.sum(precisions * points**2, axis=1) / 2, precisions * points
-
-    plan = plan_for(Independent(600), np.ones(600))
+    plan = plan_for(Gaussian(np.zeros(600), precisions), np.ones(600))
     assert plan.root.shape == (600,)
     # As in the test of the diagonal Gaussian
     assert np.std(np.log(plan.root * precisions**0.5)) < 0.15
@@ -367,3 +362,18 @@ def test_an_anchor_of_svrg_is_as_near_as_it_is_young():
     # One update of two away from it: 2 h / 2 of the squared distance to the centre
     np.testing.assert_allclose(found["young"], LM.step_size * found["centre"])
     np.testing.assert_allclose(found["old"], 2 * found["centre"], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", ["diagonal", None])
+def test_noise_along_sums_of_correlated_coordinates_lowers_the_step(scale):
+    surface, _ = correlated_columns(d=12, factors=2)
+    hessian = surface.mean_hessian(np.zeros(12), np.zeros((12, 12)), np.random.default_rng(0), 1)
+    plan = plan_for(surface, np.zeros(12), scale=scale, gradient=sg.Plain(), batches=1)
+    root = np.ones(12) if plan.root is None else plan.root
+    noise = hessian * np.outer(root, root) * surface.rows / surface.batch_size
+    assert plan.step_size * np.linalg.eigvalsh(noise)[-1] < 1.3 * LM.widening
+
+
+def test_steps_that_are_lengths_are_short_beside_the_friction():
+    plan = plan_for(Gaussian(np.zeros(2), np.eye(2) / 1600), np.zeros(2), THERMOSTAT, scale=None)
+    assert plan.step_size == THERMOSTAT.step_size
