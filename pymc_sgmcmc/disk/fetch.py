@@ -30,7 +30,8 @@ _SAMPLED_BLOCKS = 64
 # Blocks that are compared, and their most columns
 _BLOCKS, _MOST_COLUMNS = 32, 256
 
-# Largest ratio without a warning: random order exceeds it in one of 100,000 columns
+# Largest ratio without a warning: random order exceeds it in one of 100,000 columns, and in one of
+# 1,000 whose blocks have a few rare values
 _LARGEST = 2.5
 
 
@@ -77,33 +78,38 @@ def _spread(source: Source, size: int, blocks: int) -> Iterator[np.ndarray]:
         yield source.rows(first, first + size)
 
 
-def design_effect(group: Sequence[Source], size: int) -> tuple[float, Source]:
+def design_effect(group: Sequence[Source], size: int, later: float = 0.0) -> tuple[float, Source]:
     r"""Return how much more means of blocks of rows vary than those of random ones, and in what.
 
     With m blocks of B rows that is :math:`B s_b^2 / s_w^2`, the variance between blocks over that
     within them, about 1 in random order and about :math:`1 + (B - 1) \rho` where rows of a block
     have a correlation :math:`\rho`: Kish (1965). Survey sampling. Wiley, section 5.4. It is the
-    largest over all columns and over products of each column with arrays of one dimension, among
-    which what is observed usually is. Blocks are shorter where the rows are fewer than 64 of them;
-    1 where that leaves too few.
+    largest over all columns, their squares, and products of each with arrays of one dimension,
+    among which what is observed usually is. Blocks are shorter where the rows are fewer than 64 of
+    them; 1 where that leaves too few. They are at even distances; at 0 and 0.5 of one ``later``
+    they have no rows in common.
     """
     size = min(size, len(group[0]) // (2 * _BLOCKS))
     if size < 2:
         return 1.0, group[0]
     largest = 1.0, group[0]
-    blocks = [
-        np.stack(list(_spread(source, size, _BLOCKS)))
-        .reshape(_BLOCKS, size, -1)[..., :_MOST_COLUMNS]
-        .astype(float)
-        for source in group
-    ]
-    centred = [x - x.mean(axis=(0, 1)) for x in blocks]
-    single = [x for x in centred if x.shape[-1] == 1]
-    for source, x, z in zip(group, blocks, centred, strict=True):
-        for columns in [x, *(z * y for y in single if y is not z)]:
+    firsts = ((np.arange(_BLOCKS) + later) * len(group[0]) / _BLOCKS).astype(int)
+    centre: list[np.ndarray] = []
+    moments = []
+    for first in firsts.tolist():
+        rows = [source.rows(first, first + size).reshape(size, -1) for source in group]
+        x = [part[:, :_MOST_COLUMNS].astype(float) for part in rows]
+        # Of the first block: any centre near the mean serves
+        centre = centre or [part.mean(axis=0) for part in x]
+        z = [part - middle for part, middle in zip(x, centre, strict=True)]
+        single = [y for y in z if y.shape[1] == 1]
+        looks = [[a, a * a, *(a * y for y in single if y is not a)] for a in z]
+        moments.append([[(c.mean(axis=0), c.var(axis=0, ddof=1)) for c in of] for of in looks])
+    for source, *of_source in zip(group, *moments, strict=True):
+        for of_columns in zip(*of_source, strict=True):
+            means, variances = map(np.array, zip(*of_columns, strict=True))
             with np.errstate(invalid="ignore", divide="ignore"):
-                between = size * columns.mean(axis=1).var(axis=0, ddof=1)
-                ratio = between / columns.var(axis=1, ddof=1).mean(axis=0)
+                ratio = size * means.var(axis=0, ddof=1) / variances.mean(axis=0)
             # Columns that do not vary within blocks may vary between them
             ratio = np.where(np.isnan(ratio), 1.0, ratio)
             if ratio.max() > largest[0]:
@@ -115,11 +121,12 @@ def warn_of_order(group: Sequence[Any], size: int, package: tuple[str, ...]) -> 
     """Warn where batches of neighbouring rows on disk are far noisier than those of random ones."""
     if not isinstance(group[0], Source):
         return
-    # A chain reads runs of neighbouring batches
-    size = max(size, BYTES_OF_A_RUN // max(1, sum(x.row_bytes for x in group)))
+    # A chain reads runs of neighbouring batches, and whole chunks
+    run = BYTES_OF_A_RUN // max(1, sum(x.row_bytes for x in group))
+    size = max(size, run, *(x.chunk_rows for x in group))
     size = min(size, max(2, len(group[0]) // (2 * _BLOCKS)))
     effect, source = design_effect(group, size)
-    if effect > _LARGEST:
+    if effect > _LARGEST and design_effect(group, size, later=0.5)[0] > _LARGEST:
         warnings.warn(
             f"The rows of {source.name} are not in random order: means of blocks of {size} rows "
             f"vary {effect:.3g} times as much as those of random rows, and with them the gradients "

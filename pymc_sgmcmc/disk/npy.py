@@ -168,8 +168,7 @@ class NpySource(Source):
                 flags = os.O_RDONLY | getattr(os, "O_BINARY", 0)
                 self.handles[self.path] = os.open(self.path, flags)
             self.check()
-        descriptor: int = self.handles[self.path]
-        return descriptor
+        return self.handles[self.path]
 
     def __del__(self) -> None:
         for descriptor in self.handles.values():

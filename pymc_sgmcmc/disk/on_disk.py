@@ -225,10 +225,7 @@ def _register(variable: TensorVariable, dims: tuple[str | None, ...]) -> None:
 
 
 def opened(
-    path: str | os.PathLike[str],
-    *,
-    columns: str | Sequence[str] | None = None,
-    dtype: Any = None,
+    path: str | os.PathLike[str], *, columns: str | Sequence[str] | None = None, dtype: Any = None
 ) -> Source:
     """Return the source of a path, whatever it holds; arguments as of :func:`on_disk`."""
     if not isinstance(path, str | os.PathLike):

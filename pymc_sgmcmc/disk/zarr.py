@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pymc_sgmcmc.disk.source import (
-    MOST_CHUNKS,
-    ChunkedSource,
-    DiskError,
-    needed,
-    reading,
-    state_of,
-)
+from pymc_sgmcmc.disk.source import MOST_CHUNKS, ChunkedSource, DiskError, needed, reading, state_of
 
 __all__ = ["ZarrSource", "is_zarr"]
 

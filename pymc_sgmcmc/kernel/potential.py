@@ -72,7 +72,16 @@ class Potential:
         self.batch_size = sum(size for _, size in self.sizes)  # 0 without minibatches
         # Blocks in a pass over the full data; 1 without minibatches
         self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
-        self._length = int(np.clip(_LARGEST_CALL // self.dimension, 1, _LENGTH))
+        self._on_disk = has_source(posterior.arrays)
+        # A call reads its rows first
+        read = sum(
+            minibatch.batch_size * (array.size // len(array))
+            for minibatch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
+            for array in arrays
+            if has_source([arrays])
+        )
+        fit = min(_LARGEST_CALL // self.dimension, _LARGEST_OUTPUT // max(read, 1))
+        self._length = int(np.clip(fit, 1, _LENGTH))
         self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
         # Elements of φ of variables without bounds, shape (d,)
         self.unbounded = np.repeat([c.unbounded for c in posterior.coordinates], self._ravel.sizes)
@@ -87,7 +96,6 @@ class Potential:
         self.inputs = inputs_of(self._density)  # what is fixed
         self._sums: dict[str, Any] = {}  # compiled when first needed
         self._fixed: list[Any] = []
-        self._on_disk = has_source(posterior.arrays)
         self._function = self._compile()
 
     # ------------------------------------------------------------------ what is compiled

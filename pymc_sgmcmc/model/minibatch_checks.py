@@ -91,9 +91,13 @@ def _check_aligned(what: str, minibatches: list[Minibatch], otherwise: str = "")
 
 def _check_size(rv: TensorVariable, axis: int, rows: int, which: str = _DRAWS) -> None:
     total_size = rv.owner.inputs[1 + axis]
-    if not any(source_of(x) is not None for x in ancestors([total_size])):
+    on_disk = any(source_of(x) is not None for x in ancestors([total_size]))
+    of_batch = find_minibatches([total_size]) if on_disk else []
+    if of_batch or not on_disk:
+        # The length of a batch is known without a row being read
+        size = of_batch[0].batch_size if of_batch else int(evaluate(total_size))
         what = f"The observed variable '{rv.name}'"
-        _check_total_size(what, int(evaluate(total_size)), rows, which, _IF_ROWS_CHANGE)
+        _check_total_size(what, size, rows, which, _IF_ROWS_CHANGE)
 
 
 def without_total_size(what: str) -> str:

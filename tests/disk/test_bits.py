@@ -11,6 +11,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from pymc_sgmcmc.disk.on_disk import opened
 from pymc_sgmcmc.model import batch_schemes
 
@@ -39,12 +40,9 @@ def sampled(x, y, cores, *, chains=1, **options):
     """Return draws, a statistic of each, and the chain."""
     with logistic(x, y):
         method = sg.MSGNHT(**options)
-        result = pm.sample(
-            step=method, draws=20, tune=10, chains=chains, cores=cores, random_seed=3,
-            progressbar=False, compute_convergence_checks=False,
-            # Sources are sent to a process that has read nothing
-            mp_ctx="forkserver" if cores > 1 else None,
-        )  # fmt: skip
+        # Sources are sent to a process that has read nothing
+        context = "forkserver" if cores > 1 else None
+        result = run(method, 20, chains, 3, tune=10, cores=cores, mp_ctx=context)
     return result["posterior"]["beta"].values, result["sample_stats"]["batch_logp"].values, method
 
 
@@ -135,10 +133,7 @@ def test_rows_of_a_dim_are_drawn_as_by_minibatch(files, from_files):
         beta = pm.Normal("beta", 0, 2, shape=3)
         pm.Bernoulli("y", logit_p=rows @ beta, observed=labels, dims="obs")
         step = sg.MSGNHT(backend="jax", batch_size=BATCH, batch_dim="obs", **BY_HAND)
-        result = pm.sample(
-            step=step, draws=20, tune=10, chains=1, cores=1, random_seed=3, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        result = run(step, 20, 1, 3, tune=10)
     assert model.dim_lengths["obs"].eval() == N
     np.testing.assert_array_equal(result["posterior"]["beta"].values, from_files[:1])
 

@@ -344,3 +344,14 @@ def test_result_holds_few_observed_rows_and_not_many(folder, monkeypatch, caplog
     assert "'y' is left out of observed_data" in caplog.text
     with pytest.raises(TypeError, match="Read some of them"):
         sg.on_disk(folder / "y.npy").eval()
+
+
+def test_the_length_of_a_batch_is_no_total_size(folder):
+    with pm.Model():
+        x, y = pm.Minibatch(*map(sg.on_disk, (folder / "x.npy", folder / "y.npy")), batch_size=100)
+        mean = x @ pm.Normal("beta", shape=3)
+        pm.Normal("y", mean, observed=y, total_size=[y.shape[0]])
+        with pytest.warns(
+            UserWarning, match=r"total_size=100, but .* 1000 rows: .* counts 0.1 times"
+        ):
+            sg.SGLD(step_size=1e-5, backend="jax", **UNTUNED)

@@ -16,8 +16,8 @@ import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.disk import shuffle
-from pymc_sgmcmc.disk.fetch import design_effect
+from pymc_sgmcmc.disk import fetch, shuffle
+from pymc_sgmcmc.disk.fetch import design_effect, warn_of_order
 from pymc_sgmcmc.disk.on_disk import opened
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -190,6 +190,7 @@ def step_of(x, y, method=sg.SGLD, **options):
 ORDERS = {
     "a trend": lambda x, t: (x, x[:, 0] + 3 * t),
     "sorted": lambda x, t: (np.sort(x, axis=0), x[:, 0]),
+    "a spread that drifts": lambda x, t: (x * (1 + np.floor(8 * t) % 2)[:, None], 0 * t),
     "an effect that drifts": lambda x, t: (x, x[:, 0] * np.sin(6 * t)),
 }
 
@@ -256,3 +257,28 @@ def test_random_orders_are_not_warned_of(tmp_path):
         group = [opened(tmp_path / f"{k}.npy"), opened(tmp_path / f"y{k}.npy")]
         largest.append(design_effect(group, 100)[0])
     assert max(largest) < 2.5
+
+
+def test_rare_columns_in_random_order_are_not_warned_of(tmp_path):
+    """Of few ones in the blocks some column has three in one of them, by chance."""
+    x = (np.random.default_rng(13).random((40_000, 250)) < 1.5e-4).astype("float32")
+    np.save(tmp_path / "x.npy", x)
+    group = [opened(tmp_path / "x.npy")]
+    assert design_effect(group, 600)[0] > 2.5
+    # Warnings are errors
+    warn_of_order(group, 600, ())
+
+
+def test_blocks_are_as_long_as_the_chunks_that_a_chain_reads(tmp_path, monkeypatch):
+    """Of 1,000 stores half are seen more often than the others, in turns."""
+    monkeypatch.setattr(fetch, "BYTES_OF_A_RUN", 80)
+    rng = np.random.default_rng(1)
+    often = np.tile([0.4, 0.6], 5).repeat(60_000)
+    first = rng.random(len(often)) < often
+    np.save(tmp_path / "store.npy", rng.integers(500, size=len(often)) + 500 * first)
+    source = opened(tmp_path / "store.npy")
+    monkeypatch.setattr(source, "chunk_rows", 10)
+    warn_of_order([source], 10, ())
+    monkeypatch.setattr(source, "chunk_rows", 5000)
+    with pytest.warns(UserWarning, match="means of blocks of 5000 rows vary"):
+        warn_of_order([source], 10, ())

@@ -5,6 +5,8 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+import pymc_sgmcmc as sg
+
 from helpers.laid_out import laid_out
 from helpers.minibatched_models import (
     MODELS,
@@ -59,10 +61,7 @@ def joined(blocks):
 @pytest.mark.parametrize(
     ("build", "backend"),
     [(build, "interpreter") for build in MODELS if build is not regression]
-    + [
-        (regression, "jax"),
-        pytest.param(two_batches, "numba", marks=pytest.mark.slow),
-    ],
+    + [(regression, "jax"), pytest.param(two_batches, "numba", marks=pytest.mark.slow)],
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )
 def test_sum_over_blocks_is_pymcs_full_log_density(build, backend):
@@ -113,3 +112,13 @@ def test_terms_on_different_minibatches_are_potentials_of_their_own():
     prior = -(0.5**2 + np.log(2 * np.pi)) / 2
     expected = prior - np.sum((a - 0.5) ** 2) - np.sum((b - 0.5) ** 2)
     assert density == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_call_reads_no_more_rows_than_fit_into_memory(tmp_path):
+    """A call evaluates up to 64 batches, here of 400,000 numbers each."""
+    np.save(tmp_path / "x.npy", np.zeros((1000, 4000), dtype="float32"))
+    with pm.Model() as model:
+        x = pm.Minibatch(sg.on_disk(tmp_path / "x.npy"), batch_size=100)
+        pm.Normal("y", pm.Normal("mu"), observed=x, total_size=1000)
+    full, *_ = full_density(model)
+    assert full.potential._length == 10
