@@ -44,7 +44,7 @@ from pymc_sgmcmc.model.minibatch import (
 from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.passes import masks_as_numbers
-from pymc_sgmcmc.model.row_graphs import resized
+from pymc_sgmcmc.model.row_graphs import given_observed, resized
 from pymc_sgmcmc.model.tensor_model import in_tensors, twin
 
 __all__ = ["full_data"]
@@ -224,7 +224,8 @@ def _factors(model: Model) -> dict[Any, float]:
 
 def _sums_over_rows(model: Model, term: Any) -> list[float]:
     """Return the log density of two rows, of three others, and of these five."""
-    graphs = [x for x in (term, model.rvs_to_values.get(term)) if x is not None]
+    values = [x for x in (model.rvs_to_values.get(term),) if x is not None]
+    graphs = [given_observed(model, term, term), *values]
     batches = full_arrays(graphs)
     rows: dict[Any, Any] = {
         output: pt.tensor(dtype=source.type.dtype, shape=(None, *source.type.shape[1:]))
@@ -232,7 +233,7 @@ def _sums_over_rows(model: Model, term: Any) -> list[float]:
     }
     try:
         if term in model.observed_RVs:
-            graphs[0], length = _of_any_length(term)
+            graphs[0], length = _of_any_length(graphs[0])
             rows_and_length = {**rows, length: next(iter(rows.values())).shape[0]}
             new, value = rebuilt(graphs, rows_and_length, keep=model.free_RVs)
             *_, of_rows = transformed_conditional_logp(

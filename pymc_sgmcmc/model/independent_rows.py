@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pytensor
 
 from pymc.model import Model
 from pytensor.graph.basic import Variable
@@ -85,7 +86,9 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
             return False  # sampling will raise it
         raise ValueError(view.mismatch(error)) from error
     names = [str(term.name) for term in terms[0]]
-    precision = np.finfo(graphs[0].dtype).eps ** 0.7
+    # The density of counts is double where its parameters are single
+    kinds = {pytensor.config.floatX, *(str(graph.dtype) for graph in graphs)}
+    precision = float(max(np.finfo(kind).eps for kind in kinds)) ** 0.7
     # One row whose log density is huge at a point hides all others there
     for values in at_points:
         for name, wrong in zip(names, _unequal(values, len(names), precision), strict=True):
@@ -105,8 +108,7 @@ def _unequal(values: list[list[Any]], n: int, precision: float) -> np.ndarray:
         off = np.abs(sums[0] + sums[1] - sums[2] - sums[3])[:n]
         if sums.shape[1] > n:
             off = np.maximum(off, np.abs(sums[0, :n] - sums[0, n:]))
-        wrong: np.ndarray = off > precision * (1 + sizes.sum(axis=0)[:n])
-    return wrong
+        return off > precision * (1 + sizes.sum(axis=0)[:n])
 
 
 def _dealt(

@@ -117,14 +117,20 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     return _rewritten(graphs, _by_numbers) if any(map(_has_mask, nodes)) else list(graphs)
 
 
-def _is_mask(index: Any) -> bool:
-    return isinstance(index, Constant) and index.type.dtype == "bool"
+def _mask_of(index: Any) -> Any:
+    """Return a constant mask, or the opposite of one as PyMC's imputation writes it, or None."""
+    if isinstance(index, Constant):
+        return index.data if index.type.dtype == "bool" else None
+    op = None if index.owner is None else index.owner.op
+    opposite = isinstance(getattr(op, "scalar_op", None), ps.Invert)
+    mask = _mask_of(index.owner.inputs[0]) if opposite else None
+    return None if mask is None else ~mask
 
 
 def _has_mask(node: Any) -> bool:
     # What is indexed, or written, may be a constant of booleans itself
     first = 1 + isinstance(node.op, AdvancedIncSubtensor)
-    return any(map(_is_mask, node.inputs[first:]))
+    return any(_mask_of(x) is not None for x in node.inputs[first:])
 
 
 @node_rewriter([AdvancedSubtensor, AdvancedIncSubtensor])
@@ -137,7 +143,9 @@ def _by_numbers(fgraph: Any, node: Any) -> list[Variable] | None:
     numbers: list[Any] = []
     index: Any
     for index in indices_from_subtensor(indices, node.op.idx_list):
-        numbers += map(pt.constant, np.nonzero(index.data)) if _is_mask(index) else [index]
+        # A slice is no variable
+        mask = _mask_of(index) if isinstance(index, Variable) else None
+        numbers += [index] if mask is None else map(pt.constant, np.nonzero(mask))
     selected = x[tuple(numbers)]
     if not writes:
         return [selected]
@@ -296,9 +304,7 @@ def simplify(graphs: Sequence[Any]) -> tuple[list[TensorVariable], dict[Variable
     return list(graphs), data
 
 
-def _lift_data(
-    graphs: Sequence[Any],
-) -> tuple[list[TensorVariable], dict[Variable, np.ndarray]]:
+def _lift_data(graphs: Sequence[Any]) -> tuple[list[TensorVariable], dict[Variable, np.ndarray]]:
     """Return ``graphs`` with inputs in place of shared variables and large constants.
 
     New data then need no new compilation, and compilers take long over large constants.

@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.abstract import _logprob
+from pymc.model import Model
 from pymc.pytensorf import constant_fold
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
@@ -24,11 +25,12 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.graphs import is_data, made_again, nodes_of, rebuilt
+from pymc_sgmcmc.model.graphs import is_data, made_again, nodes_of, rebuilt, substitute
 from pymc_sgmcmc.model.minibatch import evaluate
 
 __all__ = [
     "columns_and_values",
+    "given_observed",
     "products",
     "resized",
     "shapes_of_length",
@@ -155,3 +157,10 @@ def products(
             product = pt.sum(entries * taken, axis=1)
             of_batch[node.outputs[0]] = product.astype(node.outputs[0].type.dtype)
     return of_batch
+
+
+def given_observed(model: Model, term: Any, graph: Any) -> Any:
+    """Return a term's graph with what other observed variables observe in their place."""
+    under = set(ancestors([graph])) - {term}
+    seen = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in under}
+    return substitute([graph], seen)[0] if seen else graph

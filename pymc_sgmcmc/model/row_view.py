@@ -23,16 +23,11 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.model.graphs import is_data, rebuilt
-from pymc_sgmcmc.model.minibatch import (
-    all_rows,
-    axis_of_rows,
-    evaluate,
-    minibatch_terms,
-    unscaled,
-)
+from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, minibatch_terms, unscaled
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.row_graphs import (
     columns_and_values,
+    given_observed,
     products,
     resized,
     shapes_of_length,
@@ -239,7 +234,7 @@ class RowView:
         model, dim = self.model, self.dim
         for term in [*model.observed_RVs, *model.potentials]:
             under = set(ancestors([term])) - {term}
-            above = [rv for rv in self.terms if rv in under]
+            above = [] if term in self.terms else [rv for rv in self.terms if rv in under]
             if above:
                 raise NotImplementedError(
                     f"'{term.name}' depends on the observed variable '{above[0].name}', of which "
@@ -283,7 +278,9 @@ class RowView:
             )
         try:
             terms, values = self._taken(batch_size)
-        except (AssertionError, ValueError, IndexError, TypeError) as error:
+        except (
+            AssertionError, NotImplementedError, ValueError, IndexError, TypeError,
+        ) as error:  # fmt: skip
             raise ValueError(self.mismatch(error)) from error
         model, view = self.model, like(self.model)
         of_values = {**model.rvs_to_values, **values}
@@ -306,7 +303,9 @@ class RowView:
         # Unknown while the parameters still have all rows
         count = pt.lscalar()
         graphs = [
-            resized(observed[term], axis, count) if term in observed else term
+            given_observed(
+                model, term, resized(observed[term], axis, count) if term in observed else term
+            )
             for term, axis in self.terms.items()
         ]
         graphs += [model.rvs_to_values[rv] for rv in observed]
@@ -338,6 +337,14 @@ class RowView:
 
     def mismatch(self, error: Exception) -> str:
         """Name arrays with as many entries as there are rows and without the dim."""
+        for term in self.terms:
+            imputed = str(term.name).removesuffix("_observed")
+            if f"{imputed}_unobserved" in self.model.named_vars:
+                return (
+                    f"The observed variable '{imputed}' has missing values, which PyMC samples, "
+                    "so that its rows cannot be drawn in batches. Leave these rows out of the "
+                    "model, or leave batch_size and batch_dim out."
+                )
         leaves = list(ancestors(list(self.terms)))
         for leaf in leaves:
             if isinstance(leaf.type, SparseTensorType) and leaf in self.axes:

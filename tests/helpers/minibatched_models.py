@@ -71,7 +71,14 @@ def kinds_of_likelihoods(batched, total):
     pm.CustomDist("by_dist", mean[0], dist=log_normal, observed=w, **total(47))
 
 
-MODELS = [regression, two_batches, rows_of_several_dimensions, kinds_of_likelihoods]
+def mediation(batched, total):
+    """An observed variable that another one depends on."""
+    x, m, y = batched(*data(4, 60, 60, 60), batch_size=7)
+    mediator = pm.Normal("m", pm.Normal("a") * x, 0.6, observed=m, **total(60))
+    pm.Normal("y", x + pm.Normal("b") * mediator, pm.HalfNormal("sd"), observed=y, **total(60))
+
+
+MODELS = [regression, two_batches, rows_of_several_dimensions, kinds_of_likelihoods, mediation]
 
 
 def with_batches(build):

@@ -185,6 +185,16 @@ def weights_in_a_density():
     return model
 
 
+def mediation():
+    """An observed variable that another one depends on, as pm.observe makes them."""
+    with pm.Model() as model:
+        x = pm.Data("x", X, dims=("obs", None))
+        mediator = pm.Normal("m", x @ pm.Normal("a", shape=3), 0.6, observed=X[:, 1], dims="obs")
+        mean = x[:, 0] + pm.Normal("b") * mediator
+        pm.Normal("y", mean, pm.HalfNormal("sd"), observed=Y, dims="obs")
+    return model
+
+
 MODELS = [
     regression,
     several_terms,
@@ -198,4 +208,5 @@ MODELS = [
     columns_of_frames,
     sparse_designs,
     weights_in_a_density,
+    mediation,
 ]

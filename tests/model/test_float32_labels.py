@@ -24,3 +24,14 @@ def test_labels_of_these_types_are_sampled(dtype):
         )
     assert result.posterior["w"].dtype == np.float32
     assert result.posterior["w"].mean(("chain", "draw"))[0, 1] > 0.5
+
+
+def test_rows_of_counts_whose_rates_are_rounded_are_independent():
+    """The density of counts is double: a row's rate may differ in its last digit with its place."""
+    with pytensor.config.change_flags(floatX="float32"), pm.Model():
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(100_000, 20)).astype("float32"), rng.poisson(2, 100_000)
+        x, n = pm.Minibatch(X, y.astype("uint8"), batch_size=50)
+        rate = pm.math.exp(x @ pm.Normal("b", shape=20))
+        pm.Poisson("y", rate, observed=n, total_size=len(X))
+        sg.CoRVSGLD()

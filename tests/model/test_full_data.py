@@ -14,7 +14,7 @@ import pymc_sgmcmc as sg
 from helpers.five_models import FIVE, groups, logistic
 from helpers.minibatched_models import MODELS, with_batches, without_batches
 from helpers.modes import PLAIN
-from helpers.sampling import QUIET
+from helpers.sampling import QUIET, run
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.testing import UNTUNED
@@ -293,10 +293,7 @@ def test_densities_of_a_model_with_starts_are_computed():
         a = pm.Normal("a", initval=0.5)
         rows = pm.Minibatch(np.linspace(0, 1, 60), batch_size=20)
         pm.Normal("y", a, observed=rows, total_size=60)
-        dt = pm.sample(
-            2, tune=1, chains=1, step=sg.SGLD(step_size=0.01, backend="jax", **UNTUNED),
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        dt = run(sg.SGLD(step_size=0.01, backend="jax", **UNTUNED), 2, 1, None, tune=1)
     with sg.full_data(model) as of_all:
         pm.compute_log_likelihood(dt, progressbar=False, **INTERPRETED)
     assert dt.log_likelihood["y"].shape == (1, 2, 60)

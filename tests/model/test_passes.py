@@ -6,14 +6,16 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pymc.exceptions import ImputationWarning
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.blockwise import Blockwise
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg import SolveTriangular, solve_triangular
-from pytensor.tensor.subtensor import AdvancedIncSubtensor
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from helpers.modes import PLAIN, REWRITTEN
 from pymc_sgmcmc.model.coordinates import coordinates_at
+from pymc_sgmcmc.model.graphs import nodes_of
 from pymc_sgmcmc.model.passes import (
     canonical,
     computed_once,
@@ -196,3 +198,22 @@ def test_rows_of_a_multivariate_normal_are_no_systems():
     assert joined is not None
     graphs = [posterior.log_density, *posterior.gradient, weighted, joined.weighted()[0]]
     assert all(np.prod(shape) <= ORDER**2 for shape in systems(graphs))
+
+
+def test_the_opposite_of_a_mask_is_one():
+    """Of a multivariate normal of which some entries are missing PyMC writes both."""
+    observed = np.random.default_rng(0).normal(size=(40, 3))
+    observed[::7, 1] = np.nan
+    with pm.Model() as model, pytest.warns(ImputationWarning):
+        pm.MvNormal("y", pm.Normal("mu", shape=3), np.eye(3), observed=observed)
+    [density] = masks_as_numbers([model.logp()])
+    indices = [
+        index
+        for node in nodes_of([density], AdvancedSubtensor | AdvancedIncSubtensor)
+        for index in node.inputs[1:]
+    ]
+    assert indices
+    assert not any(getattr(index.type, "dtype", None) == "bool" for index in indices)
+    logp = pm.compile(model.value_vars, [density, model.logp()], mode=PLAIN)
+    new, old = logp(np.arange(3.0), np.ones(6))
+    assert new == pytest.approx(old)
