@@ -35,10 +35,8 @@ __all__ = [
     "HAD_BEFORE",
     "NOT_INTERPRETED",
     "compilations_kept",
-    "hook_into_log_likelihood",
-    "hook_into_results",
+    "hook_into_pymc",
     "in_process_of_a_chain",
-    "initvals_checked",
     "interpreted",
     "jax_is_running",
     "jax_precision",
@@ -69,8 +67,7 @@ def jax_is_running() -> bool:
     """
     from jax._src import xla_bridge
 
-    running: bool = xla_bridge.backends_are_initialized()
-    return running
+    return xla_bridge.backends_are_initialized()
 
 
 def run_jax_in_calling_thread() -> None:
@@ -246,16 +243,22 @@ _CHECKED: WeakSet[Model] = WeakSet()
 _converted = initial_point.convert_str_to_rv_dict
 
 
-def initvals_checked(model: Model) -> None:
-    """Have PyMC refuse ``initvals`` that name no free variable of this model.
+def hook_into_pymc(model: Model, notify: Callable[[Model], None]) -> None:
+    """Have PyMC call what a step method of this model has no hook for, in this process.
 
-    It raises a bare KeyError, or ignores them, before it calls any hook of a step method.
+    ``notify`` is called with a model before PyMC computes its log likelihood.
     """
     _CHECKED.add(model)
     initial_point.convert_str_to_rv_dict = _convert
+    _hook_into_results()
+    _hook_into_log_likelihood(notify)
 
 
 def _convert(model: Model, start: Any) -> Any:
+    """Refuse ``initvals`` that name no free variable of a model.
+
+    PyMC raises a bare KeyError, or ignores them, before it calls any hook of a step method.
+    """
     free = {rv.name: rv for rv in model.free_RVs}
     checked = list(start) if model in _CHECKED else []
     if free.keys() <= set(checked):
@@ -276,7 +279,7 @@ def _convert(model: Model, start: Any) -> Any:
 _init_traces = mcmc.init_traces
 
 
-def hook_into_results() -> None:
+def _hook_into_results() -> None:
     """Have PyMC keep what a step method names in ``left_out`` only where ``var_names`` has it.
 
     A step method has no hook for what PyMC computes at each draw, nor for its result, which sparse
@@ -297,8 +300,7 @@ def _checks(idata: Any, model: Model) -> list[Any]:
     kept = idata["posterior"].data_vars if "posterior" in idata.children else ()
     if kept and not any(rv.name in kept for rv in model.free_RVs):
         return []
-    warnings: list[Any] = _run_checks(idata, model)
-    return warnings
+    return _run_checks(idata, model)
 
 
 _find_constants = arviz.find_constants
@@ -332,7 +334,7 @@ def _traces(
 _compute_log_density = log_density.compute_log_density
 
 
-def hook_into_log_likelihood(notify: Callable[[Model], None]) -> None:
+def _hook_into_log_likelihood(notify: Callable[[Model], None]) -> None:
     """Have PyMC call ``notify`` with the model before it computes a log likelihood.
 
     Meanwhile the model has no initial values, with which PyMC refuses it. A step method has no hook

@@ -23,14 +23,7 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import (
-    a_model,
-    is_auto,
-    name_of,
-    one_of,
-    positive,
-    positive_int_or_auto,
-)
+from pymc_sgmcmc.checks import a_model, is_auto, name_of, one_of, positive, positive_int_or_auto
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options, OwnWhitening
@@ -335,8 +328,7 @@ def _checked_scale(
     if isinstance(scale, type):
         raise TypeError(f"scale is the class {name_of(scale)}. Pass a function, or an instance.")
     if callable(scale):
-        whitening: OwnWhitening = scale
-        return whitening
+        return scale
     if isinstance(scale, str) and scale in ("auto", "dense", "diagonal"):
         return scale
     if not isinstance(scale, Mapping):
@@ -398,14 +390,13 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
 def checked_rng(rng: Any) -> np.random.Generator:
     """Return the generator that a seed stands for; PyMC passes it."""
     try:
-        generator: np.random.Generator = get_random_generator(rng)
+        return get_random_generator(rng)
     except (TypeError, ValueError) as error:
         raise TypeError(
             "rng must be None, an integer of at least 0, a list of them or a "
             f"numpy.random.Generator, got {rng!r:.80}. To seed a run pass random_seed= to "
             "pm.sample."
         ) from error
-    return generator
 
 
 def _linker(mode: Any) -> Any:

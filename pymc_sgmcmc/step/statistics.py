@@ -6,6 +6,7 @@ import logging
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -114,13 +115,19 @@ class Recorder:
             **{name: of_variables.get(name, np.nan) for name in self.of_variables},
         }
 
+    def interrupted(self, runner: Runner) -> None:
+        """Log what the chain would say if the last draw had been its last."""
+        said = self._warning(runner) if runner.state.draw > runner.state.tuning_draws else None
+        if said is not None:
+            _log.warning("%s", said.message)
+
     def _count(self, runner: Runner, draw: Draw) -> dict[str, float]:
         """Count a draw, and return the temperature of each variable after the burn-in."""
         state, temperatures = runner.state, {}
         assert state.psi is not None
         # A start by hand knows no centre, whatever its scales
         known = runner.settings.step_size is not None
-        if state.draw == state.tuning_draws and not known:
+        if state.draw == max(state.tuning_draws, 1) and not known:
             runner.set_origin([np.asarray(x) for x in state.psi])
         if state.draw <= state.tuning_draws:
             if self.tunes_step_size and runner.settings.adapts:
@@ -158,7 +165,8 @@ class Recorder:
 
     def _warning(self, runner: Runner) -> SamplerWarning | None:
         state, policy = runner.state, self.policy
-        draws, outside = max(state.last_draw - state.tuning_draws, 1), ""
+        # An interrupted chain ends before its last draw
+        draws, outside = max(state.draw - state.tuning_draws, 1), ""
         if state.outside:
             names = " and ".join(f"'{name}'" for name in state.zero_terms or ())
             of = f" of {names}" if names else ""
@@ -169,9 +177,18 @@ class Recorder:
             state.monitor if policy.second_moments or not runner.settings.anchor else None,
             state.rejected,
             state.tamed if policy.second_moments else 0,
-            max(draws * runner.settings.thin, state.updates * draws // state.last_draw),
-            # The batches of a sweep cancel each other's noise: the temperature shows what is left
-            absorbed=policy.absorbs_noise or not runner.engine.scheme.independent,
+            max(draws * runner.settings.thin, state.updates * draws // max(state.draw, 1)),
+            widening=partial(_widening, runner),
             temperature=policy.has_temperature,
             outside=outside,
         )
+
+
+def _widening(runner: Runner, noise_ratio: float) -> float:
+    """Return by how much noise of a mean ratio widens the variances of a chain's draws."""
+    if not runner.engine.scheme.independent:
+        # The batches of a sweep cancel each other's noise: the temperature shows what is left
+        return 0.0
+    monitor = runner.state.monitor
+    step_size = monitor.masses.sum() / monitor.counts.sum() / runner.settings.thin
+    return runner.engine.sampler.remaining(noise_ratio, step_size)

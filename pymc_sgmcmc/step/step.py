@@ -23,9 +23,7 @@ from rich.table import Column
 
 from pymc_sgmcmc.backends import jax_backend
 from pymc_sgmcmc.backends.workarounds import (
-    hook_into_log_likelihood,
-    hook_into_results,
-    initvals_checked,
+    hook_into_pymc,
     settings_of_process,
     take_settings,
 )
@@ -34,7 +32,7 @@ from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.checks import is_auto
-from pymc_sgmcmc.kernel.engine import Engine, same_objects, shared_arrays
+from pymc_sgmcmc.kernel.engine import Engine, parts_of, same_objects
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import OwnWhitening
 from pymc_sgmcmc.kernel.sampler import Sampler
@@ -147,9 +145,7 @@ class SGMCMCStep(Sampler, BlockedStep):
     ) -> None:
         arguments.refuse_unknown(type(self), unknown)
         self.model = modelcontext(model)
-        initvals_checked(self.model)
-        hook_into_results()
-        hook_into_log_likelihood(tell_log_likelihood)
+        hook_into_pymc(self.model, tell_log_likelihood)
         self.vars = arguments.sampled_values(self.model, vars)
         self.names = [self.model.values_to_rvs[value].name for value in self.vars]
         # A model of pymc.dims is read and compiled as a model of tensors
@@ -252,13 +248,17 @@ class SGMCMCStep(Sampler, BlockedStep):
         if isinstance(h, constant):
             h = h.h
         explored = np.zeros(2, int)
-        while not records(schedule, state.updates, runner.settings.thin):
-            unrecorded = runner.advance(h, runner.settings.thin, others)
-            explored += unrecorded.rejected, unrecorded.tamed
-        if companion is not None:
-            runner, h, draw = companion.draw(runner, h, others)
-        else:
-            draw = runner.advance(h, runner.settings.thin, others)
+        try:
+            while not records(schedule, state.updates, runner.settings.thin):
+                unrecorded = runner.advance(h, runner.settings.thin, others)
+                explored += unrecorded.rejected, unrecorded.tamed
+            if companion is not None:
+                runner, h, draw = companion.draw(runner, h, others)
+            else:
+                draw = runner.advance(h, runner.settings.thin, others)
+        except KeyboardInterrupt:
+            self._recorder.interrupted(runner)
+            raise
         self._runner = runner
         stats = self._recorder.record(runner, draw, others, explored)
         values = zip((value.name for value in self.vars), state.values, strict=True)
@@ -306,6 +306,7 @@ class SGMCMCStep(Sampler, BlockedStep):
     def __setstate__(self, state: dict[str, Any]) -> None:
         take_settings(*state.pop("_settings"))
         self.__dict__.update(state)
+        hook_into_pymc(self.model, tell_log_likelihood)
 
     # ------------------------------------------------------------------ the chain's state
 
@@ -344,12 +345,12 @@ class SGMCMCStep(Sampler, BlockedStep):
         self.model.value_vars[0].tag.begin_together = {}
 
     def look_again(self) -> None:
-        """Look at the rows anew if data were set since.
+        """Look at the rows anew if data were set since, or terms added.
 
         A process that is handed the step cannot tell what was set before, so that PyMC's hook calls
         this in the first process, before the chains.
         """
-        now = shared_arrays(in_tensors(self.model))
+        now = parts_of(in_tensors(self.model))
         if self._data is None:
             self._data = now
         elif not same_objects(now, self._data):
@@ -357,7 +358,8 @@ class SGMCMCStep(Sampler, BlockedStep):
             self._engine = None
 
     def _look_at_rows(self) -> None:
-        data = shared_arrays(model := in_tensors(self.model))
+        data = parts_of(model := in_tensors(self.model))
+        self._values = [model.rvs_to_values[model[name]] for name in self.names]
         self._rows, self._row_memory = sampled_rows(model, self._batches_asked, self.options)
         self._data = data  # after the look: what it refuses is looked at again
         self._read_model, self.left_out = self._rows.model, self._rows.left_out

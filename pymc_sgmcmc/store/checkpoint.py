@@ -17,7 +17,6 @@ import numpy as np
 from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.model import Model
-from pymc.step_methods.arraystep import PopulationArrayStepShared
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
 from pymc.util import (
     RandomGenerator,
@@ -32,7 +31,7 @@ from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
-from pymc_sgmcmc.store.formats import Begin, Records, layout_of
+from pymc_sgmcmc.store.formats import Begin, Records, layout_of, refuse_unkept
 
 __all__ = ["Checkpoint", "checkpoint"]
 
@@ -88,7 +87,8 @@ def checkpoint(
         If the store is of another model, of other data, options, seeds or versions; if a variable
         is left to other step methods.
     NotImplementedError
-        If a step method is one of a population of chains, such as ``pm.DEMetropolis``.
+        If a step method is one of a population of chains, such as ``pm.DEMetropolis``, or one of
+        your own without a ``_state_class``.
     pymc.exceptions.SamplingError
         If a file is damaged, if another process or thread samples the same chain, or if nothing
         can be written when a chain begins. What was written is kept.
@@ -188,8 +188,7 @@ class Checkpoint(CompoundStep):
                 "the whole chain. Pass all of them in a list: sg.checkpoint([sg.CoRVSGLD([x]), "
                 "pm.Metropolis([y])], path)."
             )
-        if any(isinstance(m, PopulationArrayStepShared) for m in self._flat):
-            raise NotImplementedError("Step methods of a population of chains cannot be kept.")
+        refuse_unkept(self._flat)
 
     # ------------------------------------------------------------------ what the store is of
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from pymc.initial_point import PointType
 from pymc.stats.convergence import SamplerWarning, WarningType
+from pymc.step_methods.arraystep import PopulationArrayStepShared
 from pymc.step_methods.compound import BlockedStep
 from pymc.step_methods.state import DataClassState
 from pymc.util import RandomGeneratorState, get_state_from_generator, random_generator_from_state
@@ -30,7 +31,7 @@ from pymc_sgmcmc.kernel.settings import Settings
 
 __all__ = [
     "SCHEMA", "Begin", "Layout", "Records", "Saved", "layout_of", "made", "packed", "record_type",
-    "unpacked", "values_of",
+    "refuse_unkept", "unpacked", "values_of",
 ]  # fmt: skip
 
 # Raise it when earlier files can no longer be read or compared
@@ -245,3 +246,15 @@ class Records:
 
 def _statistic(k: int, name: str) -> str:
     return f"statistic {k} {name}"
+
+
+def refuse_unkept(methods: Sequence[BlockedStep]) -> None:
+    """Refuse step methods whose state is not that of one chain, or not known."""
+    for method in methods:
+        if isinstance(method, PopulationArrayStepShared):
+            raise NotImplementedError("Step methods of a population of chains cannot be kept.")
+        if method._state_class is DataClassState:
+            raise NotImplementedError(
+                f"{type(method).__name__} has no state that can be kept. Give it a _state_class, a "
+                "dataclass_state below PyMC's StepMethodState, as PyMC's own step methods have."
+            )

@@ -33,7 +33,7 @@ from pymc_sgmcmc.backends import workarounds
 from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
-    initvals_checked,
+    hook_into_pymc,
     interpreted,
     jax_precision,
     long_integers_allowed,
@@ -361,7 +361,7 @@ def test_initvals_of_other_names_are_refused_for_models_that_are_sampled_here():
     with pm.Model() as model:
         s = pm.HalfNormal("s")
         d = pm.Deterministic("d", s + 1)
-    initvals_checked(model)
+    hook_into_pymc(model, lambda model: None)
 
     def started(model, start):
         return pymc.initial_point.convert_str_to_rv_dict(model, start)

@@ -3,6 +3,7 @@
 import logging
 
 import arviz as az
+import cloudpickle
 import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
@@ -10,10 +11,13 @@ import pytensor.sparse
 import pytest
 import scipy.sparse
 
+from pymc.sampling import mcmc
+
 import pymc_sgmcmc as sg
 
 from helpers.sampling import run
 from helpers.steps import assert_same_bits, draws_of, step_for
+from pymc_sgmcmc.chain.runner import Runner
 from pymc_sgmcmc.testing import UNTUNED
 
 FEATURES = ["age", "height", "weight"]
@@ -152,3 +156,46 @@ def test_sparse_data_are_left_out_of_the_result():
         )  # fmt: skip
     assert dt.posterior["b"].shape == (1, 2, 3, 1)
     assert list(dt.constant_data) == ["seen"]
+
+
+def test_terms_that_are_added_after_a_run_count_in_the_next():
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 10)
+        pm.Normal("first", mu, 1, observed=np.zeros(10))
+        step = sg.SGLD(step_size=1e-4, backend="jax", **UNTUNED)
+        run(step, 5, tune=0, chains=1)
+        pm.Normal("second", mu, 1, observed=np.ones(1000))
+        posterior = run(step, 100, tune=100, chains=1).posterior
+    # A posterior sd of 0.03 about 0.99
+    assert float(posterior["mu"].mean()) == pytest.approx(0.99, abs=0.1)
+
+
+def test_an_interrupted_run_says_what_it_would_have_said_at_its_end(caplog, monkeypatch):
+    advance = Runner.advance
+
+    def interrupt(runner, *args):
+        if runner.state.draw == 900:
+            raise KeyboardInterrupt
+        return advance(runner, *args)
+
+    monkeypatch.setattr(Runner, "advance", interrupt)
+    with pm.Model():
+        pm.Normal("x")
+        # A variance of 2
+        step = sg.SGLD(step_size=1.0, backend="jax", **UNTUNED)
+    with caplog.at_level(logging.WARNING, logger="pymc"):
+        result = run(step, 10_000, tune=0, chains=1)
+    assert result.posterior.sizes["draw"] == 900
+    said = [r.getMessage() for r in caplog.records if "temperature is" in r.getMessage()]
+    assert len(said) == 1
+
+
+def test_a_step_that_was_sent_elsewhere_hooks_into_pymc_there(monkeypatch):
+    with pm.Model():
+        pm.Normal("x")
+        sent = cloudpickle.dumps(sg.SGLD(step_size=0.1, **UNTUNED))
+    monkeypatch.setattr(mcmc, "init_traces", None)
+    monkeypatch.setattr(mcmc, "run_convergence_checks", None)
+    cloudpickle.loads(sent)
+    assert callable(mcmc.init_traces)
+    assert callable(mcmc.run_convergence_checks)

@@ -129,3 +129,13 @@ def test_what_had_no_density_first_is_named_by_a_chain_that_goes_on():
     _, [stats] = fresh.step(point)
     said = "4 of 6 draws lie where the density of 'near' is zero"
     assert said in stats["warning"].message
+
+
+def test_temperatures_of_a_start_by_hand_without_burn_in_are_about_the_start():
+    y = np.random.default_rng(0).normal(30, 1, 1000)
+    with pm.Model():
+        mu = pm.Normal("mu", 0, 100, initval=30.0)
+        pm.Normal("y", mu, 1, observed=y)
+        stats = run(sg.SGLD(step_size=1e-4, backend="jax", **UNTUNED), tune=0).sample_stats
+    # About 0 a draw's would have the sd 30 / 0.03
+    assert float(stats["config_temperature"].mean()) == pytest.approx(1, abs=0.3)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import itertools
 import multiprocessing
 import os
 import shutil
@@ -14,7 +13,7 @@ import pytest
 from pymc.exceptions import SamplingError
 from pymc.util import get_state_from_generator
 
-from helpers.kept import KilledError
+from helpers.kept import KilledError, failing_writes
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
@@ -80,15 +79,7 @@ def count_of_writes(folder, monkeypatch):
 
 def stopped_at(patch, write, byte, error):
     """Let the given write stop after some bytes."""
-    original, numbers = files.append, itertools.count()
-
-    def partial(descriptor, data):
-        if next(numbers) == write:
-            original(descriptor, data[:byte])
-            raise error
-        original(descriptor, data)
-
-    patch.setattr(files, "append", partial)
+    failing_writes(patch, lambda number: number == write, error, byte)
 
 
 def test_a_chain_killed_inside_any_write_goes_on_from_the_last_state(tmp_path, monkeypatch):

@@ -12,9 +12,9 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.attempts import location_and_scale
-from helpers.kept import KilledError, Killer, bits, location, run, untuned
+from helpers.kept import KilledError, Killer, bits, failing_writes, location, run, untuned
 from pymc_sgmcmc.kernel import tables
-from pymc_sgmcmc.store import chain_store, files
+from pymc_sgmcmc.store import chain_store
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -32,18 +32,9 @@ def test_a_run_killed_between_draws_goes_on_with_the_same_bits(tmp_path, unbroke
 
 
 def test_a_run_killed_inside_writes(tmp_path, unbroken, monkeypatch):
-    def partial(descriptor, data):
-        nonlocal left
-        left -= 1
-        append(descriptor, data if left >= 0 else data[: len(data) // 2])
-        if left < 0:
-            raise KilledError
-
-    append = files.append
     for write in (0, 1, 2, 41):
-        left = write
         with monkeypatch.context() as patch:
-            patch.setattr(files, "append", partial)
+            failing_writes(patch, lambda number, first=write: number >= first, KilledError())
             with pytest.raises(KilledError):
                 run(tmp_path)
     assert bits(run(tmp_path)) == unbroken

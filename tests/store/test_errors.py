@@ -1,7 +1,6 @@
 """Runs that cannot go on are refused by name; a disk that fails costs no draws."""
 
 import errno
-import itertools
 import logging
 import os
 import re
@@ -15,10 +14,12 @@ from pymc.exceptions import SamplingError
 
 import pymc_sgmcmc as sg
 
-from helpers.kept import KilledError, Killer, bits, location, run, untuned
+from helpers.kept import KilledError, Killer, bits, failing_writes, location, run, untuned
 from helpers.sampling import QUIET
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.formats import Records, packed
+
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture(scope="module")
@@ -228,19 +229,10 @@ def test_a_disk_that_fails_is_named_and_costs_no_draws(
     tmp_path, unbroken, monkeypatch, caplog, code, every
 ):
     # Lock and beginning; with a state for each draw a part of the first chain is written, too
-    left = 100 if every == 0.0 else 3
-
-    def failing(descriptor, data):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            append(descriptor, data[: len(data) // 2])
-            raise OSError(code, os.strerror(code))
-        append(descriptor, data)
-
-    append = files.append
+    first = 100 if every == 0.0 else 3
     with monkeypatch.context() as patch:
-        patch.setattr(files, "append", failing)
+        error = OSError(code, os.strerror(code))
+        failing_writes(patch, lambda number: number >= first, error)
         assert bits(run(tmp_path, every=every)) == unbroken
         kept = [int(n) for n in re.findall(r"keeps the first (\d+) draws", caplog.text)]
         assert kept[0] > 10 if every == 0.0 else kept[0] == 0
@@ -249,7 +241,6 @@ def test_a_disk_that_fails_is_named_and_costs_no_draws(
         # One line where it begins, one at each chain's end
         assert len(kept) == (3 if every == 0.0 else 2)
         # As many draws as there are are returned, and nothing is written
-        left = 0
         if kept[0] > 10:
             few = run(tmp_path, kept[0] - 10, chains=1)
             assert few.posterior.sizes["draw"] == kept[0] - 10
@@ -261,32 +252,15 @@ def test_a_disk_that_fails_is_named_and_costs_no_draws(
 
 def test_a_chain_without_a_store_goes_on_from_its_own_draws(tmp_path, kept, monkeypatch):
     """Not from the end of the earlier run at each draw."""
-    whole, left = bits(run(tmp_path / "whole", after=kept)), 3
-
-    def failing(descriptor, data):
-        nonlocal left
-        left -= 1
-        if left < 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        append(descriptor, data)
-
-    append = files.append
-    monkeypatch.setattr(files, "append", failing)
+    whole = bits(run(tmp_path / "whole", after=kept))
+    failing_writes(monkeypatch, lambda number: number >= 3, FULL, byte=0)
     assert bits(run(tmp_path / "full", after=kept)) == whole
 
 
 def test_a_disk_that_fails_for_a_while_has_all_draws_in_the_end(tmp_path, unbroken, monkeypatch):
-    writes = itertools.count()
-
-    def failing(descriptor, data):
-        if 20 < next(writes) < 40:
-            append(descriptor, data[: len(data) // 2])
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        append(descriptor, data)
-
-    append = files.append
     with monkeypatch.context() as patch:
-        patch.setattr(files, "append", failing)
+        error = OSError(errno.EIO, os.strerror(errno.EIO))
+        failing_writes(patch, lambda number: 20 < number < 40, error)
         assert bits(run(tmp_path)) == unbroken
         monkeypatch.setattr(sg.SGMCMCStep, "step", None)
         assert bits(run(tmp_path)) == unbroken
@@ -302,19 +276,14 @@ def test_a_folder_that_is_removed_under_a_run_costs_no_draws(tmp_path, unbroken,
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no forks")
 def test_a_disk_that_is_full_before_a_later_chain_begins_costs_no_draws(tmp_path, monkeypatch):
-    full, append, seen = tmp_path / "full", files.append, set()
-
-    def failing(descriptor, data):
-        if full.exists():
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        append(descriptor, data)
+    full, seen = tmp_path / "full", set()
 
     def fill(trace, draw):
         seen.add(draw.chain)
         if seen >= {0, 1}:
             full.touch()
 
-    monkeypatch.setattr(files, "append", failing)
+    failing_writes(monkeypatch, lambda number: full.exists(), FULL, byte=0)
     with pm.Model():
         step = sg.checkpoint(pm.Metropolis([pm.Normal("x")]), tmp_path / "run", every=0)
         dt = pm.sample(

@@ -9,7 +9,7 @@ import pymc as pm
 import pytest
 
 from pymc.stats.convergence import SamplerWarning
-from pymc.step_methods.compound import CompoundStep
+from pymc.step_methods.compound import BlockedStep, CompoundStep
 from pymc.step_methods.state import equal_dataclass_values
 from pymc.util import get_state_from_generator
 
@@ -119,3 +119,19 @@ def test_statistics_that_are_no_numbers_are_refused_before_the_first_draw():
     declared["variable_inclusion"] = (object, [])
     with pytest.raises(NotImplementedError, match="'variable_inclusion', that is no number"):
         layout_of([method], {"x": np.zeros(2)})
+
+
+def test_a_step_method_of_ones_own_needs_a_state(tmp_path):
+    """Resumed without one it would draw the same random numbers again."""
+
+    class Exact(BlockedStep):
+        def __init__(self, var, model):
+            self.vars = [model.rvs_to_values[var]]
+
+        def step(self, point):
+            return point, [{}]
+
+    with pm.Model() as model:
+        mine = Exact(pm.Normal("x"), model)
+        with pytest.raises(NotImplementedError, match=r"^Exact has no state .* a _state_class"):
+            sg.checkpoint(mine, tmp_path, model=model)
