@@ -197,6 +197,13 @@ def thin_of(schedule: Schedule | None, thin: int | None) -> int:
     return thin
 
 
+def updates_of_draw(schedule: Schedule | None, thin: int) -> int:
+    """Return the updates from one draw to the next, with a cycle's that are not recorded."""
+    if not isinstance(schedule, cyclical):
+        return thin
+    return round(schedule.period / (schedule.recording // thin))
+
+
 def as_schedule(step_size: float | str | Schedule) -> Schedule:
     """Return a schedule for what the user passed as ``step_size``; refuse what is none."""
     if callable(step_size):

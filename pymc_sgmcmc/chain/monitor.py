@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,8 +95,10 @@ class Monitor(Comparable):
         mean = share @ parts
         return mean, np.sqrt(n / (n - 1) * (share**2 @ (parts - mean) ** 2))
 
-    def warnings(self, *, absorbed: bool = False, temperature: bool = True) -> list[str]:
-        """Return what is off, in sentences; noise that is ``absorbed`` widens nothing.
+    def warnings(
+        self, *, widening: Callable[[float], float] = float, temperature: bool = True
+    ) -> list[str]:
+        """Return what is off, in sentences; a noise ratio widens variances by its ``widening``.
 
         Without ``temperature`` the stationary law has none, and noise alone is judged.
         """
@@ -109,17 +111,16 @@ class Monitor(Comparable):
         allowed = stdtrit(self.parts - 1, 1 - 0.005 / len(mean))
         off = np.abs(mean - 1) > LARGEST_ERROR + allowed * error
         all_of_them = abs(mean.mean() - 1) > LARGEST_ERROR + 3 * np.sqrt(np.mean(error**2))
-        noise = self.noise / self.masses.sum()
+        noise = widening(self.noise / self.masses.sum())
         if temperature and (np.any(off) or all_of_them):
             worst = float(mean[np.argmax(np.where(off, np.abs(mean - 1), 0))])
             shown = worst if np.any(off) else float(mean.mean())
             return [
                 f"The configurational temperature is {shown:.2f} and should be 1 (mean over all "
                 f"coordinates: {mean.mean():.2f}). Variances of the draws are wrong by about this "
-                "factor. R-hat does not see it. "
-                + (_LESS_NOISE if noise > 0.05 and not absorbed else _SMALLER_STEP)
+                "factor. R-hat does not see it. " + (_LESS_NOISE if noise > 0.05 else _SMALLER_STEP)
             ]
-        if noise > LARGEST_ERROR and not absorbed:
+        if noise > LARGEST_ERROR:
             return [
                 f"Gradient noise widens the variances by about {noise:.0%}. R-hat does not see "
                 "it. " + _LESS_NOISE
@@ -140,7 +141,7 @@ def final_warning(
     tamed: int,
     updates: int,
     *,
-    absorbed: bool,
+    widening: Callable[[float], float] = float,
     temperature: bool = True,
     outside: str = "",
 ) -> SamplerWarning | None:
@@ -169,7 +170,7 @@ def final_warning(
             "a distribution that has these bounds."
         )
     if monitor is not None:
-        texts += monitor.warnings(absorbed=absorbed, temperature=temperature)
+        texts += monitor.warnings(widening=widening, temperature=temperature)
     if not texts:
         return None
     kind = WarningType.DIVERGENCES if rejected else WarningType.BAD_PARAMS

@@ -210,3 +210,20 @@ class Sampler:
             The relative excess, for each coordinate.
         """
         return step_size * (variance - known) / 2
+
+    def remaining(self, noise_ratio: float, step_size: float) -> float:
+        """Return what of a chain's mean ``noise_ratio`` widens variances.
+
+        Parameters
+        ----------
+        noise_ratio : float
+            Mean of :meth:`widening` over coordinates and draws.
+        step_size : float
+            Mean h.
+
+        Returns
+        -------
+        float
+            All of it, or nothing if the policy absorbs noise.
+        """
+        return 0.0 if self.policy().absorbs_noise else noise_ratio

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,7 +18,7 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["MSGNHT"]
+__all__ = ["MSGNHT", "left_by_thermostats"]
 
 
 class MSGNHT(SGMCMCStep):
@@ -102,6 +104,10 @@ class MSGNHT(SGMCMCStep):
         """Return hσ²/(2D), the relative excess of the thermostat; positions widen far less."""
         return step_size * variance / (2 * self.diffusion)
 
+    def remaining(self, noise_ratio: float, step_size: float) -> float:
+        """Return what heavy thermostats leave: :func:`left_by_thermostats`."""
+        return left_by_thermostats(noise_ratio, self.diffusion * step_size)
+
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator
     ) -> dict[str, list[np.ndarray]]:
@@ -133,3 +139,14 @@ class MSGNHT(SGMCMCStep):
     def statistics(self, extra: Extra) -> Mapping[str, TensorVariable]:
         """Mean thermostat."""
         return {"thermostat": extra["thermostat"].mean()}
+
+
+def left_by_thermostats(noise_ratio: float, friction: float) -> float:
+    r"""Return the excess of a variance through noise, of hD and the relative excess of friction.
+
+    With friction hξ = u of a thermostat that hardly varies, the splitting's variance of a normal
+    x is :math:`\cosh(u/2) - h^2/4`, and the mean kinetic energy fixes :math:`\sinh u` at hD
+    + h²σ²/2, up to terms of h³.
+    """
+    cosh = [math.sqrt((1 + math.hypot(1, s)) / 2) for s in (friction * (1 + noise_ratio), friction)]
+    return cosh[0] - cosh[1]

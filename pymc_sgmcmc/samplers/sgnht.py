@@ -14,6 +14,7 @@ from pymc_sgmcmc.kernel.blocks import Blocks, exp, sqrt
 from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
+from pymc_sgmcmc.samplers.msgnht import left_by_thermostats
 from pymc_sgmcmc.step.step import SGMCMCStep
 
 __all__ = ["SGNHT"]
@@ -100,6 +101,10 @@ class SGNHT(SGMCMCStep):
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
         """Return hσ²/(2D); its mean is absorbed, its differences between coordinates are not."""
         return step_size * variance / (2 * self.diffusion)
+
+    def remaining(self, noise_ratio: float, step_size: float) -> float:
+        """Return what a heavy thermostat leaves of noise that is alike in all coordinates."""
+        return left_by_thermostats(noise_ratio, self.diffusion * step_size)
 
     def initial_extra(
         self, position: list[np.ndarray], rng: np.random.Generator

@@ -106,13 +106,18 @@ def in_words(seconds: float) -> str:
 
 
 def cost_of_draws(
-    draws: int, thin: int, batches: int, *,
-    anchored: bool, blocks: int, dimension: int, all_rows: bool = False,
+    draws: int, updates: int, batches: int, *,
+    anchored: bool, blocks: int, dimension: int, all_rows: bool = False, refresh: int | None = None,
 ) -> str:  # fmt: skip
-    """Return a sentence on the cost of a chain's draws, burn-in included."""
-    text = f"{thin} updates a draw"
+    """Return a sentence on the cost of a chain's draws of so many updates, burn-in included.
+
+    An anchor that moves every ``refresh`` updates, at the beginning of a draw, takes a pass then.
+    """
+    text = f"{updates} updates a draw"
     if blocks > 1:
-        passes = draws * thin * batches * (1 + anchored) / blocks
+        passes = draws * updates * batches * (1 + anchored) / blocks
+        if refresh:
+            passes += draws * updates / max(refresh, updates)
         several = "es" if batches > 1 else ""
         text += (
             f", {batches} batch{several} an update; {draws:,} draws are "

@@ -20,6 +20,7 @@ from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import in_parts
 from pymc_sgmcmc.model.properties import improper
+from pymc_sgmcmc.schedules import updates_of_draw
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import Rules, Verdict, settle
 from pymc_sgmcmc.tuning.curvature import largest_curvatures
@@ -101,7 +102,7 @@ class Tuning:
             )
             begin = Beginning(surface, density, Potential.join(phi), phi, exchangeable=permutes)
         else:
-            begin = beginning(density, job.engine, job.rng, permutes=job.policy.second_moments)
+            begin = beginning(density, permutes=job.policy.second_moments)
         scales = density.scales
         try:
             runner, plan = self._near_a_gaussian(begin, trials=trials)
@@ -226,13 +227,15 @@ class Tuning:
         )
         if not trials:
             return  # a tuning that will be repeated is of no interest to the user
+        each = updates_of_draw(job.options.step_size, settings.thin)
         cost = cost_of_draws(
             job.draws,
-            settings.thin,
+            each,
             settings.batches,
             anchored=bool(settings.anchor) and not settings.anchor_blocks,
             blocks=view.n_blocks,
             all_rows=plan.takes_all_rows(view.n_blocks),
             dimension=len(plan.centre),
+            refresh=settings.refresh,
         )
-        job.report.end(cost, job.draws * settings.thin * job.seconds)
+        job.report.end(cost, job.draws * each * job.seconds)

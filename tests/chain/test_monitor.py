@@ -66,8 +66,9 @@ def test_monitor_names_the_noise():
     assert text.startswith("Gradient noise widens the variances by about 20%")
     assert watch(2000, 5, noise_ratio=0.09).warnings() == []
     # A thermostat takes the noise up; the temperature tells if it does not
-    assert watch(2000, 5, noise_ratio=0.2).warnings(absorbed=True) == []
-    assert len(watch(2000, 5, variance=1.25, noise_ratio=0.2).warnings(absorbed=True)) == 1
+    absorbed = {"widening": lambda noise: 0.0}
+    assert watch(2000, 5, noise_ratio=0.2).warnings(**absorbed) == []
+    assert len(watch(2000, 5, variance=1.25, noise_ratio=0.2).warnings(**absorbed)) == 1
 
 
 def test_monitor_far_from_the_origin():
@@ -152,8 +153,8 @@ def test_monitor_sees_one_wrong_temperature_among_many_right_ones():
 
 
 def test_updates_that_were_scaled_down_are_warned_of_where_they_are_many():
-    assert final_warning([], None, rejected=0, tamed=40, updates=1000, absorbed=True) is None
-    found = final_warning([], None, rejected=0, tamed=200, updates=1000, absorbed=True)
+    assert final_warning([], None, rejected=0, tamed=40, updates=1000) is None
+    found = final_warning([], None, rejected=0, tamed=200, updates=1000)
     assert found is not None
     assert "In 20% of the updates" in found.message
     assert "initvals" in found.message

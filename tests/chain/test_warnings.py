@@ -92,3 +92,16 @@ def test_noise_is_told_where_there_is_no_temperature(step_of, caplog):
     assert [bool(re.search(r"Gradient noise widens the variances", text)) for text in said] == [
         True
     ] * 2
+
+
+@pytest.mark.parametrize("method", [sg.MSGNHT, sg.SGNHT])
+def test_noise_that_thermostats_cannot_absorb_is_told(method, caplog):
+    """With σ² = 199 in units of the posterior, u of asinh(4.18) and h = 0.2: a variance of 1.62."""
+    data = np.random.default_rng(0).normal(size=(20_000, 3))
+    model, _, sd = normal_means(data, 1.0, batch_size=100)
+    by_hand = {"step_size": 0.2, "thin": 20, "scale": {"mu": sd}, "gradient": "plain", "batches": 1}
+    draws, said = sampled(model, lambda **o: method(**by_hand, thermostat_mass=100.0, **o), caplog)
+    assert draws.std(axis=(0, 1)).mean() / sd == pytest.approx(1.62**0.5, abs=0.05)
+    assert len(said) == 2
+    for text in said:
+        assert re.search(r"(temperature is 1\.[4-9]|widens the variances by about 6\d%)", text)
