@@ -53,5 +53,4 @@ def _maker(kind: str, shape: tuple[int, ...], dtype: str) -> Callable[[np.ndarra
     def all_draws(words: Any) -> Any:
         return jax.vmap(one)(jax.random.wrap_key_data(words, impl="threefry2x32"))
 
-    made: Callable[[np.ndarray], Any] = jax.jit(all_draws)
-    return made
+    return jax.jit(all_draws)

@@ -12,12 +12,8 @@ from pymc_sgmcmc.backends.jax_loop import Loop, funcified
 from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.row_block import RowBlock
-from pymc_sgmcmc.backends.workarounds import (
-    jax_is_running,
-    run_jax_in_calling_thread,
-    start_jax,
-)
-from pymc_sgmcmc.centring.recurrence import Recurrence
+from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread, start_jax
+from pymc_sgmcmc.centring.recurrence import Recurrence, earlier
 
 __all__ = ["prepare", "refuse_inherited"]
 
@@ -64,7 +60,7 @@ def _recurrence(op: Recurrence, **kwargs: Any) -> Callable[..., Any]:
 
     def recurrence(x: Any, kept: Any) -> Any:
         if not op.ahead:
-            kept = jnp.concatenate([kept[..., 1:], jnp.zeros_like(kept[..., :1])], axis=-1)
+            kept = earlier(kept, jnp)
         if not on_processor("jax"):
             # A GPU starts a kernel for each step of a loop
             return associative_scan(both, (kept, x), reverse=not op.ahead, axis=x.ndim - 1)[1]

@@ -226,5 +226,4 @@ def _with_less_to_do(node: Apply) -> list[Variable] | None:
     further = [x.type() for x in same]
     outputs = clone_replace(inner.outputs, dict(zip(same, further, strict=True)))
     step = FunctionGraph([*inner.inputs, *further], outputs, clone=True)
-    less: list[Variable] = op.clone_with_inner_graph(step).make_node(*node.inputs, *before).outputs
-    return less
+    return op.clone_with_inner_graph(step).make_node(*node.inputs, *before).outputs

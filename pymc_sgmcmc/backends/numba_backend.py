@@ -16,10 +16,7 @@ __all__ = ["prepare"]
 @cache
 def prepare() -> None:
     """Let PyTensor's linker compile recurrences as loops."""
-    from pytensor.link.numba.dispatch.basic import (
-        numba_njit,
-        register_funcify_default_op_cache_key,
-    )
+    from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
     @register_funcify_default_op_cache_key(Recurrence)
     def funcified(op: Recurrence, node: Any = None, **kwargs: Any) -> Callable[..., Any]:

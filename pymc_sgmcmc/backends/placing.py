@@ -52,10 +52,7 @@ def every(array: Any, stride: int) -> Any:
 def _strided() -> Callable[[Any, int], Any]:
     import jax
 
-    chosen: Callable[[Any, int], Any] = jax.jit(
-        lambda array, stride: array.reshape(-1)[::stride], static_argnums=1
-    )
-    return chosen
+    return jax.jit(lambda array, stride: array.reshape(-1)[::stride], static_argnums=1)
 
 
 def is_in_place(placed: Any, array: np.ndarray) -> bool:

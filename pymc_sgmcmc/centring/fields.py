@@ -149,8 +149,7 @@ class Field(GaussianMap):
         """Return by how much φ moves where all elements of l + cz move by 1."""
         known, (_, alpha, _, beside) = self.information, middle.location
         precision = _precision(known, alpha, middle.spread, _left(known, beside))
-        moved: np.ndarray = np.linalg.solve(known.basis, 1 / middle.spread) * np.sqrt(precision)
-        return moved
+        return np.linalg.solve(known.basis, 1 / middle.spread) * np.sqrt(precision)
 
     def from_shift(self, gradient: np.ndarray, change: np.ndarray, middle: Middle) -> np.ndarray:
         """Return the information, with the basis that suits the middle of the bulk."""
@@ -164,8 +163,7 @@ class Field(GaussianMap):
 
         def of_data(slope: np.ndarray, of_prior: np.ndarray) -> np.ndarray:
             """Return a gradient with respect to l + cz from one with respect to φ."""
-            of_z: np.ndarray = np.linalg.solve(basis.T, slope * np.sqrt(precision)) - of_prior
-            return of_z / c
+            return (np.linalg.solve(basis.T, slope * np.sqrt(precision)) - of_prior) / c
 
         information = np.maximum(of_data(change, prior.sum(axis=1) / c), 0)
         score = information * (at + c * z) - of_data(gradient, prior @ z)

@@ -137,32 +137,16 @@ def log_odds_of_beta(*inputs: Variable) -> list[Any]:
 
 def logarithm_of(op: object) -> Law:
     """Return the law of the logarithm of a positive family's variables."""
-    return next((law for kind, law in _LOGARITHMS.items() if isinstance(op, kind)), _of_scale)
+    law = next(law for kind, law in _LOGARITHMS.items() if isinstance(op, kind))
+    # A distribution's parameters stand after a generator and a size
+    return lambda *inputs: law(*map(pt.as_tensor, inputs[2:]))
 
 
-def _of_scale(*inputs: Variable) -> list[Any]:
-    scale = pt.as_tensor(inputs[-1])
-    return [pt.log(scale), pt.ones_like(scale)]
-
-
-def _of_inverse_gamma(*inputs: Variable) -> list[Any]:
-    shape, scale = (pt.as_tensor(x) for x in inputs[-2:])
-    return [pt.log(scale) - pt.log(shape) + 1 / (2 * shape), shape**-0.5]
-
-
-def _of_half_normal(*inputs: Variable) -> list[Any]:
-    scale = pt.as_tensor(inputs[-1])
-    return [pt.log(scale) - 0.5, np.sqrt(0.5) * pt.ones_like(scale)]
-
-
-def _of_weibull(*inputs: Variable) -> list[Any]:
-    shape, scale = (pt.as_tensor(x) for x in inputs[-2:])
-    return [pt.log(scale) - 1 / (2 * shape), 1 / shape]
-
-
+# Functions of a family's parameters; of all families that are not named the last one is the scale
 _LOGARITHMS: dict[type, Law] = {
-    LogNormalRV: location_and_scale,
-    InvGammaRV: _of_inverse_gamma,
-    HalfNormalRV: _of_half_normal,
-    WeibullBetaRV: _of_weibull,
+    LogNormalRV: lambda location, scale: [location, scale],
+    InvGammaRV: lambda a, scale: [pt.log(scale) - pt.log(a) + 1 / (2 * a), a**-0.5],
+    HalfNormalRV: lambda _, scale: [pt.log(scale) - 0.5, np.sqrt(0.5) * pt.ones_like(scale)],
+    WeibullBetaRV: lambda a, scale: [pt.log(scale) - 1 / (2 * a), 1 / a],
+    object: lambda *of: [pt.log(of[-1]), pt.ones_like(of[-1])],
 }

@@ -19,12 +19,7 @@ from pytensor.tensor.math import Dot
 from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle
 from pymc_sgmcmc.centring.information import Share
 
-__all__ = [
-    "Vectors",
-    "is_product",
-    "lower_factor",
-    "transposed",
-]
+__all__ = ["Vectors", "is_product", "lower_factor", "transposed"]
 
 # Quantiles of the scale between which it is the bulk's
 _LOW, _HIGH = 0.05, 0.95

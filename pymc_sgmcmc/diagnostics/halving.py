@@ -6,7 +6,7 @@ import warnings
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -140,32 +140,22 @@ def bias_report(
         order = 2 if _is_second_order(made) else 1
 
     options_before = made.options
-    results: list[_Chain] = []
+    results = []
     try:
         for own in rng.spawn(chains):
             made.options = options_before
             results.append(_one_chain(made, own, tune, draws))
     finally:
         made.options = options_before
-    runs = [chain.full for chain in results], [chain.half for chain in results]
-    return _report(model, runs, order, tolerance).assign_attrs(
-        step_size=float(np.mean([chain.step_size for chain in results])),
-        thin=float(np.mean([chain.thin for chain in results])),
+    full, half, step_sizes, thins, rejected = zip(*results, strict=True)
+    return _report(model, [full, half], order, tolerance).assign_attrs(
+        step_size=float(np.mean(step_sizes)),
+        thin=float(np.mean(thins)),
         order=order,
         draws=draws,
         chains=chains,
-        rejected_updates=sum(chain.rejected for chain in results),
+        rejected_updates=sum(rejected),
     )
-
-
-class _Chain(NamedTuple):
-    """Draws with h and with h/2, in PyMC's value variables, and what they were made with."""
-
-    full: dict[str, np.ndarray]
-    half: dict[str, np.ndarray]
-    step_size: float
-    thin: int
-    rejected: int
 
 
 def _made(step: Any, model: Model, options: dict[str, Any]) -> SGMCMCStep:
@@ -218,8 +208,13 @@ def _is_second_order(step: SGMCMCStep) -> bool:
     return exact and step.policy().order == 2
 
 
-def _one_chain(step: SGMCMCStep, rng: np.random.Generator, tune: int, draws: int) -> _Chain:
-    """Run with h and, from there, with h/2."""
+def _one_chain(
+    step: SGMCMCStep, rng: np.random.Generator, tune: int, draws: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], float, int, int]:
+    """Run with h and, from there, with h/2.
+
+    Return the draws of both, in PyMC's value variables, h, its thinning and rejected updates.
+    """
     first, second = rng.spawn(2)
     step.setup_chain(first, tune, draws)
     start = initial_point(step.model, int(rng.integers(2**30)))
@@ -241,7 +236,7 @@ def _one_chain(step: SGMCMCStep, rng: np.random.Generator, tune: int, draws: int
         row_order=before.row_order,
     )
     _, half, rejected_of_half = _run(step, point, 2 * tune, 2 * draws)
-    return _Chain(full, half, float(h), settings.thin, rejected + rejected_of_half)
+    return full, half, float(h), settings.thin, rejected + rejected_of_half
 
 
 def _run(
@@ -260,7 +255,7 @@ def _run(
 
 
 def _report(
-    model: Model, runs: Sequence[list[dict[str, np.ndarray]]], order: int, tolerance: float
+    model: Model, runs: Sequence[Sequence[dict[str, np.ndarray]]], order: int, tolerance: float
 ) -> xr.Dataset:
     labels: list[str] = []
     estimates, errors, rhat = [], [], 1.0

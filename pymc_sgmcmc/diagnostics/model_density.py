@@ -220,8 +220,7 @@ class Standard:
         away = phi - self.centre
         if self.root.ndim == 1:
             return away / self.root
-        solved: np.ndarray = solve_triangular(self.root, away.T, lower=True).T
-        return solved
+        return solve_triangular(self.root, away.T, lower=True).T
 
     def gradients(self, gradients: np.ndarray) -> np.ndarray:
         """Return gradients with respect to ψ, ∇L, of those with respect to φ, shape (n, d)."""

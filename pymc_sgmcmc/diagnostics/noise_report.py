@@ -17,7 +17,7 @@ from pymc_sgmcmc.diagnostics.model_density import ModelDensity, Standard, densit
 from pymc_sgmcmc.diagnostics.result import checked_model, dims_of, draws_of, point_of
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.modes import newton
-from pymc_sgmcmc.tuning.whiten import inverse_root
+from pymc_sgmcmc.tuning.whiten import inverse_root, sds_of
 
 __all__ = ["gradient_noise"]
 
@@ -200,8 +200,7 @@ def _variances(
             halves = gradients[:, ::2], gradients[:, 1::2]
             samples.append([half - half.mean(axis=1, keepdims=True) for half in halves])
     freedom = len(places) * (each - 1)
-    sds = root if root.ndim == 1 else np.sqrt(np.sum(root**2, axis=1))
-    variances = sds**2 * squares / freedom
+    variances = sds_of(root) ** 2 * squares / freedom
     if root.ndim == 1:
         return variances, variances.max(axis=1), freedom
     top = np.empty(2)

@@ -372,8 +372,7 @@ class SteinKernel:
 
     def diagonal(self) -> np.ndarray:
         """Return k_p(x, x) of every position, shape (n,)."""
-        diagonal: np.ndarray = self._unit * (self._x.shape[1] + np.sum(self._s**2, axis=1))
-        return diagonal
+        return self._unit * (self._x.shape[1] + np.sum(self._s**2, axis=1))
 
     def rows(self, which: slice | np.ndarray) -> np.ndarray:
         """Return k_p of these positions with all, shape (rows, n)."""

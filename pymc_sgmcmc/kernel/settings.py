@@ -93,8 +93,7 @@ class Settings(Comparable):
         made = self.__dict__.get("_made")
         if made is None or made[0] != self.changes:
             made = self.__dict__["_made"] = self.changes, self._map()
-        whitening: Whitening = made[1]
-        return whitening
+        return made[1]
 
     def _map(self) -> Whitening:
         if self.root is None:

@@ -39,11 +39,9 @@ class BatchDraw:
 
     def of_updates(self, drawn: np.ndarray) -> np.ndarray:
         """Return batches (count, ...) as (updates, batches, ...); a single batch has no axis."""
-        return (
-            drawn
-            if self.batches == 1
-            else drawn.reshape(self.updates, self.batches, *drawn.shape[1:])
-        )
+        if self.batches == 1:
+            return drawn
+        return drawn.reshape(self.updates, self.batches, *drawn.shape[1:])
 
 
 class BatchScheme(ABC):

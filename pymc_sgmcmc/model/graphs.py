@@ -182,7 +182,6 @@ def gradient_of(
     density: TensorVariable, variables: Sequence[TensorVariable]
 ) -> list[TensorVariable]:
     """Return the gradient, zero for variables on which the density does not depend."""
-    gradient: list[TensorVariable] = pytensor.grad(  # type: ignore[assignment]
+    return pytensor.grad(  # type: ignore[return-value]
         density, list(variables), disconnected_inputs="ignore"
     )
-    return gradient

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -24,8 +23,7 @@ _FARTHEST, _NEAREST, _DISTANCES = 0.3, 3e-8, 8
 def initial_point(model: Model, seed: int = 0) -> dict[str, np.ndarray]:
     """Return PyMC's initial point, interpreted; what it draws from priors follows the seed."""
     with interpreted():
-        point: Any = model.initial_point(random_seed=seed)
-    return dict(point)
+        return dict(model.initial_point(random_seed=seed))
 
 
 def is_given(

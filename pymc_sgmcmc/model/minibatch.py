@@ -136,8 +136,7 @@ def all_rows(value: Any) -> Variable:
     arrays: Mapping[Variable, Variable] = full_arrays([value])
     # The rows of a batch along another axis than the first are moved there
     moved = value.owner.inputs[0] if value.owner and value.owner.inputs else value
-    array: Variable = arrays.get(value, arrays.get(moved, value))
-    return array
+    return arrays.get(value, arrays.get(moved, value))
 
 
 def unscaled(rv: Any) -> Any:

@@ -221,8 +221,7 @@ def GradientPotential(
         )
     estimates = _of_all_rows(f"The GradientPotential '{name}'", estimates, data, total_size)
     term: Any = _OwnGradient(len(variables), total_size)(*variables, *estimates)
-    potential: TensorVariable = pm.Potential(name, term)
-    return potential
+    return pm.Potential(name, term)
 
 
 def _as_tensors(what: str, given: Iterable[Any]) -> list[TensorVariable]:

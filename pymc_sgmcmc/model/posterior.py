@@ -406,5 +406,4 @@ def _rows_first(rv: TensorVariable, logp: TensorVariable) -> TensorVariable:
     axis = axis_of_rows(rv)
     if axis is None or not 0 < axis < logp.ndim:
         return logp
-    moved: TensorVariable = pt.moveaxis(logp, axis, 0)
-    return moved
+    return pt.moveaxis(logp, axis, 0)

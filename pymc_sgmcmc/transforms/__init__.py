@@ -34,16 +34,7 @@ from pymc_sgmcmc.centring.partial import Centring
 from pymc_sgmcmc.floats import distance_from, like, normal, off
 from pymc_sgmcmc.transforms.bounded import OneSided, TwoSided, floating
 
-__all__ = [
-    "ICLL",
-    "Arctan",
-    "Centring",
-    "EntropicMirror",
-    "Exp",
-    "Sigmoid",
-    "Softplus",
-    "Softsign",
-]
+__all__ = ["ICLL", "Arctan", "Centring", "EntropicMirror", "Exp", "Sigmoid", "Softplus", "Softsign"]
 
 
 class Sigmoid(TwoSided):

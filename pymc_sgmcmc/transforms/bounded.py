@@ -16,14 +16,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.checks import a_function
 from pymc_sgmcmc.floats import distance_from, like, normal, off
 
-__all__ = [
-    "Bounded",
-    "OneSided",
-    "TwoSided",
-    "floating",
-    "infinite_elements",
-    "mixed",
-]
+__all__ = ["Bounded", "OneSided", "TwoSided", "floating", "infinite_elements", "mixed"]
 
 type BoundsFn = Callable[..., tuple[Any, Any]]
 

@@ -160,8 +160,7 @@ def _bulk_of_all(joint: Engine, point: PointType, state: ChainState) -> PointTyp
     place = Place([np.array(point[x.name]) for x in joint.posterior.others], *joint.express(point))
     density = Density(joint, state, [place])
     joint.attempt(density.compile)
-    begin = beginning(density, joint, state.tuning_rng)
-    centre, _, _ = find_bulk(begin, state.tuning_rng, lambda _: None)
+    centre, _, _ = find_bulk(beginning(density), state.tuning_rng, lambda _: None)
     values = joint.values_at(density.views[0].split(centre), density.scales, place.others)
     return dict(zip((str(x.name) for x in joint.values), values, strict=True))
 

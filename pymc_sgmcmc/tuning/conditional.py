@@ -78,5 +78,4 @@ class Conditional(Mapped):
 
     def pulled(self, gradient: np.ndarray) -> np.ndarray:
         """Return the gradients' free part, shape (P, d)."""
-        part: np.ndarray = gradient[:, self._free]
-        return part
+        return gradient[:, self._free]

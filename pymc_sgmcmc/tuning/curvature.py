@@ -9,7 +9,6 @@ import numpy as np
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes, batches_to_measure
 from pymc_sgmcmc.tuning.surface import (
-    MOST_NUMBERS,
     TINY,
     Flat,
     Map,
@@ -18,6 +17,7 @@ from pymc_sgmcmc.tuning.surface import (
     Root,
     Surface,
     antithetic,
+    mean_gradients,
 )
 
 __all__ = [
@@ -216,15 +216,9 @@ def largest_curvature_of_batches(
 ) -> float:
     """Return the largest absolute eigenvalue of σ ∇²U σ at x, from a few batches; 1 if unknown."""
     step, rows = _wide_step(surface), surface.draw_rows(rng, batches)
-    each = max(1, MOST_NUMBERS // len(x))
 
     def gradient(at: Flat) -> Flat:
-        total = np.zeros(len(at))
-        for first in range(0, batches, each):
-            some = rows[first : first + each]
-            g = surface.batch_gradient(np.repeat(at[None], len(some), axis=0), some)
-            total += g.sum(axis=0)
-        return total / batches
+        return mean_gradients(surface, at[None], rows)[0]
 
     def image(unit: Flat) -> Flat:
         return sd * (gradient(x + step * sd * unit) - here) / step

@@ -30,13 +30,12 @@ class Density:
     ``scales`` has an array for each coordinate that tuning fits: the scale of a softplus or of
     masses, or what a hierarchy's map knows of the likelihood (``centring/information.py``).
     ``views`` are the compiled potentials of the places, ``others`` the present values of the
-    variables not sampled, and ``jitter`` is how far chains begin from a start.
+    variables not sampled, and ``jitter`` is how far chains begin from a start, by ``rng``.
     """
 
     def __init__(self, engine: Engine, state: ChainState, places: Sequence[Place]) -> None:
-        self._engine = engine
-        self._row_order = state.row_order
-        self._rng, self.jitter = state.tuning_rng, state.jitter
+        self.engine, self._row_order = engine, state.row_order
+        self.rng, self.jitter = state.tuning_rng, state.jitter
         self.places = list(places)
         self.others = self.places[-1].others
         self.scales = list(self.places[-1].scales)
@@ -44,13 +43,12 @@ class Density:
 
     def compile(self) -> None:
         """Compile the potential and call it, as JAX traces the graph only then."""
-        engine = self._engine
-        potential = engine.potential()
+        potential = self.engine.potential()
         self.views = [potential.at(self._fixed(place.others)) for place in self.places]
         self.views[-1].block(Potential.join(self.places[-1].phi)[None], 0)
 
     def _fixed(self, others: Sequence[np.ndarray]) -> list[Any]:
-        return self._engine.fixed(self._row_order, self.scales, others)
+        return self.engine.fixed(self._row_order, self.scales, others)
 
     def surface(self) -> Surface:
         """Return the potential to tune on, the mean over several places."""
@@ -60,20 +58,20 @@ class Density:
 
     def _positions(self) -> Points:
         """Return φ at the places in the present coordinates, shape (places, d)."""
-        at_scales = self._engine.at_scales
+        at_scales = self.engine.at_scales
         phi = [at_scales(x.phi, x.scales, self.scales, x.others) for x in self.places]
         return np.stack([Potential.join(x) for x in phi])
 
     def rescale(self, points: Points) -> Points:
         """Fit softplus scales to the first of these positions; return all in them, shape (P, d)."""
         blocks = [self.views[0].split(point) for point in points]
-        scales, moved = rescaled(self._engine.posterior.coordinates, self.scales, blocks)
+        scales, moved = rescaled(self.engine.posterior.coordinates, self.scales, blocks)
         self.set_scales(scales)
         return np.stack([Potential.join(block) for block in moved])
 
     def is_bent(self, point: Flat) -> bool:
         """Return whether some half-line at a position, (d,), is beyond the bend of its map."""
-        parts = zip(self._engine.posterior.coordinates, self.views[0].split(point), strict=True)
+        parts = zip(self.engine.posterior.coordinates, self.views[0].split(point), strict=True)
         return any(c.bends and bool(np.any(x > 0)) for c, x in parts)
 
     def jittered_start(self, phi: Sequence[np.ndarray]) -> Flat:
@@ -84,9 +82,9 @@ class Density:
             finite = np.isfinite(values) & np.all(np.isfinite(gradient), axis=1)
             return np.where(finite, values, np.inf)
 
-        start = jittered(Potential.join(phi), self._rng, potential, self.jitter)
+        start = jittered(Potential.join(phi), self.rng, potential, self.jitter)
         if start is None:
-            raise SamplingError(self._engine.why_not_finite(phi, self.scales, self.others))
+            raise SamplingError(self.engine.why_not_finite(phi, self.scales, self.others))
         return start
 
     def set_scales(self, scales: Sequence[np.ndarray]) -> None:
@@ -101,7 +99,7 @@ class Density:
         """Change the coordinates to other scales, and return φ in them."""
         if all(map(np.array_equal, scales, self.scales)):
             return phi
-        phi = self._engine.at_scales(phi, self.scales, scales, self.others)
+        phi = self.engine.at_scales(phi, self.scales, scales, self.others)
         self.set_scales(scales)
         return phi
 

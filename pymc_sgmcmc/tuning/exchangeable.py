@@ -11,7 +11,7 @@ from pymc_sgmcmc.tuning.curvature import Stiffness
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
-__all__ = ["has_modes_by_permutation", "is_below", "refuse_stiff"]
+__all__ = ["has_modes_by_permutation", "refuse_stiff"]
 
 # Largest curvature in units of independent normals, whose own is 1: factorisations have about 20,
 # neural networks over 1,000. Beyond it the usual step size is unstable
@@ -59,13 +59,3 @@ def refuse_stiff(
     # A diverged fit has widths that vanish beside the centre
     if np.median(curvatures) > _STIFF or np.any(centre + root == centre):
         raise NoGaussianError
-
-
-def is_below(surface: Surface, phi: np.ndarray, centre: np.ndarray, root: np.ndarray) -> bool:
-    """Return whether a chain is below the centre of its initial normals, in U.
-
-    Draws of correct normals lie above their mean by about d / 2: a chain below it has left a place
-    that is no mode, where the fit had stopped.
-    """
-    there, at_centre = surface.full(np.stack([phi, centre]))[0]
-    return bool(there < at_centre)

@@ -103,8 +103,7 @@ class Job:
             state.extra = self.engine.sampler.initial_extra(state.psi, state.noise_rng)
             return Runner(self.engine, state)
 
-        runner: Runner = self.engine.attempt(begun)
-        return runner
+        return self.engine.attempt(begun)
 
     def _settings(self, plan: Plan) -> tuple[Settings, list[np.ndarray]]:
         """Return a plan's settings in the blocks of the model's variables, and ψ = 0."""

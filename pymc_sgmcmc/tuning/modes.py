@@ -279,9 +279,18 @@ class _Mode:
 
 
 def _mode(surface: Surface, start: Flat, rows: Rows | None) -> _Mode:
+    """Descend from a start; return the end, with its log mass after one Newton step more.
+
+    The mass is NaN if that step is far longer than the Gaussian is wide: the place is no mode then,
+    but for instance a plateau, whose curvature says nothing about widths.
+    """
     centre, hessian, collapses = newton(surface, start, rows)
     with np.errstate(over="ignore", invalid="ignore"):  # then the mass is not finite
-        mass = _log_mass(surface, centre, hessian, rows)
+        u, g = _at(surface, centre, rows)
+        scale, w, v = _eigen(hessian)
+        decrement, mass = float(np.sum((v.T @ (scale * g)) ** 2 / w)), np.nan
+        if decrement < _APART**2 * len(centre):
+            mass = log_volume(hessian, scale, np.ones(len(centre), bool)) - u + decrement / 2
     return _Mode(centre, hessian, start, collapses, mass, surface.circular)
 
 
@@ -324,17 +333,3 @@ def _eigen(hessian: Matrix) -> tuple[Flat, Flat, Matrix]:
         return scale, np.full(len(scale), np.nan), scaled
     w, v = np.linalg.eigh(scaled)
     return scale, np.maximum(np.abs(w), LEAST_EIGENVALUE * np.abs(w).max()), v
-
-
-def _log_mass(surface: Surface, centre: Flat, hessian: Matrix, rows: Rows | None) -> float:
-    """Return Laplace's log mass at the end of the Newton step that was not taken.
-
-    The mass is NaN if that step is far longer than the Gaussian is wide: the place is no mode then,
-    but for instance a plateau, whose curvature says nothing about widths.
-    """
-    u, g = _at(surface, centre, rows)
-    scale, w, v = _eigen(hessian)
-    decrement = float(np.sum((v.T @ (scale * g)) ** 2 / w))
-    if not decrement < _APART**2 * len(centre):
-        return np.nan
-    return log_volume(hessian, scale, np.ones(len(centre), bool)) - u + decrement / 2

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -81,15 +81,15 @@ def tune_without_gaussian(
     if job.options.thin is None and not job.step_changes:
         runner.settings.thin = job.bounds(plan).largest_thin(runner.settings.thin)
     thin, began = runner.settings.thin, time.perf_counter()
-    warm = _warm_up(job, runner, surface, units)
+    step_size, damping, largest_gradient = _warm_up(job, runner, surface, units)
     job.seconds = (time.perf_counter() - began) * plan.batches / max(1, runner.gradients)
-    if warm.damping > 1:
+    if damping > 1:
         job.gradients += runner.gradients
-        plan = replace(plan, centre=Potential.join(runner.phi()), root=units / warm.damping)
+        plan = replace(plan, centre=Potential.join(runner.phi()), root=units / damping)
         runner = job.begin(plan)
     settings = runner.settings
-    settings.step_size, settings.thin = warm.step_size, thin
-    settings.largest_gradient, settings.adapts = warm.largest_gradient, True
+    settings.step_size, settings.thin = step_size, thin
+    settings.largest_gradient, settings.adapts = largest_gradient, True
     settings.warnings = [("no Gaussian", {})]
     return runner, plan
 
@@ -157,21 +157,15 @@ def _shape_priors(variables: Sequence[TensorVariable]) -> list[bool]:
     ]
 
 
-@dataclass(frozen=True)
-class _WarmUp:
-    """What the warm-up of a chain shows."""
-
-    step_size: float  # h, in units ``damping`` times smaller than the warm-up's
-    damping: float  # divisor of the units
-    largest_gradient: float | None  # bound of gradients, in the smaller units
-
-
 @named_step("the warm-up")
-def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _WarmUp:
-    """Run from the start until the curvature is known, and return what was measured.
+def _warm_up(
+    job: Job, runner: Runner, surface: Surface, units: np.ndarray
+) -> tuple[float, float, float | None]:
+    """Return the step size, a divisor of the units, and the bound of gradients or None.
 
-    Batch noise that coordinates share heats stiff directions; smaller units add injected noise
-    against that, but chains then forget weights later that only the prior holds.
+    The chain runs from the start until the curvature is known; step size and bound are in the
+    smaller units. Batch noise that coordinates share heats stiff directions; smaller units add
+    injected noise against that, but chains then forget weights later that only the prior holds.
     """
     job.report("running the warm-up")
     policy, rng, settings, fixed = job.policy, job.rng, runner.settings, job.fixed_step
@@ -226,7 +220,7 @@ def _warm_up(job: Job, runner: Runner, surface: Surface, units: np.ndarray) -> _
         if policy.absorbs_noise and h * noise / 2 > 1:
             damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * settings.thin * h))
     largest = LARGEST_GRADIENT * float(np.sqrt(max(curvatures) + noise)) / damping
-    return _WarmUp(float(h) * damping, damping, largest if policy.gradients_bounded else None)
+    return float(h) * damping, damping, largest if policy.gradients_bounded else None
 
 
 def lower_step(runner: Runner, clipped: float) -> None:

@@ -83,7 +83,9 @@ def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Fl
         precision = (1 - weight) * precision + weight * np.maximum(curvature, 0)
         # Along a coordinate without curvature U falls over the inverse of its slope
         flat = precision < LEAST_CURVATURE * precision.max()
-        precise, sd = _widened(np.where(flat, mean**2, precision), sd, surface.widest)
+        precise = np.where(flat, mean**2, precision)
+        precise = np.maximum(precise, LEAST_CURVATURE * precise.max() + TINY)
+        sd = np.minimum(np.minimum(1 / np.sqrt(precise), 3 * sd), surface.widest)
         # While sd is still far below the posterior's, steps are short, not wrong
         velocity.farthest = _MOST_MOVES if k < _FIRST else np.inf
         x = x + velocity.after(mean, sd, _RATE * falling)
@@ -128,7 +130,11 @@ def gaussian_of_many(
             # Factors still near 0 seem uninformed, and sds would follow their growth too late
             noise = np.ones(1) if several else widths.noise * widths.sd**2
             noise = noise * surface.n_blocks / (PAIRS * passes.batches)
-            highest = _highest_rate(stiffness.at(x, widths.sd), noise)
+            # With noise x varies at most as the fitted normals do: effects that fluctuate more
+            # would drive a slope that multiplies them to 0
+            fluctuating = max(float(np.quantile(noise, MOST_OF_MANY)), TINY)
+            by_noise = 2 * (1 - _MOMENTUM) / fluctuating
+            highest = min(_RATE, _STABLE / stiffness.at(x, widths.sd), by_noise)
         signs = random_signs(rng, d)
         sums = surface.pair_sums(x, widths.sd, signs, passes.draw())
         if sums.count < PAIRS:
@@ -271,22 +277,6 @@ class _Velocity:
             self.farthest = np.where(onwards, _GROWTH * self.farthest, _MOST_MOVES)
             self._before = move
         return self._v
-
-
-def _widened(precision: Flat, sd: Flat, widest: Flat) -> tuple[Flat, Flat]:
-    """Return precisions with a lower bound, and sds of them that grow by at most a factor."""
-    precise = np.maximum(precision, LEAST_CURVATURE * precision.max() + TINY)
-    return precise, np.minimum(np.minimum(1 / np.sqrt(precise), 3 * sd), widest)
-
-
-def _highest_rate(stiff: float, noise: Flat) -> float:
-    """Return the rate that a step's curvature and noise allow, both in units of the sds.
-
-    With noise x varies at most as the fitted normals do: effects that fluctuate more would drive a
-    slope that multiplies them to 0.
-    """
-    fluctuating = max(float(np.quantile(noise, MOST_OF_MANY)), TINY)
-    return min(_RATE, _STABLE / stiff, 2 * (1 - _MOMENTUM) / fluctuating)
 
 
 def _refuse_failures(failed: int, steps: int, least: int, more: str = "") -> None:

@@ -14,7 +14,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring.coefficients import Coefficients, information_of_block
 from pymc_sgmcmc.centring.gaussian_map import Middle, Probe
 from pymc_sgmcmc.centring.information import read
-from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.model.coordinates import Coordinate
@@ -51,12 +50,12 @@ _MOST_GRADIENTS = 20_000
 SECANT = 0.1
 
 
-def uniform(engine: Engine, scales: Sequence[np.ndarray], share: float) -> list[np.ndarray]:
+def uniform(density: Density, share: float) -> list[np.ndarray]:
     """Return the scales with one λ of all hierarchies, and no other information."""
-    fitted = [c for c in engine.posterior.coordinates if c.scale is not None]
+    fitted = [c for c in density.engine.posterior.coordinates if c.scale is not None]
     return [
         c.map.uniform(share, c.phi.type.shape).astype(scale.dtype) if c.weighted else scale
-        for c, scale in zip(fitted, scales, strict=True)
+        for c, scale in zip(fitted, density.scales, strict=True)
     ]
 
 
@@ -67,12 +66,10 @@ class Parametrisation:
     depends on the information below. All is repeated in its own, more Gaussian coordinates.
     """
 
-    def __init__(
-        self, density: Density, surface: Surface, engine: Engine, rng: np.random.Generator
-    ) -> None:
-        self._density, self._surface, self._engine, self._rng = density, surface, engine, rng
+    def __init__(self, density: Density, surface: Surface) -> None:
+        self._density, self._surface = density, surface
         self._begun_at = density.scales
-        self._hierarchy = [c for c in engine.posterior.coordinates if c.weighted]
+        self._hierarchy = [c for c in density.engine.posterior.coordinates if c.weighted]
         self._forget()
 
     def _forget(self) -> None:
@@ -101,12 +98,9 @@ class Parametrisation:
         density, changed = self._density, False
         before = density.scales
         if self._is_first and not self._is_done(at_mode):
-            centre, root = self._moved(centre, root, uniform(self._engine, before, 0.0))
+            centre, root = self._moved(centre, root, uniform(density, 0.0))
         while not self._is_done(at_mode):
-            probes = _Probes(
-                self._engine, self._surface, density.scales, density.others, centre, root, self._rng
-            )
-            scales = self._next_level(probes, at_mode)
+            scales = self._next_level(_Probes(density, self._surface, centre, root), at_mode)
             centre, root = self._moved(centre, root, scales)
             changed = not all(map(np.array_equal, scales, before))
             if changed and not at_mode:
@@ -151,7 +145,7 @@ class Parametrisation:
         was_elsewhere, self._is_elsewhere = self._is_elsewhere, False
         if repeats and not was_elsewhere and change < np.log(_CHANGED):
             self._rounds_left = 0
-            return list(probes.scales)
+            return list(self._density.scales)
         return scales
 
     # ------------------------------------------------------------------ the bulk in new coordinates
@@ -169,7 +163,7 @@ class Parametrisation:
 
     def _at(self, phi: Sequence[np.ndarray], scales: Sequence[np.ndarray]) -> list[np.ndarray]:
         density = self._density
-        return self._engine.at_scales(phi, density.scales, scales, density.others)
+        return density.engine.at_scales(phi, density.scales, scales, density.others)
 
     def _moved_root(
         self, centre: np.ndarray, root: np.ndarray, scales: Sequence[np.ndarray]
@@ -192,7 +186,7 @@ class Parametrisation:
         """Return sds in coordinates of other scales, each variable's with all others held."""
         split = self._density.views[0].split
         phi, widths, moved_widths = split(centre), split(sd), []
-        known = self._engine.standardised(scales)
+        known = self._density.engine.standardised(scales)
         for k, width in enumerate(widths):
             if known[k]:
                 moved_widths.append(np.ones_like(width))
@@ -212,25 +206,23 @@ def _block_of(c: Coordinate) -> set[TensorVariable]:
 
 @dataclass(frozen=True, eq=False)
 class _Probes:
-    """Measures information in a bulk, or at a mode, in the coordinates of these scales."""
+    """Measures information in a bulk, or at a mode, in the density's present coordinates."""
 
-    engine: Engine
+    density: Density
     surface: Surface
-    scales: Sequence[np.ndarray]
-    others: Sequence[np.ndarray]
     centre: np.ndarray  # (d,)
     root: np.ndarray  # (d, d), or its diagonal
-    rng: np.random.Generator
 
     @cached_property
     def ravel(self) -> Ravel:
         """The coordinates as parts of a flat position."""
-        return Ravel.of(self.engine.posterior.phi)
+        return Ravel.of(self.density.engine.posterior.phi)
 
     @cached_property
     def coordinates(self) -> dict[Coordinate, slice]:
         """Each coordinate's slice of a flat position."""
-        return dict(zip(self.engine.posterior.coordinates, self.ravel.ranges, strict=True))
+        coordinates = self.density.engine.posterior.coordinates
+        return dict(zip(coordinates, self.ravel.ranges, strict=True))
 
     @cached_property
     def hierarchy(self) -> dict[Coordinate, int]:
@@ -240,14 +232,15 @@ class _Probes:
 
     def widths(self, at: np.ndarray) -> tuple[dict[Coordinate, Any], dict[Coordinate, Any]]:
         """Return scales and locations of hierarchies at a position."""
-        phi, scales = self.ravel.split(at), self.scales
-        *both, _ = self.engine.hierarchy(phi, scales, self.others, weights=scales)
+        density, scales = self.density, self.density.scales
+        phi = self.ravel.split(at)
+        *both, _ = density.engine.hierarchy(phi, scales, density.others, weights=scales)
         spreads, locations = (dict(zip(self.hierarchy, x, strict=True)) for x in both)
         return spreads, locations
 
     def moves(self, count: int) -> np.ndarray:
         """Return random moves from the centre, shape (count, d)."""
-        e = self.rng.standard_normal((count, len(self.centre)))
+        e = self.density.rng.standard_normal((count, len(self.centre)))
         return e * self.root if self.root.ndim == 1 else e @ self.root.T
 
     def learned(
@@ -261,7 +254,7 @@ class _Probes:
         spreads, locations = self.widths(self.centre)
         at_places = [self.widths(place)[0] for place in places] or [spreads]
         blocks: dict[Coordinate, tuple[np.ndarray, float]] = {}
-        scales, change = list(self.scales), 0.0
+        scales, change = list(self.density.scales), 0.0
         for c, k in self.hierarchy.items():
             if c.rv not in level:
                 continue
@@ -285,7 +278,7 @@ class _Probes:
         self, c: Coordinate, curvature: np.ndarray, spreads: np.ndarray, middle: Middle
     ) -> tuple[np.ndarray, float]:
         """Return the information of a coordinate from U's curvature, and that one's log change."""
-        old = self.scales[self.hierarchy[c]]
+        old = self.density.scales[self.hierarchy[c]]
         with np.errstate(all="ignore"):  # a degenerate bulk gives no information
             of_map = c.map.with_information(old.astype(float))
             new = of_map.from_curvature(curvature, spreads, middle)
@@ -299,12 +292,12 @@ class _Probes:
 
     def _by_common_move(self, c: Coordinate, middle: Middle) -> tuple[np.ndarray, float]:
         """Return the information from a move of all elements, and a precision's log change."""
-        of_map = c.map.with_information(self.scales[self.hierarchy[c]].astype(float))
+        of_map = c.map.with_information(self.density.scales[self.hierarchy[c]].astype(float))
         part = self.coordinates[c]
-        by = float(np.median(middle.spread)) * _MOVE
+        by, rng = float(np.median(middle.spread)) * _MOVE, self.density.rng
         move, vectors = np.zeros(len(self.centre)), middle.spread.shape[:-1]
         # Vectors of one row, as in a difference, would hide each other
-        signs = self.rng.choice([-1.0, 1.0], (PAIRS, *vectors, 1)) if vectors else np.ones((1, 1))
+        signs = rng.choice([-1.0, 1.0], (PAIRS, *vectors, 1)) if vectors else np.ones((1, 1))
         with np.errstate(all="ignore"):  # a degenerate bulk gives no information
             shift, mean, slope = of_map.shift(middle), *np.zeros((2, *middle.spread.shape))
             for sign in signs:
@@ -340,7 +333,7 @@ class _Probes:
         error = np.zeros(d)
         for part in variables:
             # On the full data: for a group of few rows a part of the data is unreliable
-            for sign in self.rng.choice([-1.0, 1.0], size=(PAIRS, d)):
+            for sign in self.density.rng.choice([-1.0, 1.0], size=(PAIRS, d)):
                 move = np.zeros(d)
                 move[part] = width[part] * sign[part]
                 _, gradient = self.surface.full(self.centre + np.outer([1, -1], move))
@@ -358,7 +351,7 @@ class _Probes:
         block = [of_rv[member.rv] for member in c.map.block]
         parts = [np.arange(len(self.centre))[self.coordinates[x]] for x in block]
         elements = np.concatenate(parts)
-        old = [np.asarray(self.scales[self.hierarchy[x]]) for x in block]
+        old = [np.asarray(self.density.scales[self.hierarchy[x]]) for x in block]
         is_known = any(read(c.map.kind, x).precision.any() for x in old)
         # At other scales only informed coordinates stay in the bulk
         at = self._wide_place(c.map, block) if is_known else self.centre
@@ -366,7 +359,7 @@ class _Probes:
         move = max(_MOVE, difference_step(self.surface)) * np.minimum(
             1.0, conditional_sds(self.root)[elements]
         )
-        gradient, curvature = _derivatives(self.surface, at, elements, move, self.rng)
+        gradient, curvature = _derivatives(self.surface, at, elements, move, self.density.rng)
         scale, phi = self._scales_of(block, at), at[elements].astype(float)
         with np.errstate(all="ignore"):
             try:

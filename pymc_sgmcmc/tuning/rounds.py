@@ -17,7 +17,7 @@ from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.check import burn_in
 from pymc_sgmcmc.tuning.directions import shared_directions
-from pymc_sgmcmc.tuning.exchangeable import is_below, refuse_stiff
+from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.job import Job
 from pymc_sgmcmc.tuning.noise import noise_along_burn_in
 from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
@@ -175,7 +175,10 @@ class Rounds:
         Along products' ridges a chain has no mean: U shows whether it has left.
         """
         job, fit = self._job, self._fit
-        if not is_below(self._surface, phi, fit.centre, fit.root):
+        there, at_centre = self._surface.full(np.stack([phi, fit.centre]))[0]
+        # Draws of correct normals lie above their mean by about d / 2: a chain below it has left a
+        # place that is no mode, where the fit had stopped
+        if not there < at_centre:
             return None
         job.report("correcting the posterior's centre")
         begin = Beginning(self._surface, job.density, phi, exchangeable=True)
@@ -205,8 +208,7 @@ class Rounds:
         """Return the burn-in's mean in each whitened coordinate, for heavy tails its median."""
         # A single jump of heavy-tailed noise can move a mean by many sds
         middle = np.mean if self._job.policy.second_moments else np.median
-        offset: np.ndarray = middle(positions, axis=0)
-        return offset
+        return middle(positions, axis=0)
 
 
 def _is_off(offset: np.ndarray) -> np.ndarray:

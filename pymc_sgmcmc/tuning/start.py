@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.density import Density
@@ -32,22 +31,21 @@ class Beginning:
     further_starts: Sequence[np.ndarray] = ()  # for modes of more mass
 
 
-def beginning(
-    density: Density, engine: Engine, rng: np.random.Generator, *, permutes: bool = True
-) -> Beginning:
+def beginning(density: Density, *, permutes: bool = True) -> Beginning:
     """Return where a chain's search begins, and put the density into the coordinates of it.
 
     The density is compiled at a single place.
     """
+    engine, rng = density.engine, density.rng
     # A scale that multiplies thousands of random effects falls to 0; in centred coordinates the
     # data determine the effects first
     share = float(engine.dimension > LARGEST_DENSE)
-    phi = density.rewritten(density.places[-1].phi, uniform(engine, density.scales, share))
+    phi = density.rewritten(density.places[-1].phi, uniform(density, share))
     start, surface = density.jittered_start(phi), density.surface()
     exchangeable = permutes and has_modes_by_permutation(surface, density.views[0].split, rng)
     further = further_starts(surface, Potential.join(phi), density.jitter, rng)
     parametrisation = None
     # The data determine one factor of a product only as well as the other
     if not exchangeable and engine.weights(density.scales):
-        parametrisation = Parametrisation(density, surface, engine, rng)
+        parametrisation = Parametrisation(density, surface)
     return Beginning(surface, density, start, phi, parametrisation, exchangeable, further)
