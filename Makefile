@@ -131,8 +131,6 @@ reproductions: $(DOCS) datasets
 
 benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/kernel.py
-	$(BIN)/python tests/benchmarks/tuning_cost.py
-	$(BIN)/python tests/benchmarks/noise.py
 	$(BIN)/python tests/benchmarks/accuracy.py --write docs/accuracy_table.md
 	$(BIN)/python tests/benchmarks/batch_sizes.py --write docs/batch_sizes_table.md
 	$(BIN)/python tests/benchmarks/efficiency.py --write docs/efficiency_table.md
@@ -143,7 +141,6 @@ benchmarks: $(DEV)
 	$(BIN)/python tests/benchmarks/topics.py --write docs/topics_table.md
 	$(BIN)/python tests/benchmarks/examples_of_pymc.py --write docs/examples_table.md
 	$(BIN)/python tests/benchmarks/alarms.py
-	$(BIN)/python tests/benchmarks/simplex.py
 	$(BIN)/python tests/benchmarks/checkpoints.py --seconds 20 --write docs/checkpoints_table.md
 	$(BIN)/python tests/benchmarks/disk.py --write docs/disk_table.md
 	$(BIN)/python tests/benchmarks/memory.py --write docs/memory_table.md

@@ -127,17 +127,9 @@ RIGHT = [
     correlated_walk,
 ]
 # Wrong or hard, and said so
-TOLD = [
-    no_noise,
-    wide_prior_of_rates,
-]
+TOLD = [no_noise, wide_prior_of_rates]
 # Some runs are right, and those that are not say so
-EITHER = [
-    student,
-    cauchy,
-    centred_schools,
-    discrete_neighbour,
-]
+EITHER = [student, cauchy, centred_schools, discrete_neighbour]
 # Of more than 20 s, or not needed in each run: by one method each, in turn. Neal's funnel is in
 # test_centring.py, and other steps beside ours are in test_mixed.py too
 SLOW = {

@@ -15,6 +15,7 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers import grids
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.testing import UNTUNED
@@ -288,10 +289,7 @@ def moments(log_density, lower, upper):
     """Return mean and sd of a density of one variable, on a grid."""
     x = np.linspace(lower, upper, 2001)[1:-1]
     with np.errstate(divide="ignore"):
-        log_p = log_density(x)
-    p = np.exp(log_p - log_p.max())
-    mean = np.average(x, weights=p)
-    return mean, np.sqrt(np.average((x - mean) ** 2, weights=p))
+        return grids.moments(grids.weights(log_density(x)), x)
 
 
 def sample(step, **options):

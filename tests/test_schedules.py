@@ -8,6 +8,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET, run
+from helpers.steps import sharing
 from helpers.z_scores import STANDARD_ERRORS, z_score
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.schedules import records, thin_of
@@ -136,17 +137,14 @@ def test_updates_that_are_rejected_before_a_recorded_draw_are_counted(caplog):
 def test_chains_with_a_schedule_start_apart():
     with pm.Model() as model:
         pm.Normal("x", 5.0, 3.0, shape=200)
-    engine = None
+    make = sharing(sg.CoRVSGLD)
     for schedule in (sg.polynomial(0.05), sg.cyclical(0.1, 100)):
-        step = sg.CoRVSGLD(step_size=schedule, model=model, backend="jax")
-        # What is compiled has no state
-        step._engine = engine
+        step = make(step_size=schedule, model=model, backend="jax")
         starts = []
         for seed in (1, 2):
             step.setup_chain(np.random.default_rng(seed), 0, 10)
             runner = step._runner_at(initial_point(model), [])
             starts.append(np.concatenate([x.reshape(-1) for x in runner.state.psi]))
-        engine = step._engine
         # As draws of the whitening's Gaussian, of which each coordinate is standard normal
         for start in starts:
             assert abs(start.mean()) < STANDARD_ERRORS / np.sqrt(200)

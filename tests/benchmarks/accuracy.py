@@ -23,18 +23,16 @@ import argparse
 import json
 import logging
 import re
-import subprocess
-import sys
 import time
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import gallery
 import numpy as np
 
-from table import Table, digits
+from table import Table, digits, fresh
 
 MODELS = {
     **gallery.POSTERIORDB,
@@ -52,6 +50,8 @@ COLUMNS = (
     "model", "method", "seeds", "mean err", "sd min", "sd max", "right", "ESS", "thin", "K",
     "seconds", "tuning", "warned",
 )  # fmt: skip
+# With a model, a method and a seed, what measures in a process of its own
+ONE = __file__, "--one"
 # Which of the seeds is shown
 WORST: dict[str, Any] = {"sd min": min, "right": min, "ESS": min, "seeds": sum, "warned": sum}
 
@@ -132,10 +132,7 @@ def measure(
         + sum(float(n) for n in re.findall(r"by (\d+) gradients", said)),
         "seconds": seconds,
         "processor": worked,  # seconds of it, where one core samples all chains
-        "tuning": max(
-            [float(t) for t in re.findall(r"Tuned in ([\d.]+)", said)],
-            default=np.nan,
-        ),
+        "tuning": max([float(t) for t in re.findall(r"Tuned in ([\d.]+)", said)], default=np.nan),
         "warned": any(re.search("While tuning|R-hat does not|not finite", m) for m in messages),
         "farthest": f"{farthest[1]}: {farthest[0]:+.1f} SE" + of_deciles(distances, data.sizes),
         "said": messages,
@@ -162,23 +159,35 @@ def of_deciles(distances: list[float], sizes: Mapping[str, int]) -> str:
     return f", TV {mean:.3f} on average and {most:.3f} at most ({expected:.3f} independent)"
 
 
-def fresh(
-    name: str, method: str, seed: int, arguments: Sequence[str] = ()
-) -> dict[str, Any] | None:
-    """Measure in a process of its own; where that fails, say so and return None."""
-    command = [sys.executable, __file__, "--one", name, method, str(seed), *arguments]
-    run = subprocess.run(command, check=False, capture_output=True, text=True)
-    if run.returncode:
-        print(name, method, seed, "failed:", run.stderr.splitlines()[-1], flush=True)
-        return None
-    row: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
-    return row
+def run(
+    table: Table,
+    arguments: argparse.Namespace,
+    shown: Callable[[str, str, list[dict[str, Any]]], list[str]],
+    said: Callable[[dict[str, Any]], list[str]] = lambda row: [],
+    same: Sequence[str] = (),
+) -> None:
+    """Measure each model, method and seed; print every run and keep the cells of all seeds.
+
+    ``shown`` returns the cells of a model's and a method's runs, none for no row; ``said`` returns
+    what ends the line of a run. All runs have the arguments ``same``.
+    """
+    print(" ".join(f"{c:>9}" for c in table.columns))
+    for name in arguments.models:
+        for method in arguments.methods:
+            rows = []
+            for seed in arguments.seeds:
+                if (row := fresh(*ONE, name, method, seed, *same)) is None:
+                    continue
+                rows.append(row)
+                cells = " ".join(f"{c:>9}" for c in shown(name, method, [row]))
+                print(cells, row["farthest"], *said(row), flush=True)
+            if cells := shown(name, method, rows):
+                table.add(cells)
 
 
-def shown(model: str, method: str, rows: list[dict[str, Any]]) -> list[str]:
-    """Cells of the table: the worst of the seeds."""
-    found = [WORST.get(c, max)(row[c] for row in rows) for c in COLUMNS[2:]]
-    return [model, method, *map(digits, found)]
+def worst(rows: list[dict[str, Any]], columns: Sequence[str]) -> list[str]:
+    """Cells of the worst of the seeds."""
+    return [digits(WORST.get(c, max)(row[c] for row in rows)) for c in columns]
 
 
 def main() -> None:
@@ -201,24 +210,18 @@ def main() -> None:
     same = ["--options", json.dumps(arguments.options)]
     same += [] if arguments.batch is None else ["--batch", str(arguments.batch)]
     same += [] if arguments.cores is None else ["--cores", str(arguments.cores)]
-    table = Table(COLUMNS, KNOWN, arguments.write)
-    print(" ".join(f"{c:>9}" for c in COLUMNS))
-    for name in arguments.models:
-        for method in arguments.methods:
-            model = name
-            if arguments.batch is not None:
-                model += f", batch {arguments.batch}" if arguments.batch else ", all rows given"
-            call = method + "".join(f", {k}={v}" for k, v in arguments.options.items())
-            rows = []
-            for seed in arguments.seeds:
-                if (row := fresh(name, method, seed, same)) is None:
-                    continue
-                rows.append(row)
-                said = [m for m in row["said"] if "While tuning" in m] * row["warned"]
-                cells = " ".join(f"{c:>9}" for c in shown(model, call, [row]))
-                print(cells, row["farthest"], *said, flush=True)
-            if rows:
-                table.add(shown(model, call, rows))
+    batch = ""
+    if arguments.batch is not None:
+        batch = f", batch {arguments.batch}" if arguments.batch else ", all rows given"
+    options = "".join(f", {k}={v}" for k, v in arguments.options.items())
+
+    def shown(name: str, method: str, rows: list[dict[str, Any]]) -> list[str]:
+        return [name + batch, method + options, *worst(rows, COLUMNS[2:])] if rows else []
+
+    def said(row: dict[str, Any]) -> list[str]:
+        return [m for m in row["said"] if "While tuning" in m] * row["warned"]
+
+    run(Table(COLUMNS, KNOWN, arguments.write), arguments, shown, said, same)
 
 
 if __name__ == "__main__":

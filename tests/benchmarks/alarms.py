@@ -13,13 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import subprocess
-import sys
 
 from typing import Any
 
 import gallery
 import numpy as np
+
+from table import fresh
 
 MODELS = {**gallery.POSTERIORDB, **gallery.LARGE, **gallery.SMALL}
 QUICK = (
@@ -69,7 +69,7 @@ def measure(name: str, method: str, seed: int) -> dict[str, Any]:
             monitor = Monitor(most_parts=parts)
             for draw in draws:
                 monitor.add(*draw)
-            count += bool(monitor.warnings(absorbed=absorbed))
+            count += bool(monitor.warnings(widening=lambda n: n * (not absorbed)))
         warned.append(count)
     return {"right": bool(right), "chains": len(seen), "warned": warned}
 
@@ -109,12 +109,8 @@ def main() -> None:
     for name in arguments.models:
         for method in arguments.methods:
             for seed in arguments.seeds:
-                command = [sys.executable, __file__, "--one", name, method, str(seed)]
-                run = subprocess.run(command, check=False, capture_output=True, text=True)
-                if run.returncode:
-                    print(name, method, seed, "failed:", run.stderr.splitlines()[-1], flush=True)
+                if (found := fresh(__file__, "--one", name, method, seed)) is None:
                     continue
-                found = json.loads(run.stdout.splitlines()[-1])
                 print(name, method, seed, found, flush=True)
                 if found["right"]:
                     chains += found["chains"]

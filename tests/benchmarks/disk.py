@@ -34,6 +34,7 @@ from typing import Any
 
 import numpy as np
 
+from memory import memory_of
 from table import Table
 
 ROOT = Path(__file__).parents[2]
@@ -62,10 +63,7 @@ def write(folder: Path, rows: int) -> dict[str, Any]:
     mean = np.linalg.solve(squares, products)
     sigma = float(np.sqrt((total - products @ mean) / rows))
     sd = sigma * np.sqrt(np.diag(np.linalg.inv(squares)))
-    return {
-        "mean": [*mean.tolist(), sigma],
-        "sd": [*sd.tolist(), sigma / np.sqrt(2 * rows)],
-    }
+    return {"mean": [*mean.tolist(), sigma], "sd": [*sd.tolist(), sigma / np.sqrt(2 * rows)]}
 
 
 def model_of(x: Any, y: Any, rows: int, batch_size: int) -> Any:
@@ -174,27 +172,6 @@ def sampled(folder: Path, rows: int, batch_size: int, backend: str, draws: int) 
         "sd": means.std(axis=0).tolist(),
         **largest,
     }
-
-
-def memory_of(pid: int) -> dict[str, int]:
-    """Return resident bytes of a process and its children, summed."""
-    total = {"Rss": 0, "Pss": 0}
-    pids = [pid]
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            pids += map(int, task.read_text().split())
-        except OSError:
-            continue
-    for one in pids:
-        try:
-            lines = Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            key, _, value = line.partition(":")
-            if key in total:
-                total[key] += 1024 * int(value.split()[0])
-    return total
 
 
 def main() -> None:

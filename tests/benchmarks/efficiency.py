@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +23,8 @@ from typing import Any
 import gallery
 import numpy as np
 
-from table import Table, digits
+from accuracy import ONE
+from table import Table, digits, fresh
 
 from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches
 
@@ -39,11 +38,8 @@ COLUMNS = (
 
 def of_package(name: str, method: str, seed: int) -> dict[str, Any]:
     """Run a method in a fresh process."""
-    script = Path(__file__).with_name("accuracy.py")
-    command = [sys.executable, str(script), "--one", name, "CoRVSGLD", str(seed)]
-    command += ["--options", json.dumps(METHODS[method])]
-    run = subprocess.run(command, check=True, capture_output=True, text=True)
-    row: dict[str, Any] = json.loads(run.stdout.splitlines()[-1])
+    options = "--options", json.dumps(METHODS[method])
+    row = fresh(*ONE, name, "CoRVSGLD", seed, *options, check=True)
     return {**row, "model": name, "method": method}
 
 

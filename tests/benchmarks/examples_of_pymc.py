@@ -18,8 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import subprocess
-import sys
 import time
 import warnings
 
@@ -30,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from examples import EXAMPLES
-from table import Table, digits
+from table import Table, digits, fresh
 
 COLUMNS = (
     "model", "method", "notebook", "parameters", "outcome", "right of seeds", "seconds", "of NUTS",
@@ -200,14 +198,9 @@ def main() -> None:
             print(name, wrong or "is finite", flush=True)
         return
     table = Table(COLUMNS, EXAMPLES, arguments.write)
-    same = ["--methods", *arguments.methods, "--seeds", *map(str, arguments.seeds)]
+    same = "--methods", *arguments.methods, "--seeds", *arguments.seeds
     for name in arguments.models:
-        command = [sys.executable, __file__, "--one", name, *same]
-        run = subprocess.run(command, check=False, capture_output=True, text=True)
-        if run.returncode:
-            print(name, "failed:", run.stderr.splitlines()[-1], flush=True)
-            continue
-        for row in json.loads(run.stdout.splitlines()[-1]):
+        for row in fresh(__file__, "--one", name, *same) or []:
             print(" | ".join(row), flush=True)
             table.add(row)
     for method in METHODS:

@@ -50,10 +50,7 @@ def advi(model: Any) -> dict[str, np.ndarray]:
 
     with model:
         fit = pm.fit(
-            _UPDATES,
-            obj_optimizer=pm.adam(learning_rate=_RATE),
-            random_seed=1,
-            progressbar=False,
+            _UPDATES, obj_optimizer=pm.adam(learning_rate=_RATE), random_seed=1, progressbar=False
         )
         found = fit.sample(_DRAWS, random_seed=1)
     return {name: x.values for name, x in found.posterior.data_vars.items()}

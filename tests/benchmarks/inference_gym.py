@@ -21,8 +21,8 @@ from typing import Any
 
 import gallery
 
-from accuracy import WORST, fresh
-from table import Table, digits
+from accuracy import run, worst
+from table import Table
 
 METHODS = "CoRVSGLD", "MSGNHT"
 COLUMNS = (
@@ -35,7 +35,7 @@ def shown(name: str, method: str, rows: list[dict[str, Any]]) -> list[str]:
     """Cells of the table: the worst of the seeds."""
     if not rows:
         return [name, method, "0", *[""] * (len(COLUMNS) - 4), "failed"]
-    return [name, method, *(digits(WORST.get(c, max)(row[c] for row in rows)) for c in COLUMNS[2:])]
+    return [name, method, *worst(rows, COLUMNS[2:])]
 
 
 def main() -> None:
@@ -48,18 +48,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if unknown := [name for name in arguments.models if name not in gallery.GYM]:
         sys.exit(f"No target {', '.join(unknown)}.")
-    table = Table(COLUMNS, gallery.GYM, arguments.write)
-    print(" ".join(f"{c:>9}" for c in COLUMNS))
-    for name in arguments.models:
-        for method in arguments.methods:
-            rows = []
-            for seed in arguments.seeds:
-                if (row := fresh(name, method, seed)) is None:
-                    continue
-                rows.append(row)
-                cells = " ".join(f"{c:>9}" for c in shown(name, method, [row]))
-                print(cells, row["farthest"], flush=True)
-            table.add(shown(name, method, rows))
+    run(Table(COLUMNS, gallery.GYM, arguments.write), arguments, shown)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ from __future__ import annotations
 import argparse
 import json
 import resource
-import subprocess
 import sys
 import time
 
@@ -42,7 +41,7 @@ from typing import Any
 import factorisations
 import numpy as np
 
-from table import Table, digits
+from table import Table, digits, fresh
 
 ROOT = Path(__file__).parents[2]
 MODELS = "ratings", "many ratings", "items", "images 0.1", "images 0.3"
@@ -382,12 +381,8 @@ def main() -> None:
     table = Table(COLUMNS, MODELS, arguments.write)
     for model in arguments.models:
         for method in arguments.methods or [*METHODS, *OTHERS.get(model, [])]:
-            command = [sys.executable, __file__, "--one", model, method, "1"]
-            run = subprocess.run(command, check=False, capture_output=True, text=True)
-            if run.returncode:
-                print(model, method, "failed:", run.stderr.splitlines()[-1], flush=True)
+            if (found := fresh(__file__, "--one", model, method, 1)) is None:
                 continue
-            found = json.loads(run.stdout.splitlines()[-1])
             seconds = digits(found.pop("seconds"))
             figures = ", ".join(f"{name} {value:.4g}" for name, value in found.items())
             print(f"{model}  {method}  {figures}  {seconds} s", flush=True)

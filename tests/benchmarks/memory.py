@@ -12,12 +12,12 @@ one of the copies: that is PyMC's, and has ended when sampling begins.
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
 import time
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -37,29 +37,20 @@ WRITINGS = {"batch_dim": "`batch_dim`", "minibatch": "`pm.Minibatch`"}
 _COLUMNS, _SEED = 20, 1
 
 
-def _tree(root: int) -> list[int]:
-    """Return the process and all that it started."""
-    found = [root]
-    for pid in found:
-        try:
-            for task in os.listdir(f"/proc/{pid}/task"):
-                with open(f"/proc/{pid}/task/{task}/children") as file:
-                    found += map(int, file.read().split())
-        except OSError:
-            continue
-    return found
-
-
-def _pss(pid: int) -> int:
-    """Return the proportional set size of a process in bytes."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as file:
-            for line in file:
-                if line.startswith("Pss:"):
-                    return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return 0
+def memory_of(root: int) -> dict[str, int]:
+    """Return resident and proportional bytes of a process and all that it started, summed."""
+    total, pids = {"Rss": 0, "Pss": 0}, [root]
+    for pid in pids:
+        # Threads and processes end meanwhile
+        with suppress(OSError):
+            for task in Path(f"/proc/{pid}/task").iterdir():
+                pids += map(int, (task / "children").read_text().split())
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+                key, _, value = line.partition(":")
+                if key in total:
+                    total[key] += 1024 * int(value.split()[0])
+    return total
 
 
 def peaks_of(*arguments: str) -> np.ndarray:
@@ -73,7 +64,7 @@ def peaks_of(*arguments: str) -> np.ndarray:
         with subprocess.Popen([sys.executable, __file__, "run", *arguments, made]) as process:
             while process.poll() is None:
                 phase = int(made.exists())
-                now = sum(_pss(pid) for pid in _tree(process.pid))
+                now = memory_of(process.pid)["Pss"]
                 # A page that a second process maps while both are read counts too often, once
                 peaks[phase] = max(peaks[phase], min(before, now))
                 before = now

@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 
@@ -36,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from table import Table, digits
+from table import Table, digits, fresh
 
 DATA = Path(__file__).parents[1] / "data" / "uci"
 NAMES = "airfoil", "concrete", "energy", "yacht", "bikesharing"
@@ -219,15 +218,12 @@ def main() -> None:
                 budget = seconds.get(split, 0.0)
                 if method in ("NUTS", "ensemble") and not budget:
                     sys.exit("The CPU time of NUTS and of the ensemble is MSGNHT's: run that, too.")
-                command = [sys.executable, __file__, "--one", name, method, str(split), str(budget)]
-                run = subprocess.run(command, check=False, capture_output=True, text=True)
-                if run.returncode:
-                    print(name, method, split, "failed:", run.stderr.splitlines()[-1], flush=True)
+                if (row := fresh(__file__, "--one", name, method, split, budget)) is None:
                     continue
-                rows.append(json.loads(run.stdout.splitlines()[-1]))
+                rows.append(row)
                 if method == "MSGNHT":
-                    seconds[split] = rows[-1]["CPU seconds"]
-                cells = [name, method, str(split), *(digits(rows[-1][c]) for c in COLUMNS[3:])]
+                    seconds[split] = row["CPU seconds"]
+                cells = [name, method, str(split), *(digits(row[c]) for c in COLUMNS[3:])]
                 print(" ".join(f"{c:>11}" for c in cells), flush=True)
             means = [
                 digits(float(np.mean([row[c] for row in rows])) if rows else np.nan)

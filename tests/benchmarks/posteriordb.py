@@ -14,7 +14,6 @@ its defaults, of two chains and 1,000 draws too; runs that ended with a warning.
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 import time
 
@@ -25,9 +24,9 @@ from typing import Any
 import gallery
 import numpy as np
 
-from accuracy import KNOWN, WORST, fresh
+from accuracy import KNOWN, ONE, WORST
 from gallery.posteriordb import ORIGIN, SUITE_ORIGIN
-from table import Table, digits
+from table import Table, digits, fresh
 
 METHODS = "CoRVSGLD", "MSGNHT"
 NAMES = {**ORIGIN, **SUITE_ORIGIN}
@@ -51,9 +50,8 @@ def nutpie_seconds(name: str) -> float:
 
 def fresh_nutpie(name: str) -> float:
     """Return the same of a process of its own, NaN where that fails."""
-    command = [sys.executable, __file__, "--nutpie", name]
-    run = subprocess.run(command, check=False, capture_output=True, text=True)
-    return np.nan if run.returncode else float(run.stdout.splitlines()[-1])
+    seconds = fresh(__file__, "--nutpie", name)
+    return np.nan if seconds is None else float(seconds)
 
 
 def shown(name: str, method: str, rows: list[dict[str, Any] | None], nutpie: float) -> list[str]:
@@ -113,7 +111,7 @@ def main() -> None:
         for method in arguments.methods:
             rows = []
             for seed in arguments.seeds:
-                rows.append(row := fresh(name, method, seed))
+                rows.append(row := fresh(*ONE, name, method, seed))
                 cells = " ".join(f"{c:>9}" for c in shown(name, method, [row], nutpie))
                 print(cells, "" if row is None else row["farthest"], flush=True)
             table.add(shown(name, method, rows, nutpie))

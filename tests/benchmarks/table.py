@@ -1,11 +1,19 @@
-"""A Markdown table of a benchmark that is run in parts, each run replacing its own rows."""
+"""A Markdown table of a benchmark that is run in parts, each run replacing its own rows.
+
+And what runs such a part: a process of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import math
+import subprocess
+import sys
 
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
 
 class Table:
@@ -44,6 +52,22 @@ class Table:
     @staticmethod
     def _line(cells: list[str]) -> str:
         return "| " + " | ".join(cells) + " |"
+
+
+def fresh(script: str | Path, *arguments: object, check: bool = False) -> Any:
+    """Return the JSON of the last line that a program prints in a process of its own.
+
+    Where the process fails, say so by the first argument's values and return None, or raise if
+    ``check``.
+    """
+    words = list(map(str, arguments))
+    command = [sys.executable, script, *words]
+    run = subprocess.run(command, check=check, capture_output=True, text=True)
+    if run.returncode:
+        what = takewhile(lambda word: not word.startswith("--"), words[1:])
+        print(*what, "failed:", *run.stderr.splitlines()[-1:], flush=True)
+        return None
+    return json.loads(run.stdout.splitlines()[-1])
 
 
 def digits(value: object) -> str:

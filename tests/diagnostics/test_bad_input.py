@@ -7,13 +7,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.results import result_of
-from pymc_sgmcmc.diagnostics import (
-    bias_report,
-    gradient_noise,
-    ksd,
-    plot_bias,
-    stein_thinning,
-)
+from pymc_sgmcmc.diagnostics import bias_report, gradient_noise, ksd, plot_bias, stein_thinning
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,7 @@ import xarray as xr
 from helpers.conjugate import normal_means
 from helpers.results import result_of, ten_normal_draws
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
-from pymc_sgmcmc.diagnostics import (
-    ksd,
-    stein_thinning,
-)
+from pymc_sgmcmc.diagnostics import ksd, stein_thinning
 
 
 def test_ksd_separates_sds_ten_percent_too_wide_from_exact_ones(ten_normals):

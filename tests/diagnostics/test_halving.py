@@ -11,10 +11,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
-from pymc_sgmcmc.diagnostics import (
-    bias_report,
-    plot_bias,
-)
+from pymc_sgmcmc.diagnostics import bias_report, plot_bias
 from pymc_sgmcmc.diagnostics.halving import _report
 from pymc_sgmcmc.testing import UNTUNED
 

@@ -7,9 +7,7 @@ import pytest
 from helpers.conjugate import slopes_of
 from helpers.results import result_of
 from helpers.z_scores import STANDARD_ERRORS
-from pymc_sgmcmc.diagnostics import (
-    gradient_noise,
-)
+from pymc_sgmcmc.diagnostics import gradient_noise
 from pymc_sgmcmc.diagnostics.model_density import Standard
 from pymc_sgmcmc.diagnostics.noise_report import _variances
 
@@ -34,10 +32,7 @@ def test_gradient_noise_is_that_of_a_conjugate_normal_model():
 
     # Rows without replacement: N²/B (1 − B/N) times the covariance of a row's gradient
     factor = rows**2 / batch_size * (1 - batch_size / rows)
-    of_rows = [
-        X * ((X @ point - Y) / 4)[:, None],
-        X * (X @ (point - centre) / 4)[:, None],
-    ]
+    of_rows = [X * ((X @ point - Y) / 4)[:, None], X * (X @ (point - centre) / 4)[:, None]]
     covariances = [factor * np.cov(g, rowvar=False) for g in of_rows]
     exact = np.array([np.diag(covariance) * np.diag(c) for c in covariances])
     largest = [np.linalg.eigvals(covariance @ c).real.max() for c in covariances]

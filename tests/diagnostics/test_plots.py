@@ -91,10 +91,7 @@ def test_several_steps_and_a_step_of_pymc():
     with pm.Model() as model:
         x, y, z = (pm.Normal(name) for name in "xyz")
         steps = [sg.SGLD([x], model=model), sg.CoRVSGLD([y], model=model), pm.Slice([z])]
-        dt = pm.sample(
-            draws=50, tune=20, chains=2, cores=1, step=steps, progressbar=False,
-            compute_convergence_checks=False, random_seed=1,
-        )  # fmt: skip
+        dt = run(steps, 50, model=model, tune=20)
     thin = points(plot_tuning(dt), "thin")
     assert {name: len(x) for name, x in thin.items()} == {"chain 0": 2, "chain 1": 2}
     assert list(points(plot_temperature(dt), "temperature")) == ["all coordinates", "x", "y"]

@@ -6,11 +6,7 @@ import pytest
 import xarray as xr
 
 from helpers.results import SDS, result_of, ten_normal_draws
-from pymc_sgmcmc.diagnostics import (
-    gradient_noise,
-    ksd,
-    stein_thinning,
-)
+from pymc_sgmcmc.diagnostics import gradient_noise, ksd, stein_thinning
 
 
 def test_stein_thinning_beats_naive_thinning(ten_normals):

@@ -1,10 +1,13 @@
 """Models whose posterior is known exactly.
 
-Each function that builds a model returns it with the exact mean and sd of its variables.
+Each function that builds a model returns it with the exact mean and sd of its variables, or with
+their law.
 """
 
 import numpy as np
 import pymc as pm
+
+from scipy import stats
 
 
 def regression(batch_size=50, seed=5):
@@ -52,3 +55,23 @@ def slopes_of(X, y, noise, prior=10.0):
     X, y = X.astype(float), y.astype(float)
     covariance = np.linalg.inv(X.T @ X / noise**2 + np.eye(X.shape[1]) / prior**2)
     return covariance @ (X.T @ y) / noise**2, covariance
+
+
+def simplexes(count):
+    """So many simplexes "x" of one law."""
+    law = stats.dirichlet([2.0, 3.0, 5.0])
+    with pm.Model() as model:
+        pm.Dirichlet("x", np.tile(law.alpha, (count, 1)))
+    return model, law
+
+
+def chances_of_labels():
+    """Chances "x" of four labels, of 400 minibatched rows."""
+    rng = np.random.default_rng(0)
+    rows, alpha = 400, np.array([0.5, 1.0, 1.0, 2.0])
+    counts = np.eye(4)[rng.choice(4, p=[0.1, 0.2, 0.3, 0.4], size=rows)]
+    with pm.Model() as model:
+        x = pm.Dirichlet("x", alpha)
+        batch = pm.Minibatch(counts.astype("int32"), batch_size=100)
+        pm.Multinomial("y", n=1, p=x, observed=batch, total_size=rows)
+    return model, stats.dirichlet(alpha + counts.sum(axis=0))

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from helpers.grids import moments
 from helpers.importance import weighted
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
@@ -89,8 +90,7 @@ def exact_moments(model, draws=2000):
         draws,
     )
     columns = zip(*[values(*split(point)) for point in x], strict=True)
-    found = {}
-    for rv, of_rv in zip(model.free_RVs, map(np.stack, columns), strict=True):
-        mean = np.tensordot(weight, of_rv, 1)
-        found[rv.name] = mean, np.sqrt(np.tensordot(weight, (of_rv - mean) ** 2, 1))
-    return found
+    return {
+        rv.name: moments(weight, of_rv)
+        for rv, of_rv in zip(model.free_RVs, map(np.stack, columns), strict=True)
+    }

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 from scipy import special, stats
 
 from helpers.conjugate import slopes_of
+from helpers.grids import moments, weights
 from helpers.importance import importance
 
 
@@ -46,22 +47,17 @@ ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 def schools():
     """Moments of mu and tau in the eight schools: given tau all is Gaussian."""
     tau = np.geomspace(1e-4, 300, 4000)
-    log_weight, mean, second = np.empty((3, len(tau)))
+    log_weight, mean, variance = np.empty((3, len(tau)))
     for i, t in enumerate(tau):
         precision = 1 / (ERRORS**2 + t**2)
         of_mu = precision.sum() + 1 / 25
         mean[i] = precision @ EFFECTS / of_mu
-        second[i] = mean[i] ** 2 + 1 / of_mu
+        variance[i] = 1 / of_mu
         quadratic = precision @ EFFECTS**2 - of_mu * mean[i] ** 2
         log_weight[i] = (np.log(precision).sum() - np.log(of_mu) - quadratic) / 2
     log_weight += stats.halfcauchy(scale=5).logpdf(tau) + np.log(tau)  # a grid in log tau
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-
-    def moments(first, square):
-        return weight @ first, np.sqrt(weight @ square - (weight @ first) ** 2)
-
-    return {"mu": moments(mean, second), "tau": moments(tau, tau**2)}
+    weight = weights(log_weight)
+    return {"mu": moments(weight, mean, variance), "tau": moments(weight, tau)}
 
 
 def centred_schools():
@@ -137,10 +133,8 @@ def one_row_and_a_scale():
         sigma = pm.HalfNormal("sigma", 1)
         pm.Normal("y", 0, sigma, observed=[0.5])
     grid = np.geomspace(1e-4, 12, 200_000)
-    weight = grid * stats.halfnorm.pdf(grid) * stats.norm.pdf(0.5, 0, grid)
-    weight /= weight.sum()
-    mean = weight @ grid
-    return Case(model, {"sigma": (mean, np.sqrt(weight @ grid**2 - mean**2))})
+    log_weight = np.log(grid) + stats.halfnorm.logpdf(grid) + stats.norm.logpdf(0.5, 0, grid)
+    return Case(model, {"sigma": moments(weights(log_weight), grid)})
 
 
 def gaussian_regression(X, noise=0.5, prior=10.0, batch_size=100, seed=1):
@@ -312,9 +306,8 @@ def horseshoe():
         ((density * each).sum(axis=2) / density.sum(axis=2)) @ of_tau
         for each in (kept * y[:, None, None], kept + (kept * y[:, None, None]) ** 2)
     )
-    middle = of_tau @ tau[:, 0]
-    spread = np.sqrt(of_tau @ (tau[:, 0] - middle) ** 2)
-    return Case(model, {"tau": (middle, spread), "beta": (mean, np.sqrt(square - mean**2))})
+    of_beta = mean, np.sqrt(square - mean**2)
+    return Case(model, {"tau": moments(of_tau, tau[:, 0]), "beta": of_beta})
 
 
 def small_funnel():
@@ -330,10 +323,8 @@ def wide_prior_of_rates():
         a = pm.Normal("a", 0, 100)
         pm.Poisson("y", pt.exp(a), observed=np.zeros(3, dtype="int32"))
     grid = np.linspace(-800, 20, 400_000)
-    weight = stats.norm.pdf(grid, 0, 100) * np.exp(-3 * np.exp(grid))
-    weight /= weight.sum()
-    mean = weight @ grid
-    return Case(model, {"a": (mean, np.sqrt(weight @ (grid - mean) ** 2))})
+    log_weight = stats.norm.logpdf(grid, 0, 100) - 3 * np.exp(grid)
+    return Case(model, {"a": moments(weights(log_weight), grid)})
 
 
 def separable_logistic():
@@ -344,10 +335,8 @@ def separable_logistic():
         pm.Bernoulli("y", logit_p=b * x, observed=(x > 0).astype("int32"))
     grid = np.linspace(-10, 80, 200_000)
     log_likelihood = -np.logaddexp(0, -np.abs(x)[:, None] * grid).sum(axis=0)
-    weight = stats.norm.pdf(grid, 0, 10) * np.exp(log_likelihood)
-    weight /= weight.sum()
-    mean = weight @ grid
-    return Case(model, {"b": (mean, np.sqrt(weight @ (grid - mean) ** 2))})
+    weight = weights(stats.norm.logpdf(grid, 0, 10) + log_likelihood)
+    return Case(model, {"b": moments(weight, grid)})
 
 
 def mild_neighbour():
@@ -376,8 +365,5 @@ def clusters():
     log_weight = stats.norm.logpdf(a, -1, 0.5) + stats.norm.logpdf(b, 1, 0.5)
     for value in y:
         log_weight += np.logaddexp(stats.norm.logpdf(value, a), stats.norm.logpdf(value, b))
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
-    mean = np.array([np.sum(weight * a), np.sum(weight * b)])
-    sd = np.sqrt([np.sum(weight * (a - mean[0]) ** 2), np.sum(weight * (b - mean[1]) ** 2)])
-    return Case(model, {"mu": (mean, sd)}, own_steps=lambda: [pm.BinaryGibbsMetropolis([z])])
+    of_mu = moments(weights(log_weight.ravel()), np.stack([a.ravel(), b.ravel()], axis=1))
+    return Case(model, {"mu": of_mu}, own_steps=lambda: [pm.BinaryGibbsMetropolis([z])])

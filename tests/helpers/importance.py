@@ -5,12 +5,13 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import minimize
 
+from helpers.grids import moments, weights
+
 
 def importance(log_density, start, rng, draws=40_000):
     """Means and sds by importance sampling from a Student-t at the mode; they are exact to 1 %."""
     x, weight = weighted(log_density, start, rng, draws)
-    mean = weight @ x
-    return mean, np.sqrt(weight @ (x - mean) ** 2)
+    return moments(weight, x)
 
 
 def weighted(log_density, start, rng, draws):
@@ -31,8 +32,6 @@ def weighted(log_density, start, rng, draws):
     law = stats.multivariate_t(np.zeros(d), np.eye(d), df=5)
     e = law.rvs(size=draws, random_state=rng)
     x = found.x + units * (e @ root.T)
-    log_weight = log_density(x) - law.logpdf(e)
-    weight = np.exp(log_weight - log_weight.max())
-    weight /= weight.sum()
+    weight = weights(log_density(x) - law.logpdf(e))
     assert 1 / np.sum(weight**2) > draws / 10
     return x, weight

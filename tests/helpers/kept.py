@@ -1,7 +1,9 @@
 """Small runs that are kept on disk, or killed, and their bits."""
 
 import hashlib
+import itertools
 
+from copy import copy
 from functools import cache
 
 import numpy as np
@@ -12,6 +14,7 @@ import pymc_sgmcmc as sg
 from helpers import steps
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.workarounds import interpreted
+from pymc_sgmcmc.store import files
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -80,3 +83,19 @@ class Killer:
         self.draws -= 1
         if self.draws < 0:
             raise KilledError
+
+
+def failing_writes(patch, fails, error, byte=None):
+    """Let writes into stores end in an error, in their middle or after some bytes.
+
+    ``fails`` says of the number of a write, from 0, whether it does.
+    """
+    append, numbers = files.append, itertools.count()
+
+    def write(descriptor, data):
+        if fails(next(numbers)):
+            append(descriptor, data[: len(data) // 2 if byte is None else byte])
+            raise copy(error)
+        append(descriptor, data)
+
+    patch.setattr(files, "append", write)

@@ -1,7 +1,11 @@
 """Step methods on small models, taken step by step."""
 
+import pickle
+
 import numpy as np
 import pymc as pm
+
+from pymc.step_methods.state import equal_dataclass_values
 
 import pymc_sgmcmc as sg
 
@@ -48,6 +52,19 @@ def twin(step, **options):
     return new
 
 
+def sharing(method):
+    """Return a maker of steps that share what is compiled, which has no state."""
+    made = []
+
+    def make(**options):
+        step = method(**options)
+        step._engine = made[-1]._engine if made else None
+        made.append(step)
+        return step
+
+    return make
+
+
 def start(step, seed=1, draws=100):
     step.setup_chain(np.random.default_rng(seed), 0, draws)
     return step.model.initial_point()
@@ -70,6 +87,23 @@ def take(step, point, draws=4):
         numbers = [np.asarray(value, float) for value in (*point.values(), *stats_of(stats))]
         taken.append(b"".join(number.tobytes() for number in numbers))
     return point, taken
+
+
+def assert_goes_on(step, point, make, draws=4):
+    """Assert that a new step goes on bit for bit from the pickled state of one that is at a point.
+
+    ``make`` returns the new step, after the other has gone on; it is returned.
+    """
+    stored = pickle.dumps((step.sampling_state, point))
+    _, expected = take(step, point, draws)
+    state, point = pickle.loads(stored)
+    fresh = make()
+    fresh.sampling_state = state
+    assert equal_dataclass_values(fresh.sampling_state, state)
+    assert take(fresh, point, draws)[1] == expected
+    # Nothing of the state that was handed over is changed by sampling on
+    assert equal_dataclass_values(state, pickle.loads(stored)[0])
+    return fresh
 
 
 def stats_of(stats):

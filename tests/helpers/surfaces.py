@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from helpers.grids import moments, weights
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 
 
@@ -58,13 +59,15 @@ class OneScale:
 
 
 class Gaussian(Exact):
-    def __init__(self, mean, precision_matrix):
+    """A normal density, of a precision matrix or of independent coordinates' precisions."""
+
+    def __init__(self, mean, precision):
         super().__init__(len(mean))
-        self.mean, self.matrix = mean, precision_matrix
+        self.mean, self.matrix = mean, precision
 
     def potential(self, points):
         away = points - self.mean
-        gradient = away @ self.matrix
+        gradient = away @ self.matrix if self.matrix.ndim == 2 else away * self.matrix
         return np.sum(away * gradient, axis=1) / 2, gradient
 
 
@@ -125,10 +128,7 @@ class Groups(Exact):
         log_p = lam - np.exp(2 * lam) / 2e4 - np.log(variance) * len(self.y) / 2
         log_p = log_p - np.sum((self.y - centre) ** 2 / variance, axis=1, keepdims=True) / 2
         log_p = log_p - centre**2 / 2e6 - np.log(weight) / 2
-        p = np.exp(log_p - log_p.max())
-        p /= p.sum()
-        mean = np.sum(p * lam)
-        return mean, np.sqrt(np.sum(p * (lam - mean) ** 2))
+        return moments(weights(log_p[:, 0]), lam[:, 0])
 
 
 class ItemResponse(Exact):

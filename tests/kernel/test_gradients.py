@@ -164,11 +164,7 @@ def test_svrg_is_unbiased_between_refreshes(recorders):
 
 
 @pytest.mark.parametrize(
-    ("batches", "joined"),
-    [
-        pytest.param(1, 1, marks=pytest.mark.slow),
-        (6, 3),
-    ],
+    ("batches", "joined"), [pytest.param(1, 1, marks=pytest.mark.slow), (6, 3)]
 )
 def test_blocks_with_known_gradients_are_unbiased(batches, joined, monkeypatch):
     step = recorder("shuffled", batches)

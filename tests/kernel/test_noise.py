@@ -21,9 +21,7 @@ def maker(request, monkeypatch):
 
 # NumPy's large vectors are made otherwise, the device's are not. JAX compiles for each size
 SIZES = pytest.mark.parametrize(
-    ("size", "maker"),
-    [(1000, "numpy"), (99_999, "numpy"), (2500, "device")],
-    indirect=["maker"],
+    ("size", "maker"), [(1000, "numpy"), (99_999, "numpy"), (2500, "device")], indirect=["maker"]
 )
 
 

@@ -14,7 +14,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
-from helpers.steps import start, step_for, take
+from helpers.steps import assert_goes_on, start, step_for, take
 from pymc_sgmcmc.backends.placing import ALIGNMENT, place
 from pymc_sgmcmc.kernel import tables as tables_module
 from pymc_sgmcmc.kernel.engine import Engine
@@ -157,11 +157,7 @@ def test_draws_do_not_depend_on_where_the_rows_are(always_shared, backend):
 def test_a_state_goes_on_in_another_step(always_shared):
     step = step_of(location())
     point, _ = take(step, start(step))
-    state = step.sampling_state
-    _, expected = take(step, point)
-    other = step_of(step.model)
-    other.sampling_state = state
-    assert take(other, point)[1] == expected
+    assert_goes_on(step, point, lambda: step_of(step.model))
 
 
 def test_the_potential_is_that_of_all_rows(always_shared):

@@ -10,6 +10,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.modes import REWRITTEN
+from helpers.sampling import run
 from pymc_sgmcmc.kernel.whitening import Dense, Diagonal, Shear, Sheared, Turned
 from pymc_sgmcmc.tuning.directions import Turn
 
@@ -145,10 +146,7 @@ def test_a_matrix_is_sampled_as_its_elements_in_a_row_are():
             pm.Normal("y", x.reshape((6,)), 1, observed=rows, total_size=(40, None))
             scale = {"x": np.arange(1.0, 7.0).reshape(shape) / 20}
             step = sg.MSGNHT(step_size=0.1, scale=scale, thin=5, gradient="plain", batches=1)
-            found = pm.sample(
-                draws=10, tune=0, chains=1, step=step, backend="jax", random_seed=1,
-                progressbar=False, compute_convergence_checks=False,
-            )  # fmt: skip
+            found = run(step, 10, 1, tune=0, backend="jax")
         return found.posterior["x"].values.reshape(10, 6)
 
     np.testing.assert_allclose(draws((2, 3)), draws((6,)), rtol=1e-12)

@@ -217,10 +217,8 @@ def test_two_of_ours_beside_another_step():
         kind = pmd.Categorical("kind", halves, core_dims="side")
         ours = ((sg.CoRVSGLD, "slopes"), (sg.MSGNHT, "precision"))
         steps = [method([model[name]], **options) for method, name in ours]
-        draws = pm.sample(
-            step=[*steps, pm.BinaryMetropolis([kind])], draws=30, tune=20, chains=1, random_seed=1,
-            progressbar=False, compute_convergence_checks=False,
-        ).posterior  # fmt: skip
+        steps.append(pm.BinaryMetropolis([kind]))
+        draws = run(steps, 30, 1, model=model, tune=20).posterior
     assert set(draws["kind"].values.flat) == {0, 1}
     assert abs(draws["slopes"].mean("draw").values - [1.0, -0.5]).max() < 0.2
 

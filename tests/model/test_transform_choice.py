@@ -101,12 +101,7 @@ CHOICES = {
     "logodds": (lambda: pm.Beta("x", 2, 1), tr.Sigmoid, tr.Sigmoid, (0, 1)),
     "interval": (lambda: pm.Uniform("x", -1, 4), tr.Sigmoid, tr.Sigmoid, (-1, 4)),
     "lower": (lambda: pm.Pareto("x", 2.0, 3.0), tr.Softplus, tr.Exp, (3, None)),
-    "upper": (
-        lambda: pm.TruncatedNormal("x", upper=3.0),
-        tr.Softplus,
-        tr.Exp,
-        (None, 3),
-    ),
+    "upper": (lambda: pm.TruncatedNormal("x", upper=3.0), tr.Softplus, tr.Exp, (None, 3)),
     "infinite upper": (
         lambda: pm.Normal(
             "x", transform=pymc_transforms.Interval(bounds_fn=lambda *_: (pt.constant(1.0), np.inf))

@@ -6,7 +6,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import normal_means
-from helpers.steps import drawn
+from helpers.steps import drawn, sharing
 from pymc_sgmcmc.testing import UNTUNED
 
 SAMPLERS = {
@@ -34,15 +34,13 @@ def test_every_sampler_takes_every_estimator(name, scheme):
     # Nothing that is not Gaussian
     data = np.random.default_rng(1).normal([1.0, -2.0], 3.0, size=(900, 2))
     model, mean, sd = normal_means(data, 3.0, batch_size=90)
-    noise, engine = {}, None
+    noise, make = {}, sharing(method)
     for estimator in ("plain", sg.ControlVariates(), sg.SVRG(refresh=40)):
-        step = method(
+        step = make(
             model=model, step_size=h, batch=scheme, backend="jax",
             **{**UNTUNED, "gradient": estimator, "scale": {"mu": sd}},
         )  # fmt: skip
-        step._engine = engine
         draws, stats = zip(*drawn(step, 50, seed=2), strict=True)
-        engine = step._engine
         assert all(of_draw["rejected_updates"] == 0 for of_draw in stats)
         noise[type(step.options.gradient).__name__] = np.mean([s["noise_ratio"] for s in stats])
         assert np.all(np.abs(np.array([point["mu"] for point in draws[25:]]) - mean) < 10 * sd)

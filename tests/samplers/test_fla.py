@@ -10,13 +10,7 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.testing import (
-    UNTUNED,
-    Moment,
-    Target,
-    check,
-    run_chain,
-)
+from pymc_sgmcmc.testing import UNTUNED, Moment, Target, check, run_chain
 
 
 def stable_scale(alpha, h):

@@ -7,7 +7,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.laws import euler_variance
-from helpers.steps import drawn
+from helpers.steps import drawn, sharing
 from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.testing import UNTUNED, check, gaussian
 
@@ -48,16 +48,13 @@ def test_drift_and_noise_are_those_of_the_formula():
     ],
 )
 def test_every_chain_becomes_non_finite_on_a_bounded_target(build):
-    engine = None
+    make = sharing(sg.ItoSGLD)
     with pm.Model() as model:
         build()
     for h in (0.01, 0.001):
-        step = sg.ItoSGLD(step_size=h, model=model, backend="jax")
-        # What is compiled has no state
-        step._engine = engine
+        step = make(step_size=h, model=model, backend="jax")
         for seed in range(5):
             assert any(stats["rejected_updates"] for _, stats in drawn(step, 3000, seed))
-        engine = step._engine
 
 
 def test_nothing_is_tuned():

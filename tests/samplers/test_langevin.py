@@ -9,24 +9,8 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.laws import euler_variance, lm_variance
-from pymc_sgmcmc.testing import (
-    UNTUNED,
-    check,
-    correlated_gaussian,
-    run_chain,
-)
-
-
-def sharing(method, made):
-    """Return a maker of steps that share what is compiled, which has no state."""
-
-    def make(**options):
-        step = method(**options)
-        step._engine = made[-1]._engine if made else None
-        made.append(step)
-        return step
-
-    return make
+from helpers.steps import sharing
+from pymc_sgmcmc.testing import UNTUNED, check, correlated_gaussian, run_chain
 
 
 @pytest.mark.parametrize(
@@ -34,7 +18,7 @@ def sharing(method, made):
 )
 def test_lm_is_exact_where_euler_is_too_wide(method, variance):
     """Along the narrowest direction, of precision 1, h is that of a standard normal."""
-    first, make = correlated_gaussian(10, variance, 0.2), sharing(method, [])
+    first, make = correlated_gaussian(10, variance, 0.2), sharing(method)
     for h in (0.2, 0.4):
         target = replace(correlated_gaussian(10, variance, h), model=first.model)
         check(target, make, step_size=h, draws=200, thin=5, backend="jax")

@@ -32,13 +32,7 @@ ORDERS = {
         (1, 0.15),
         (8000, 120),
     ),
-    "CoRVSGLD-lm": (
-        (sg.CoRVSGLD, {}),
-        (0.1, 0.14, 0.2),
-        "shoulders",
-        (2, 0.25),
-        (20_000, 400),
-    ),
+    "CoRVSGLD-lm": ((sg.CoRVSGLD, {}), (0.1, 0.14, 0.2), "shoulders", (2, 0.25), (20_000, 400)),
     "MSGNHT-euler": (
         (sg.MSGNHT, {"integrator": "euler", "thermostat_mass": 1.0}),
         (0.025, 0.05, 0.1),

@@ -9,6 +9,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.kernel.blocks import Blocks
@@ -73,10 +74,7 @@ def left_mass(terms, backend="jax", draws=3000, chains=16):
             alpha=1.5, drift="riesz", delta=0.2, terms=terms, step_size=0.01, backend=backend,
             **{**UNTUNED, "thin": 50},
         )  # fmt: skip
-        dt = pm.sample(
-            step=step, draws=draws, tune=100, chains=chains, cores=1, random_seed=2,
-            progressbar=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        dt = run(step, draws, chains, 2, tune=100)
     assert not dt.sample_stats["diverging"].values.any()
     return mean_and_error((dt.posterior["x"].values < 0).mean(axis=1))
 
@@ -102,10 +100,7 @@ def test_several_variables_tuned():
         pm.Normal("x", [0.0, 3.0], 2.0)
         pm.HalfNormal("s", 1.0)
         step = sg.FLA(alpha=1.8, drift="riesz", delta=0.2, terms=3, backend="jax")
-        dt = pm.sample(
-            step=step, draws=500, tune=100, chains=2, cores=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        dt = run(step, 500, tune=100)
     assert np.all(np.abs(dt.posterior["x"].median(("chain", "draw")) - [0.0, 3.0]) < 0.5)
 
 

@@ -9,6 +9,7 @@ import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
 from helpers.laws import sghmc_variance
+from helpers.sampling import run
 from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, mean_and_error_of_chain, z_score
 from pymc_sgmcmc.kernel.blocks import Blocks
@@ -54,10 +55,7 @@ def test_noise_ratio_is_of_what_is_not_made_up_for():
         x = pm.Flat("x", shape=50, initval=np.zeros(50))
         pm.Normal("y", x, 1.0, observed=batch, total_size=400)
         step = sg.SGHMC(gradient="plain", batches=1, backend="jax")
-        draws = pm.sample(
-            step=step, draws=300, tune=50, chains=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        draws = run(step, 300, 1, tune=50)
     x = (draws.posterior["x"].values[0] - data.mean(axis=0)) * np.sqrt(400)
     mean, se = mean_and_error((x**2).mean(axis=0))
     assert abs(mean - 1) < STANDARD_ERRORS * se + 0.01

@@ -9,6 +9,7 @@ from scipy import stats
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
+from helpers.conjugate import chances_of_labels, simplexes
 from helpers.laws import error_of_cdf
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.testing import run_chain
@@ -16,12 +17,9 @@ from pymc_sgmcmc.testing import run_chain
 
 @BOTH
 def test_dirichlet(backend):
-    alpha = np.array([2.0, 3.0, 5.0])
-    with pm.Model() as model:
-        pm.Dirichlet("x", np.tile(alpha, (2000, 1)))
-        step = sg.SGRLD(step_size=0.002, thin=200, backend=backend)
+    model, law = simplexes(2000)
+    step = sg.SGRLD(step_size=0.002, thin=200, backend=backend, model=model)
     x = run_chain(model, step, burn=20, draws=40, seed=1)["x"]
-    law = stats.dirichlet(alpha)
     for power, exact in ((1, law.mean()), (2, law.var() + law.mean() ** 2)):
         mean, se = mean_and_error((x**power).mean(axis=0))
         assert np.all(np.abs(mean - exact) < STANDARD_ERRORS * se + 0.01 * exact)
@@ -29,16 +27,8 @@ def test_dirichlet(backend):
 
 @pytest.mark.slow
 def test_minibatched_counts():
-    rng = np.random.default_rng(0)
-    rows = 400
-    counts = np.eye(4)[rng.choice(4, p=[0.1, 0.2, 0.3, 0.4], size=rows)]
-    alpha = np.array([0.5, 1.0, 1.0, 2.0])
-    posterior = stats.dirichlet(alpha + counts.sum(axis=0))
-    with pm.Model() as model:
-        x = pm.Dirichlet("x", alpha)
-        batch = pm.Minibatch(counts.astype("int32"), batch_size=100)
-        pm.Multinomial("y", n=1, p=x, observed=batch, total_size=rows)
-        step = sg.SGRLD(step_size=2e-4, thin=200, backend="jax")
+    model, posterior = chances_of_labels()
+    step = sg.SGRLD(step_size=2e-4, thin=200, backend="jax", model=model)
     x = run_chain(model, step, burn=50, draws=1000, seed=0)["x"].reshape(40, 25, 4)
     mean, se = mean_and_error(x.mean(axis=1))
     assert np.all(np.abs(mean - posterior.mean()) < STANDARD_ERRORS * se)

@@ -4,20 +4,17 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from scipy import stats
-
 import pymc_sgmcmc as sg
 
+from helpers.conjugate import simplexes
 from pymc_sgmcmc.testing import run_chain
 
 
 def test_means_are_right_and_sds_are_a_third_too_large():
-    alpha = np.array([2.0, 3.0, 5.0])
-    with pm.Model() as model:
-        pm.Dirichlet("x", np.tile(alpha, (1000, 1)))
-        step = sg.SMLD(exp="linear", integrator="euler", step_size=0.01, thin=100, backend="jax")
+    model, law = simplexes(1000)
+    options = {"step_size": 0.01, "thin": 100, "backend": "jax"}
+    step = sg.SMLD(exp="linear", integrator="euler", model=model, **options)
     x = run_chain(model, step, burn=20, draws=40, seed=1)["x"]
-    law = stats.dirichlet(alpha)
     np.testing.assert_allclose(x.mean(axis=(0, 1)), law.mean(), rtol=0.01)
     ratios = x.std(axis=(0, 1)) / law.var() ** 0.5
     assert np.all((ratios > 1.23) & (ratios < 1.36)), ratios

@@ -17,6 +17,7 @@ import pymc_sgmcmc as sg
 
 from helpers.gallery import BENCHMARKS, check
 from helpers.modes import REWRITTEN
+from helpers.sampling import run
 from pymc_sgmcmc.chain.memory import Memory, Place
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.settings import Settings
@@ -170,14 +171,11 @@ def test_without_whitening_a_draw_far_out_in_its_own_units_has_not_diverged(monk
         return tune_again(self, state, places, trials=trials)
 
     monkeypatch.setattr(Companion, "_tuned", counted)
-    with pm.Model():
+    with pm.Model() as model:
         x, z = pm.Normal("x", 0, 5000), pm.Bernoulli("z", 0.5)
         pm.Normal("y", x + 1000 * z, 10_000, observed=0.0)
         steps = [sg.CoRVSGLD([x], scale=None, backend="jax"), pm.BinaryGibbsMetropolis([z])]
-        pm.sample(
-            step=steps, draws=2, tune=30, chains=1, random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        run(steps, 2, 1, model=model, tune=30)
     assert set(tuned) <= set(times_of_tuning(30))
 
 
@@ -326,15 +324,12 @@ def test_all_mixed_models_are_here(monkeypatch):
 
 @pytest.mark.parametrize(("initval", "stands_still"), [(None, True), ([0, 1], False)])
 def test_others_begin_unless_discrete_ones_were_given_a_start(initval, stands_still):
-    with pm.Model():
+    with pm.Model() as model:
         mu = pm.Normal("mu", 0, 5, initval=2.0)
         z = pm.Bernoulli("z", 0.5, shape=2, initval=initval)
         pm.Normal("y", mu * z, 1.0, observed=[3.0, 0.1])
         steps = [sg.CoRVSGLD([mu], backend="jax"), pm.BinaryGibbsMetropolis([z])]
-        draws = pm.sample(
-            step=steps, draws=2, tune=20, chains=1, random_seed=1, progressbar=False,
-            discard_tuned_samples=False, compute_convergence_checks=False,
-        )  # fmt: skip
+        draws = run(steps, 2, 1, model=model, tune=20, discard_tuned_samples=False)
     found = draws.warmup_posterior["mu"].values[0]
     assert (len(np.unique(found[:6])) == 2) == stands_still
     assert (found[0] == 2.0) == stands_still

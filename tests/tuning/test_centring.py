@@ -15,6 +15,7 @@ from scipy import integrate, stats
 
 import pymc_sgmcmc as sg
 
+from helpers.grids import moments, weights
 from helpers.modes import REWRITTEN
 from helpers.sampling import QUIET, run
 from helpers.z_scores import STANDARD_ERRORS, assert_right, mean_and_error, means_of_parts
@@ -171,18 +172,11 @@ def mixed_over_scales(group, y, count):
     """Exact means and sds, where the scale has a half-normal prior of 2."""
     grid = np.linspace(1e-3, 8, 4000)
     of_mu, of_theta, density = exact(group, y, count, grid)
-    density = density - grid**2 / 8
-    share = np.exp(density - density.max())
-    share /= share.sum()
-
-    def moments(mean, variance):
-        centre = share @ mean
-        return centre, np.sqrt(share @ (variance + (mean - centre) ** 2))
-
+    share = weights(density - grid**2 / 8)
     return {
-        "mu": moments(*of_mu),
-        "sd": moments(grid, np.zeros_like(grid)),
-        "theta": moments(*of_theta),
+        "mu": moments(share, *of_mu),
+        "sd": moments(share, grid),
+        "theta": moments(share, *of_theta),
     }
 
 
@@ -352,8 +346,7 @@ def fixed_scale():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "build",
-    [imputed, truncated_scale, truncated_elements, one_scale_for_two_families, fixed_scale],
+    "build", [imputed, truncated_scale, truncated_elements, one_scale_for_two_families, fixed_scale]
 )
 def test_odd_hierarchies_are_right(build):
     """Against NUTS of PyMC, with the Monte Carlo errors of both."""

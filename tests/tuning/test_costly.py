@@ -10,6 +10,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import run
 from pymc_sgmcmc.tuning import cost_bounds
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 from pymc_sgmcmc.tuning.trial_chain import TrialChain
@@ -98,10 +99,7 @@ def sampled(model, counted):
     """Return the draws of a chain whose updates, times the numbers that each computes, are few."""
     bounds, updates = counted
     with model:
-        result = pm.sample(
-            draws=50, tune=10, chains=1, step=sg.CoRVSGLD(), random_seed=1, progressbar=False,
-            compute_convergence_checks=False,
-        )  # fmt: skip
+        result = run(sg.CoRVSGLD(), 50, 1, tune=10)
     thin, batches = (result.sample_stats[name].values[0, -1] for name in ("thin", "batches"))
     surface = bounds[-1].surface
     each = batches * surface.numbers

@@ -188,10 +188,7 @@ PLAN = "the choice of step size and batches"
 # What is run and which steps its error may name
 STEPS = {
     "newton": (lambda s, rng: newton(s, np.full(D, 0.5), None), CENTRE),
-    "newton on batches": (
-        lambda s, rng: newton(s, np.full(D, 0.5), s.draw_rows(rng, 8)),
-        CENTRE,
-    ),
+    "newton on batches": (lambda s, rng: newton(s, np.full(D, 0.5), s.draw_rows(rng, 8)), CENTRE),
     "newton along some coordinates": (newton_along_some, CENTRE),
     "newton from several starts": (
         lambda s, rng: best_mode(s, [np.full(D, x) for x in (0.5, 0, -1)], None, rng, lambda x: x),

@@ -7,7 +7,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.gallery import check
-from helpers.sampling import QUIET
+from helpers.sampling import run
 
 LENGTH, SD, START = 700, 0.03, 2.0
 
@@ -24,9 +24,7 @@ def test_a_smooth_walk_with_a_gap_is_sampled_right():
         start = pm.Normal.dist(0, START)
         w = pm.GaussianRandomWalk("w", 0, SD, init_dist=start, shape=LENGTH)
         pm.Normal("y", w[t], 1, observed=seen, total_size=len(y))
-        drawn = pm.sample(step=sg.CoRVSGLD(), chains=2, cores=1, random_seed=1, **QUIET).posterior[
-            "w"
-        ]
+        drawn = run(sg.CoRVSGLD()).posterior["w"]
     innovation = np.diff(np.eye(LENGTH), axis=0) / SD
     precision = innovation.T @ innovation + np.diag(np.bincount(step, minlength=LENGTH))
     precision[0, 0] += START**-2

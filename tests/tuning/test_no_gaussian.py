@@ -19,12 +19,7 @@ from helpers.subprocesses import run_python
 from helpers.surfaces import Exact, Gaussian
 from pymc_sgmcmc.kernel.estimators import Plain
 from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
-from pymc_sgmcmc.tuning.no_gaussian import (
-    _shape_priors,
-    descended,
-    lower_step,
-    plan_of_priors,
-)
+from pymc_sgmcmc.tuning.no_gaussian import _shape_priors, descended, lower_step, plan_of_priors
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 
 DATA = Path(__file__).parents[1] / "data"

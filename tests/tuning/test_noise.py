@@ -16,9 +16,7 @@ from pymc_sgmcmc.tuning.noise import (
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.regimes import Diagonal
-from pymc_sgmcmc.tuning.whiten import (
-    bulk_of_minibatches,
-)
+from pymc_sgmcmc.tuning.whiten import bulk_of_minibatches
 
 
 def test_noise_of_means_is_known():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from helpers.surfaces import Exact
+from helpers.surfaces import Exact, Gaussian
 from helpers.surfaces_of_rows import Groups, Means, Quartic, Rows
 from pymc_sgmcmc.tuning.curvature import Stiffness
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian, gaussian_of_many
@@ -17,14 +17,8 @@ def test_diagonal_gaussian_of_independent_coordinates(condition, at_mode):
     d = 600
     precisions = np.random.default_rng(0).permutation(np.geomspace(1, condition, d))
     mean = np.linspace(-5, 5, d)
-
-    class Independent(Exact):
-        def potential(self, points):
-            g = (points - mean) * precisions
-            return np.sum((points - mean) * g, axis=1) / 2, g
-
-    start = mean if at_mode else np.zeros(d)
-    found, sd = diagonal_gaussian(Independent(d), start, np.random.default_rng(1))
+    surface, start = Gaussian(mean, precisions), mean if at_mode else np.zeros(d)
+    found, sd = diagonal_gaussian(surface, start, np.random.default_rng(1))
     assert np.mean((found - mean) ** 2 * precisions) < 0.02
     # A precision is a moving mean of eight squared normals, weight 0.3: relative sd 0.21
     ratio = np.log(sd * precisions**0.5)
@@ -205,13 +199,8 @@ def test_an_ill_conditioned_gaussian():
     d = 600
     precisions = np.random.default_rng(0).permutation(np.geomspace(1, 1e6, d))
     mean = np.linspace(-1, 1, d)
-
-    class Independent(Exact):
-        def potential(self, points):
-            g = (points - mean) * precisions
-            return np.sum((points - mean) * g, axis=1) / 2, g
-
-    found, sd = gaussian_of_many(Independent(d), np.zeros(d), np.random.default_rng(1))
+    surface = Gaussian(mean, precisions)
+    found, sd = gaussian_of_many(surface, np.zeros(d), np.random.default_rng(1))
     assert np.mean((found - mean) ** 2 * precisions) < 0.02
     np.testing.assert_allclose(sd * precisions**0.5, 1, rtol=1e-3)
 
@@ -228,11 +217,6 @@ def test_a_density_without_curvature_is_refused():
 def test_a_narrow_coordinate_does_not_narrow_the_others():
     precisions = np.ones(600)
     precisions[0] = 1e16
-
-    class Independent(Exact):
-        def potential(self, points):
-            g = points * precisions
-            return np.sum(points * g, axis=1) / 2, g
-
-    _, sd = gaussian_of_many(Independent(600), np.zeros(600), np.random.default_rng(1))
+    surface = Gaussian(np.zeros(600), precisions)
+    _, sd = gaussian_of_many(surface, np.zeros(600), np.random.default_rng(1))
     np.testing.assert_allclose(sd * precisions**0.5, 1, rtol=1e-3)

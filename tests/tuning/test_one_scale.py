@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.grids import moments, weights
 from helpers.sampling import run
 from helpers.z_scores import assert_right
 
@@ -44,7 +45,7 @@ def exact():
     t, after, levels = columns()
     X, y = np.column_stack([t, after * t[:, None] - levels]), rows()
     grid = np.exp(np.linspace(-6, 2, 400))
-    log_weights, means, squares = [], [], []
+    log_weights, means, variances = [], [], []
     for s in grid:
         prior = np.r_[1.0, np.full(8, s**-2)]
         precision = X.T @ X / NOISE**2 + np.diag(prior)
@@ -55,13 +56,10 @@ def exact():
             + mean @ precision @ mean / 2 - s**2 / 2 + np.log(s)
         )  # fmt: skip
         means.append(mean)
-        squares.append(np.diag(np.linalg.inv(precision)) + mean**2)
-    w = np.exp(log_weights - np.max(log_weights))
-    w /= w.sum()
-    mean = w @ means
-    sd = np.sqrt(w @ squares - mean**2)
-    of_scale = w @ grid, np.sqrt(w @ grid**2 - (w @ grid) ** 2)
-    return {"slope": (mean[0], sd[0]), "bends": (mean[1:], sd[1:]), "scale": of_scale}
+        variances.append(np.diag(np.linalg.inv(precision)))
+    w = weights(log_weights)
+    mean, sd = moments(w, means, variances)
+    return {"slope": (mean[0], sd[0]), "bends": (mean[1:], sd[1:]), "scale": moments(w, grid)}
 
 
 @pytest.mark.slow

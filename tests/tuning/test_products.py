@@ -1,12 +1,16 @@
 """Fits and chains of products of factors, along whose ridges there is no mean."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pymc as pm
 import pytest
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.tuning.exchangeable import is_below
+from pymc_sgmcmc.tuning import rounds
+from pymc_sgmcmc.tuning.plan import Fit
+from pymc_sgmcmc.tuning.rounds import Rounds
 
 
 class Bowl:
@@ -16,13 +20,22 @@ class Bowl:
         return (points**2).sum(axis=1) / 2, points
 
 
-def test_a_chain_below_the_centre_of_its_fit():
+def test_a_chain_below_the_centre_of_its_fit_is_fitted_again(monkeypatch):
     rng, d = np.random.default_rng(0), 200
     centre, sd = np.full(d, 0.05), np.ones(d)
     drawn = rng.standard_normal((100, d))
-    assert not any(is_below(Bowl(), x, centre, sd) for x in drawn)
+    monkeypatch.setattr(rounds, "find_bulk", lambda *_: (centre, sd, False))
+    monkeypatch.setattr(rounds, "refuse_stiff", lambda *_: None)
+    job = SimpleNamespace(
+        state=SimpleNamespace(settings=None), again=False, density=None, rng=rng, report=str
+    )
+
+    def refitted(x, centre):
+        return Rounds(job, Bowl(), Fit(centre, sd), None)._refitted_below(x) is not None
+
+    assert not any(refitted(x, centre) for x in drawn)
     # A fit that has stopped far away
-    assert all(is_below(Bowl(), x, centre + 2, sd) for x in drawn)
+    assert all(refitted(x, centre + 2) for x in drawn)
 
 
 def three_way():

@@ -213,7 +213,7 @@ def value_of_visitors() -> pm.Model:
 
 
 @EXAMPLES.of(CASES + "putting_workflow")
-def puttingexpit() -> pm.Model:
+def putting_logistic() -> pm.Model:
     """Putts of 19 distances, a logistic line."""
     distance = np.arange(2, 21)
     n = np.linspace(1443, 152, 19).astype(int)

@@ -47,38 +47,6 @@ def process_of_a_sum() -> pm.Model:
     return model
 
 
-@EXAMPLES.of(GP + "GP-Latent")
-def process_with_students_noise() -> pm.Model:
-    """200 points with Student's noise, the process sampled."""
-    rng = np.random.default_rng(3)
-    x = np.linspace(0, 10, 200)[:, None]
-    y = 2 * np.sin(x.ravel()) + 0.3 * rng.standard_t(3, 200)
-    with pm.Model() as model:
-        ell = pm.Gamma("ell", alpha=2, beta=1)
-        eta = pm.HalfCauchy("eta", 5)
-        gp = pm.gp.Latent(cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ell))
-        f = gp.prior("f", X=x)
-        sigma = pm.HalfCauchy("sigma", 5)
-        nu = pm.Gamma("nu", alpha=2, beta=0.1)
-        pm.StudentT("y", mu=f, lam=1 / sigma**2, nu=nu, observed=y)
-    return model
-
-
-@EXAMPLES.of(GP + "GP-Latent")
-def process_of_a_class() -> pm.Model:
-    """300 zeros and ones, the process sampled."""
-    rng = np.random.default_rng(4)
-    x = np.linspace(0, 1, 300)[:, None]
-    y = rng.random(300) < 1 / (1 + np.exp(-3 * np.sin(12 * x.ravel())))
-    with pm.Model() as model:
-        ell = pm.InverseGamma("ell", mu=0.2, sigma=0.1)
-        eta = pm.Exponential("eta", 0.5)
-        gp = pm.gp.Latent(cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ell))
-        f = gp.prior("f", X=x)
-        pm.Bernoulli("y", logit_p=f, observed=y)
-    return model
-
-
 @EXAMPLES.of(GP + "GP-Circular")
 def process_on_a_circle() -> pm.Model:
     """40 angles: a periodic covariance, integrated out."""
@@ -110,22 +78,6 @@ def process_of_the_noise() -> pm.Model:
         )
         level = pm.Normal("level", -1, 1)
         pm.Normal("y", mean, pt.exp(level + noise), observed=y)
-    return model
-
-
-@EXAMPLES.of(GP + "GP-Kron")
-def process_on_a_grid() -> pm.Model:
-    """A grid of 20 by 12, a Kronecker product, integrated out."""
-    rng = np.random.default_rng(7)
-    one, two = np.linspace(0, 5, 20)[:, None], np.linspace(0, 3, 12)[:, None]
-    y = (np.sin(one) + np.cos(two.T)).ravel() + rng.normal(0, 0.3, 240)
-    with pm.Model() as model:
-        ell = pm.Gamma("ls", 4, 4, shape=2)
-        eta = pm.HalfNormal("eta", 2)
-        covs = [pm.gp.cov.ExpQuad(1, ls=ell[0]), eta**2 * pm.gp.cov.Matern32(1, ls=ell[1])]
-        gp = pm.gp.MarginalKron(cov_funcs=covs)
-        sigma = pm.HalfNormal("sigma", 0.5)
-        gp.marginal_likelihood("y", Xs=[one, two], y=y, sigma=sigma)
     return model
 
 
@@ -221,82 +173,4 @@ def processes_of_groups_by_basis() -> pm.Model:
         z = pm.Normal("z", 0, 1, shape=(15, 10))
         sigma = pm.HalfNormal("sigma", 0.5)
         pm.Normal("y", f[:, None] + eta[1] * (phi @ (z * root[:, None])), sigma, observed=y)
-    return model
-
-
-@EXAMPLES.of(GP + "GP-Births")
-def births() -> pm.Model:
-    """730 days: slow trend by functions, yearly season by Fourier terms, days of the week."""
-    rng = np.random.default_rng(14)
-    day = np.arange(730)
-    week = day % 7
-    y = 0.3 * np.sin(2 * np.pi * day / 365) + np.array([0, 0.3, 0.4, 0.3, 0.3, -0.5, -0.8])[week]
-    y = y + rng.normal(0, 0.3, 730)
-    with pm.Model() as model:
-        ell = pm.LogNormal("ell_trend", np.log(1.0), 0.5)
-        eta = pm.HalfNormal("eta_trend", 0.5)
-        gp = pm.gp.HSGP(m=[20], c=1.5, cov_func=eta**2 * pm.gp.cov.ExpQuad(1, ell))
-        trend = gp.prior("trend", X=(day[:, None] - 365) / 365)
-        scale = pm.HalfNormal("scale_year", 1)
-        ell_year = pm.LogNormal("ell_year", np.log(0.5), 0.5)
-        season = pm.gp.HSGPPeriodic(
-            m=8, scale=scale, cov_func=pm.gp.cov.Periodic(1, period=365, ls=ell_year)
-        ).prior("season", X=day[:, None])
-        effect = pm.ZeroSumNormal("weekday", sigma=1, shape=7)
-        sigma = pm.HalfNormal("sigma", 0.5)
-        pm.Normal("y", trend + season + effect[week], sigma, observed=y)
-    return model
-
-
-@EXAMPLES.of(GP + "MOGP-Coregion-Hadamard")
-def processes_of_pitchers() -> pm.Model:
-    """Three series of 30 games that share a coregion matrix, integrated out."""
-    rng = np.random.default_rng(15)
-    t = np.tile(np.linspace(0, 5, 30), 3)
-    k = np.repeat([0.0, 1.0, 2.0], 30)
-    y = np.sin(t + 0.5 * k) + rng.normal(0, 0.3, 90)
-    with pm.Model() as model:
-        ell = pm.Gamma("ell", 2, 0.5)
-        eta = pm.Gamma("eta", 3, 1)
-        w = pm.Normal("W", 0, 3, shape=(3, 2), initval=np.full((3, 2), 0.5))
-        kappa = pm.Gamma("kappa", 1.5, 1, shape=3)
-        cov = eta**2 * pm.gp.cov.ExpQuad(2, ls=ell, active_dims=[0])
-        cov = cov * pm.gp.cov.Coregion(2, active_dims=[1], kappa=kappa, W=w)
-        gp = pm.gp.Marginal(cov_func=cov)
-        sigma = pm.HalfNormal("sigma", 3)
-        gp.marginal_likelihood("f", np.stack([t, k], 1), y, sigma=sigma)
-    return model
-
-
-@EXAMPLES.of(GP + "GP-MaunaLoa")
-def carbon_dioxide() -> pm.Model:
-    """150 months: a long trend, a season that decays, and noise that is a process."""
-    rng = np.random.default_rng(16)
-    t = np.linspace(0, 12.5, 150)
-    y = (t - 6) * 0.3 + np.sin(2 * np.pi * t) + rng.normal(0, 0.2, 150)
-    with pm.Model() as model:
-        eta = pm.HalfNormal("η", [2.0, 3.0, 0.5], shape=3)
-        ell = pm.Gamma("ℓ", alpha=[4, 10, 2], beta=[0.2, 1, 4], shape=3)
-        season = pm.gp.cov.Periodic(1, period=1, ls=1.0) * pm.gp.cov.Matern52(1, ell[0])
-        cov = eta[0] ** 2 * season + eta[1] ** 2 * pm.gp.cov.ExpQuad(1, ell[1])
-        noise = eta[2] ** 2 * pm.gp.cov.Matern32(1, ell[2])
-        sigma = pm.HalfNormal("σ", 0.25)
-        gp = pm.gp.Marginal(cov_func=cov + noise)
-        gp.marginal_likelihood("y", X=t[:, None], y=y, sigma=sigma)
-    return model
-
-
-@EXAMPLES.of(GP + "log-gaussian-cox-process")
-def points_in_the_plane() -> pm.Model:
-    """Counts of 15 by 15 cells, the logarithm of their rate a process."""
-    rng = np.random.default_rng(17)
-    grid = np.stack(np.meshgrid(np.arange(15.0), np.arange(15.0)), -1).reshape(-1, 2)
-    y = rng.poisson(np.exp(0.5 + np.sin(grid[:, 0] / 3) + np.cos(grid[:, 1] / 4)))
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 2)
-        rho = pm.Uniform("rho", 1, 10)
-        variance = pm.InverseGamma("variance", 1, 1)
-        gp = pm.gp.Latent(cov_func=variance * pm.gp.cov.Matern52(2, rho))
-        log_rate = gp.prior("log_rate", X=grid)
-        pm.Poisson("y", pt.exp(mu + log_rate), observed=y)
     return model

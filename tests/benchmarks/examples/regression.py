@@ -235,7 +235,7 @@ def _ratings() -> tuple[np.ndarray, np.ndarray]:
 
 
 @EXAMPLES.of(GLM + "GLM-ordinal-regression")
-def orderedexpit() -> pm.Model:
+def ordered_logistic() -> pm.Model:
     """Ratings with ordered normal cut points."""
     x, y = _ratings()
     with pm.Model() as model:

@@ -61,26 +61,6 @@ def passengers() -> pm.Model:
     return model
 
 
-@EXAMPLES.of(SERIES + "Forecasting_with_structural_timeseries")
-def trend_season_and_autoregression() -> pm.Model:
-    """200 values: a line, a season, and an autoregression whose values are sampled."""
-    rng = np.random.default_rng(4)
-    t = np.arange(200)
-    y = 1 + 0.01 * t + np.sin(2 * np.pi * t / 20) + np.cumsum(rng.normal(0, 0.05, 200))
-    y = y + rng.normal(0, 0.3, 200)
-    season = np.stack([f(2 * np.pi * k * t / 20) for k in (1, 2) for f in (np.sin, np.cos)], 1)
-    with pm.Model() as model:
-        rho = pm.Normal("coefs", [0.0, 0.5], [0.1, 0.2])
-        sd = pm.HalfNormal("sigma", 0.3)
-        start = pm.Normal.dist(0, 0.5, size=1)
-        ar = pm.AR("ar", rho, sigma=sd, init_dist=start, constant=True, steps=199)
-        line = pm.Normal("line", [0.0, 0.0], [3.0, 0.1])
-        beta = pm.Normal("beta_fourier", 0, 1, shape=4)
-        noise = pm.HalfNormal("noise", 1)
-        pm.Normal("y", ar + line[0] + line[1] * t + season @ beta, noise, observed=y)
-    return model
-
-
 @EXAMPLES.of(SERIES + "Euler-Maruyama_and_SDEs")
 def linear_diffusion() -> pm.Model:
     """200 noisy values of an Ornstein-Uhlenbeck process whose path is sampled."""

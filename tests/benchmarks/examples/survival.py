@@ -14,26 +14,6 @@ SURVIVAL = "survival_analysis/"
 MIXTURES = "mixture_models/"
 
 
-@EXAMPLES.of(SURVIVAL + "survival_analysis")
-def mastectomy() -> pm.Model:
-    """44 women, a hazard constant in pieces of three months, a proportional effect."""
-    rng = np.random.default_rng(1)
-    spread = (rng.random(44) < 0.7).astype(int)
-    time = np.minimum(rng.exponential(100 / np.exp(0.6 * spread)), 225)
-    event = time < 225
-    edges = np.arange(0, 229, 3)
-    place = np.minimum((time // 3).astype(int), len(edges) - 2)
-    exposure = np.clip(time[:, None] - edges[:-1], 0, 3)
-    died = np.zeros_like(exposure)
-    died[np.arange(44), place] = event
-    with pm.Model(coords={"interval": edges[:-1]}) as model:
-        lambda0 = pm.Gamma("lambda0", 0.01, 0.01, dims="interval")
-        beta = pm.Normal("beta", 0, 10)
-        rate = pt.outer(pt.exp(beta * spread), lambda0)
-        pm.Poisson("obs", pt.maximum(exposure * rate, 1e-30), observed=died)
-    return model
-
-
 def _lifetimes(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(300, 1))

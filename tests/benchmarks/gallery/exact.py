@@ -91,10 +91,7 @@ def change_point() -> Moments:
     rates = np.stack([1 + change, 1 + len(y) - change])
     weight = special.softmax(np.sum(special.gammaln(shapes) - shapes * np.log(rates), axis=0))
     early, late = zip(shapes / rates, shapes / rates**2, strict=True)
-    return {
-        "early": weighted(*early, weight),
-        "late": weighted(*late, weight),
-    }
+    return {"early": weighted(*early, weight), "late": weighted(*late, weight)}
 
 
 def rows_of_trend() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

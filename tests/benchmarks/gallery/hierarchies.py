@@ -13,7 +13,7 @@ from scipy import special
 from .conjugate import mixed
 from .exact import Moments, trend, weighted
 from .posteriordb import ORIGIN, data
-from .registry import Registry
+from .registry import Registry, batched
 
 HIERARCHIES = Registry()
 # The reference draws are those of the other writing
@@ -82,10 +82,7 @@ def three_levels(batch_size: int | None = 500) -> pm.Model:
     """Return 20 regions of 10 groups of 1,000 rows each, a logistic regression."""
     region, group, x, y = rows_of_three_levels()
     with pm.Model() as model:
-        if batch_size is None:
-            g, u, seen = group, x, y
-        else:
-            g, u, seen = pm.Minibatch(group, x, y, batch_size=batch_size)
+        g, u, seen = batched(batch_size, group, x, y)
         mu = pm.Normal("mu", 0, 2)
         between_regions = pm.HalfNormal("between_regions", 1)
         between_groups = pm.HalfNormal("between_groups", 1)
@@ -111,7 +108,7 @@ def few_groups(batch_size: int | None = 100) -> pm.Model:
     """Return groups without effects: the sd of these is near zero, and batches say little of it."""
     group, y = rows_of_few_groups()
     with pm.Model() as model:
-        g, seen = pm.Minibatch(group, y, batch_size=batch_size) if batch_size else (group, y)
+        g, seen = batched(batch_size, group, y)
         level, sd = pm.Normal("level", 0, 1), pm.HalfNormal("sd", 1)
         effect = sd * pm.Normal("z", 0, 1, shape=8)
         pm.Normal("y", level + effect[g], NOISE_OF_FEW, observed=seen, total_size=len(y))

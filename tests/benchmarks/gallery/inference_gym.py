@@ -333,26 +333,9 @@ def convection_lorenz_bridge_unknown_scales() -> pm.Model:
     return model
 
 
-@target()
-def synthetic_log_gaussian_cox_process() -> pm.Model:
-    """Counts in a grid of ten by ten, whose log rate is a Gaussian process."""
-    d = data("log_gaussian_cox_process")
-    counts, places = d["counts"], d["locations"].astype(float)
-    with pm.Model() as model:
-        amplitude = pm.LogNormal("amplitude", -1, 0.5)
-        length = pm.LogNormal("length_scale", -1, 1)
-        kernel = pm.gp.cov.Matern32(2, ls=length + 0.001)
-        covariance = (amplitude + 0.001) ** 2 * kernel(places) + 1e-6 * np.eye(len(counts))
-        mean = np.full(len(counts), np.log(counts).mean())
-        log_rate = pm.MvNormal("log_intensity", mean, covariance)
-        pm.Poisson("counts", pt.exp(log_rate), observed=counts)
-    return model
-
-
-def sp500_returns(*, logarithm: bool, days: int | None) -> np.ndarray:
-    """Return the last returns of the S&P 500, less their mean."""
-    prices = data("sp500")["closing_prices"]
-    returns = np.diff(np.log(prices) if logarithm else prices)[-days if days else None :]
+def sp500_returns() -> np.ndarray:
+    """Return the last 100 returns of the S&P 500, less their mean."""
+    returns = np.diff(data("sp500")["closing_prices"])[-100:]
     found: np.ndarray = returns - returns.mean()
     return found
 
@@ -388,36 +371,12 @@ def volatility(returns: np.ndarray, *, centred: bool) -> pm.Model:
 
 
 @target()
-def stochastic_volatility_sp500() -> pm.Model:
-    """Volatility of ten years of returns, centred."""
-    return volatility(sp500_returns(logarithm=False, days=None), centred=True)
-
-
-@target()
 def stochastic_volatility_sp500_small() -> pm.Model:
-    """The same of 100 days."""
-    return volatility(sp500_returns(logarithm=False, days=100), centred=True)
-
-
-@target("stochastic_volatility_sp500")
-def vectorized_stochastic_volatility_sp500() -> pm.Model:
-    """Volatility of ten years of returns, non-centred."""
-    return volatility(sp500_returns(logarithm=False, days=None), centred=False)
+    """Volatility of 100 days of returns, centred."""
+    return volatility(sp500_returns(), centred=True)
 
 
 @target("stochastic_volatility_sp500_small")
 def vectorized_stochastic_volatility_sp500_small() -> pm.Model:
-    """The same of 100 days."""
-    return volatility(sp500_returns(logarithm=False, days=100), centred=False)
-
-
-@target("stochastic_volatility_log_sp500")
-def vectorized_stochastic_volatility_log_sp500() -> pm.Model:
-    """Volatility of ten years of log returns, non-centred."""
-    return volatility(sp500_returns(logarithm=True, days=None), centred=False)
-
-
-@target("stochastic_volatility_log_sp500_small")
-def vectorized_stochastic_volatility_log_sp500_small() -> pm.Model:
-    """The same of 100 days."""
-    return volatility(sp500_returns(logarithm=True, days=100), centred=False)
+    """The same, non-centred."""
+    return volatility(sp500_returns(), centred=False)

@@ -12,7 +12,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from .mixed import large_mixture
-from .registry import Registry
+from .registry import Registry, batched
 
 A9A = Path(__file__).parents[2] / "data" / "a9a.npz"
 LARGE = Registry()
@@ -52,10 +52,7 @@ def poisson(scales: np.ndarray, batch_size: int | None) -> pm.Model:
     with pm.Model() as model:
         intercept = pm.Normal("intercept", 0, 2)
         beta = pm.Normal("beta", 0, 1 / scales, shape=d)
-        if batch_size is None:
-            xb, eb, yb = x, exposure, y
-        else:
-            xb, eb, yb = pm.Minibatch(x, exposure, y, batch_size=batch_size)
+        xb, eb, yb = batched(batch_size, x, exposure, y)
         total_size = None if batch_size is None else n
         mean = eb * pt.exp(intercept + xb @ beta)
         pm.Poisson("y", mean, observed=yb, total_size=total_size)
@@ -89,10 +86,7 @@ def hierarchical_logistic(batch_size: int | None = 500) -> pm.Model:
         tau = pm.HalfNormal("tau", 1)
         z = pm.Normal("z", 0, 1, shape=groups)
         beta = pm.Normal("beta", 0, 1, shape=d)
-        if batch_size is None:
-            xb, gb, yb = x, group, y
-        else:
-            xb, gb, yb = pm.Minibatch(x, group, y, batch_size=batch_size)
+        xb, gb, yb = batched(batch_size, x, group, y)
         total_size = None if batch_size is None else n
         logit = mu + tau * z[gb] + xb @ beta
         pm.Bernoulli("y", logit_p=logit, observed=yb, total_size=total_size)

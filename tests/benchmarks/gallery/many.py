@@ -10,7 +10,7 @@ import pymc as pm
 from scipy.sparse import coo_array
 
 from .exact import Moments
-from .registry import Registry
+from .registry import Registry, batched
 
 __all__ = ["MANY", "moments_of_many"]
 
@@ -42,9 +42,7 @@ def groups(name: str, batch_size: int | None) -> pm.Model:
     """Return the hierarchy y ~ N(theta_g, 1), theta_g ~ N(mu, 1), mu ~ N(0, 10)."""
     group, y = rows(name)
     with pm.Model() as model:
-        g, seen = group, y
-        if batch_size is not None:
-            g, seen = pm.Minibatch(group, y, batch_size=batch_size)
+        g, seen = batched(batch_size, group, y)
         mu = pm.Normal("mu", 0, 10)
         theta = pm.Normal("theta", mu, 1, shape=SIZES[name][0])
         pm.Normal("y", theta[g], 1, observed=seen, total_size=len(y))
@@ -92,10 +90,7 @@ def crossed_thousands(batch_size: int | None = 1_000) -> pm.Model:
     group, item, x, y = crossed_rows()
     groups, items, count, sd_a, sd_b = CROSSED
     with pm.Model() as model:
-        rows = group, item, x, y
-        if batch_size is not None:
-            rows = pm.Minibatch(*rows, batch_size=batch_size)
-        g, i, covariate, seen = rows
+        g, i, covariate, seen = batched(batch_size, group, item, x, y)
         mu = pm.Normal("mu", 0, 5)
         beta = pm.Normal("beta", 0, 5)
         a = pm.Normal("a", 0, sd_a, shape=groups)

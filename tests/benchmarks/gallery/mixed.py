@@ -22,7 +22,7 @@ from pymc.distributions.transforms import ordered
 import pymc_sgmcmc as sg
 
 from . import exact
-from .registry import Builder
+from .registry import Builder, batched
 
 # From a model, a class and its options, such as the backend
 Steps = Callable[..., list[Any]]
@@ -72,7 +72,7 @@ def blocks(*names: Sequence[str], **others: Callable[..., Any]) -> Steps:
 def linear(centre: float) -> Builder:
     def build(batch_size: int | None = 200) -> pm.Model:
         x, y = exact.line(centre)
-        rows = (x, y) if batch_size is None else pm.Minibatch(x, y, batch_size=batch_size)
+        rows = batched(batch_size, x, y)
         with pm.Model() as model:
             a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 10)
             s = pm.HalfNormal("s", 5)
@@ -88,7 +88,7 @@ def poisson(batch_size: int | None = 200) -> pm.Model:
     n = 20_000
     x = 0.5 + rng.normal(size=(n, 4)) @ np.linalg.cholesky(0.4 + 0.6 * np.eye(4)).T
     y = rng.poisson(np.exp(0.5 + x @ [0.3, -0.2, 0.1, 0.2])).astype("int32")
-    xb, yb = (x, y) if batch_size is None else pm.Minibatch(x, y, batch_size=batch_size)
+    xb, yb = batched(batch_size, x, y)
     with pm.Model() as model:
         intercept = pm.Normal("intercept", 0, 3)
         first, rest = pm.Normal("first", 0, 1), pm.Normal("rest", 0, 1, shape=3)

@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from scipy.interpolate import BSpline
 
 from .exact import rows_of_trend
-from .registry import Registry
+from .registry import Registry, batched
 
 SHRINKAGE = Registry()
 
@@ -88,8 +88,7 @@ def prophet(batch_size: int | None = 500) -> pm.Model:
     bends = rng.laplace(0, 0.3, 25) * (rng.random(25) < 0.3)
     y = 0.3 + 0.5 * t + after @ bends + season @ rng.normal(0, 0.1, 6) + rng.normal(0, 0.1, 3000)
     with pm.Model() as model:
-        rows = [t, after, season, y]
-        seen = rows if batch_size is None else pm.Minibatch(*rows, batch_size=batch_size)
+        seen = batched(batch_size, t, after, season, y)
         slope, level = pm.Normal("slope", 0, 1), pm.Normal("level", 0, 1)
         delta = pm.Laplace("delta", 0, 0.05, shape=25)
         beta = pm.Normal("beta", 0, 0.5, shape=6)
@@ -106,8 +105,7 @@ def ridge_logistic(batch_size: int | None = 500) -> pm.Model:
     x = (rng.normal(size=(2000, 20)) + rng.normal(size=(2000, 1))) / np.sqrt(2)
     bought = rng.random(2000) < 1 / (1 + np.exp(-x @ rng.normal(0, 0.1, 20)))
     with pm.Model() as model:
-        rows = [x, bought.astype(float)]
-        seen = rows if batch_size is None else pm.Minibatch(*rows, batch_size=batch_size)
+        seen = batched(batch_size, x, bought.astype(float))
         intercept = pm.Normal("intercept", 0, 1)
         beta = pm.Normal("beta", 0, pm.HalfNormal("scale", 1), shape=20)
         total = None if batch_size is None else len(x)

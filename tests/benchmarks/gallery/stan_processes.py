@@ -16,11 +16,7 @@ from .posteriordb import data, of_suite
 def scanned(step: Callable[..., Any], first: Any, sequences: Any, constants: Any) -> Any:
     """Return the first value and those that follow from it, one for each row."""
     rest = pytensor.scan(
-        step,
-        sequences=sequences,
-        outputs_info=first,
-        non_sequences=constants,
-        return_updates=False,
+        step, sequences=sequences, outputs_info=first, non_sequences=constants, return_updates=False
     )
     return pt.concatenate([pt.shape_padleft(first), rest])
 

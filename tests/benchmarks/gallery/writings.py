@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from .hierarchies import rows_of_three_levels
-from .registry import Registry
+from .registry import Registry, batched
 
 WRITINGS = Registry()
 
@@ -74,9 +74,7 @@ def slopes_of(groups: int, rows: int, batch_size: int | None, *, centred: bool) 
     drawn = rng.multivariate_normal([0.5, -1], [[0.6, -0.25], [-0.25, 0.3]], groups)[group]
     y = drawn[:, 0] + drawn[:, 1] * x + rng.normal(0, 0.8, rows)
     with pm.Model() as model:
-        g, u, seen = group, x, y
-        if batch_size is not None:
-            g, u, seen = pm.Minibatch(group, x, y, batch_size=batch_size)
+        g, u, seen = batched(batch_size, group, x, y)
         sds = pm.Exponential.dist(1, size=2)
         chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=2, sd_dist=sds)
         beta = pm.Normal("beta", 0, 2, shape=2)
@@ -185,9 +183,7 @@ def groups_of_mixed_size(batch_size: int | None = 500, *, centred: bool) -> pm.M
     group = np.repeat(np.arange(12), sizes)
     y = 1 + 0.7 * rng.normal(size=12)[group] + 2 * rng.normal(size=len(group))
     with pm.Model() as model:
-        g, seen = group, y
-        if batch_size is not None:
-            g, seen = pm.Minibatch(group, y, batch_size=batch_size)
+        g, seen = batched(batch_size, group, y)
         mu, between = pm.Normal("mu", 0, 2), pm.HalfNormal("between", 1)
         sigma = pm.HalfNormal("sigma", 3)
         of_group = effects("group", mu, between, 12, centred=centred)
@@ -200,9 +196,7 @@ def three_levels_noncentred(batch_size: int | None = 500) -> pm.Model:
     """Return the regions and groups of ``three_levels``, written non-centred."""
     region, group, x, y = rows_of_three_levels()
     with pm.Model() as model:
-        g, u, seen = group, x, y
-        if batch_size is not None:
-            g, u, seen = pm.Minibatch(group, x, y, batch_size=batch_size)
+        g, u, seen = batched(batch_size, group, x, y)
         mu = pm.Normal("mu", 0, 2)
         between_regions = pm.HalfNormal("between_regions", 1)
         between_groups = pm.HalfNormal("between_groups", 1)
