@@ -124,7 +124,7 @@ table.round(2)
 # ## Killed
 #
 # `sg.checkpoint` around the step method keeps the chains in a folder. Another process
-# now samples the same model. We kill it two seconds after it has kept its first draws.
+# now samples the same model. We kill it a moment after it has kept its first draws.
 # (The signal is SIGKILL, which no program can catch to tidy up.)
 
 # %%
@@ -144,7 +144,7 @@ def kept():
 # The state of a chain alone takes more
 while process.poll() is None and kept() < 50_000:
     time.sleep(0.1)
-time.sleep(2)
+time.sleep(0.4)
 process.kill()
 print(f"The process ended by signal {-process.wait()}; {kept() / 1e3:.0f} kB are kept.")
 

@@ -31,19 +31,6 @@ from helpers.results import result_of
 from helpers.subprocesses import run_python
 from pymc_sgmcmc.backends import workarounds
 from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
-from pymc_sgmcmc.backends.workarounds import (
-    HAD_BEFORE,
-    hook_into_pymc,
-    interpreted,
-    jax_precision,
-    long_integers_allowed,
-    products_in_full,
-    repeatable,
-    slow_rewrites,
-    start_jax,
-    uncollected,
-    untraced,
-)
 from pymc_sgmcmc.model.passes import canonical
 
 
@@ -200,7 +187,7 @@ def test_jax_warns_of_long_integers_in_single_precision():
         return jax.jit(lambda x: x.astype("int64"))(np.zeros(3, dtype="int32"))
 
     with jax.enable_x64(False):
-        with long_integers_allowed():
+        with workarounds.long_integers_allowed():
             traced()
         # Needed as long as this is so
         with pytest.warns(UserWarning, match="Explicitly requested dtype"):
@@ -210,7 +197,7 @@ def test_jax_warns_of_long_integers_in_single_precision():
 def test_a_gpu_is_asked_for_products_in_the_precision_of_the_factors():
     # Whether it would round them, and no longer needs to be asked, only a GPU can tell
     jax = pytest.importorskip("jax")
-    context = products_in_full(jax_precision())
+    context = workarounds.products_in_full(workarounds.jax_precision())
     for _ in range(2):
         with context():
             program = jax.jit(lambda x: x @ x).lower(np.eye(3)).as_text()
@@ -232,7 +219,7 @@ def test_pytensor_looks_at_each_product_again_unless_told():
 
     # Needed as long as this is so
     assert not product("JAX")
-    assert product(get_mode("JAX").excluding(*HAD_BEFORE))
+    assert product(get_mode("JAX").excluding(*workarounds.HAD_BEFORE))
     # The gradient has no such product before it is compiled
     [gradient] = canonical([pt.grad((pt.diag(x) @ y).sum(), x)])
     assert not any(v.owner and isinstance(v.owner.op, Dot) for v in ancestors([gradient]))
@@ -261,12 +248,12 @@ def test_interpreted_functions_would_have_blas_and_fused_operations():
 def test_numba_may_change_the_order_of_operations_unless_told():
     # Needed as long as this is PyTensor's default
     assert pytensor.config.numba__fastmath
-    with repeatable():
+    with workarounds.repeatable():
         assert not pytensor.config.numba__fastmath
 
 
 def test_pytensor_notes_where_a_variable_was_made():
-    with untraced():
+    with workarounds.untraced():
         assert not any(pt.exp(pt.vector("x")).tag.trace)
     # Needed as long as this is so
     assert any(pt.exp(pt.vector("x")).tag.trace)
@@ -275,7 +262,7 @@ def test_pytensor_notes_where_a_variable_was_made():
 def test_pymc_takes_no_mode_for_the_initial_point():
     # Needed as long as this is so
     assert "mode" not in inspect.signature(pm.Model.initial_point).parameters
-    with interpreted(), pm.Model() as model:
+    with workarounds.interpreted(), pm.Model() as model:
         pm.HalfNormal("x", initval=1.0)
         assert pytensor.config.cxx == ""
         np.testing.assert_allclose(model.initial_point()["x_log__"], 0.0)
@@ -305,7 +292,7 @@ def test_a_compiler_would_have_python_search_for_garbage():
     assert gc.isenabled()
     gc.callbacks.append(count)
     try:
-        with uncollected():
+        with workarounds.uncollected():
             assert build() == 0
         assert gc.isenabled()
         # Needed as long as this is so
@@ -342,10 +329,10 @@ def times_distributed(outputs, exclude):
 
 def test_a_recursion_that_is_written_out_is_not_multiplied_out():
     _, few = recursion(5)
-    assert slow_rewrites([few]) == ()
+    assert workarounds.slow_rewrites([few]) == ()
     rate, many = recursion(20)
-    assert slow_rewrites([many]) == ("local_greedy_distributor",)
-    tried, [found] = times_distributed([many], slow_rewrites([many]))
+    assert workarounds.slow_rewrites([many]) == ("local_greedy_distributor",)
+    tried, [found] = times_distributed([many], workarounds.slow_rewrites([many]))
     assert tried == 0
     as_they_are = Mode(linker="py", optimizer=None)
     values = pytensor.function([rate], [found, many], mode=as_they_are)(0.4)
@@ -361,7 +348,7 @@ def test_initvals_of_other_names_are_refused_for_models_that_are_sampled_here():
     with pm.Model() as model:
         s = pm.HalfNormal("s")
         d = pm.Deterministic("d", s + 1)
-    hook_into_pymc(model, lambda model: None)
+    workarounds.hook_into_pymc(model, lambda model: None)
 
     def started(model, start):
         return pymc.initial_point.convert_str_to_rv_dict(model, start)
@@ -387,7 +374,7 @@ def test_a_platform_that_jax_lacks_is_named(monkeypatch, error):
 
     monkeypatch.setattr(jax, "devices", missing)
     with pytest.raises(RuntimeError, match=r"^JAX cannot start on .*Set JAX_PLATFORMS=cpu.*numba'"):
-        start_jax()
+        workarounds.start_jax()
 
 
 # ----------------------------------------------------------------------------- numba
