@@ -205,7 +205,10 @@ with pm.Model(coords=coords) as counts:
 #
 # Mean-field ADVI uses the same minibatches, and Adam. It fits independent normal
 # distributions, which cannot describe effects that are correlated with their centre and
-# their scale.
+# their scale. In the table its sd of cells is nearly twice that of NUTS, so that its
+# effects are too wide, and its own ± of that sd and of the intercept is far too narrow.
+# MSGNHT's means agree with those of NUTS. Its ± of the sd of cells is a fifth larger
+# than that of NUTS's 800 draws.
 
 # %%
 start = time.perf_counter()
