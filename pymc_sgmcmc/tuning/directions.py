@@ -179,8 +179,9 @@ def _ritz(
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the Hessian's eigenvectors in the space of common moves, (d, k), and their lengths."""
     products, basis = _products(surface, points, sd), _common_moves(sd, sizes, surface.circular)
-    if noisy.shape[1]:
-        basis = np.linalg.qr(np.hstack([basis, noisy]))[0]
+    if noisy.shape[1] and np.all(np.isfinite(turned := products(noisy))):
+        # Few batches show them roughly: a power iteration
+        basis = np.linalg.qr(np.hstack([basis, turned]))[0]
     if not basis.shape[1]:
         return None
     images = products(basis)

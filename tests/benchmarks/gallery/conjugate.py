@@ -1,4 +1,4 @@
-"""Thousands of rates, probabilities and values of a walk, of known laws; a rare event."""
+"""Thousands of rates, slopes and values of a walk, of known laws; a rare event."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .many import MANY
 __all__ = ["CONJUGATE"]
 
 GROUPS, STEPS = 5_000, 2_000
+COLUMNS, FACTORS = 600, 30
 WALKS, LENGTH = 200, 15
 # Nodes for each of two others, and how many sds they reach
 NODES, REACH = 41, 5.0
@@ -48,6 +49,42 @@ def moments_of_an_event() -> Moments:
     covariance = np.linalg.inv(np.array([[len(y) + 1, 1], [1, 2]]))
     mean, sd = covariance @ [y.sum(), event @ y], np.sqrt(np.diag(covariance))
     return {"a": (mean[0], sd[0]), "b": (mean[1], sd[1])}
+
+
+@cache
+def rows_of_factors() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return columns that factors make alike, a value of each row, H and what sums over H give.
+
+    The sums are those along H's 30 largest eigenvectors, each in its own sd.
+    """
+    rng = np.random.default_rng(26)
+    loads = rng.normal(size=(FACTORS, COLUMNS)) * (0.8 / FACTORS) ** 0.5
+    x = rng.normal(size=(20_000, FACTORS)) @ loads
+    x += 0.2**0.5 * rng.normal(size=x.shape)
+    y = x @ rng.normal(0, 0.1, COLUMNS) + rng.normal(size=len(x))
+    hessian = x.T @ x + np.eye(COLUMNS)
+    values, vectors = np.linalg.eigh(hessian)
+    return x, y, hessian, (vectors * values**0.5)[:, -FACTORS:]
+
+
+@MANY.add
+def sums_of_correlated_columns(batch_size: int = 200) -> pm.Model:
+    """Return slopes of 600 columns made of 30 factors, and sums along the narrowest directions."""
+    x, y, _, along = rows_of_factors()
+    with pm.Model() as model:
+        columns, seen = pm.Minibatch(x, y, batch_size=batch_size)
+        beta = pm.Normal("beta", 0, 1, shape=COLUMNS)
+        pm.Deterministic("sums", beta @ along)
+        pm.Normal("y", columns @ beta, 1, observed=seen, total_size=len(y))
+    return model
+
+
+def moments_of_factors() -> Moments:
+    """Of normal rows with a normal prior."""
+    x, y, hessian, along = rows_of_factors()
+    covariance = np.linalg.inv(hessian)
+    mean, sd = covariance @ (x.T @ y), np.sqrt(np.diag(covariance))
+    return {"beta": (mean, sd), "sums": (mean @ along, np.ones(FACTORS))}
 
 
 @cache
@@ -306,6 +343,7 @@ def variances(band: np.ndarray) -> np.ndarray:
 
 CONJUGATE: dict[str, Callable[[], Moments]] = {
     "one_row_of_a_million": moments_of_an_event,
+    "sums_of_correlated_columns": moments_of_factors,
     "rates_of_groups": moments_of_rates,
     "rates_in_dims": moments_of_rates,
     "conversions": moments_of_conversions,
