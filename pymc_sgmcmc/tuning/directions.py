@@ -37,11 +37,11 @@ _SMALL, _MOST_OWN = 16, 32
 _SHARE_OF_SMALL, _LAST = 0.5, 1e9
 
 # Least coupling, in units of the sds, and least independent part of another variable's response
-# that is a direction; rounds of responses, and most directions: each costs two passes over the data
+# that is a direction; rounds of responses, and most directions, of which each costs two passes
 _COUPLED, _DEPENDENT, _ROUNDS, _LARGEST_BASIS = 0.15, 1e-6, 3, 48
 
-# Range of lengths that count as 1, most directions, and the share of one in a single element of
-# thousands above which it is not a common one
+# Range of lengths that count as 1, and the share of a direction in a single element of thousands
+# above which it is not a common one
 _SHORT, _LONG, _ALONE = 0.7, 1.3, 0.2
 # Divisor of their number, so that another centre mostly uses the same compiled function
 _EACH = 4
@@ -154,8 +154,9 @@ def shared_directions(
 def _noisy_directions(surface: Surface, centre: Flat, sd: Flat, rng: Rng) -> np.ndarray:
     """Return orthonormal sums of coordinates that are far noisier than any coordinate, (d, k).
 
-    They are those of batches' gradients less these at the centre. Half of the batches show them, as
-    chance would for all, the others their noise.
+    The noise is that of anchored gradients, of batches' gradients less those at the centre. Half of
+    the batches show the directions, and the others measure the noise along them: along directions
+    that the same batches show, chance alone would be large.
     """
     if not surface.batch_size:
         return np.zeros((len(sd), 0))
