@@ -133,6 +133,7 @@ EITHER = [student, cauchy, centred_schools, discrete_neighbour]
 # Of more than 20 s, or not needed in each run: by one method each, in turn. Neal's funnel is in
 # test_centring.py, and other steps beside ours are in test_mixed.py too
 SLOW = {
+    standard_normals: sg.CoRVSGLD,
     unidentified: sg.MSGNHT,
     rare_cell: sg.CoRVSGLD,
     wild_columns: sg.MSGNHT,

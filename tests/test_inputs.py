@@ -151,7 +151,8 @@ def gradient(model, batch):
 
 
 @pytest.mark.parametrize(
-    "place", [pytest.param(p, marks=[pytest.mark.slow] if p == "batches" else []) for p in PLACES]
+    "place",
+    [pytest.param(p, marks=[] if p == "pm.Minibatch" else [pytest.mark.slow]) for p in PLACES],
 )
 def test_gradients_are_those_of_plain_arrays(place):
     batch = {"batch_size": B, "batch_dim": "obs"} if place in PLACES[1:3] else {}

@@ -317,6 +317,7 @@ def test_one_step_for_each_variable():
     assert all(method.model is model for method in step.methods)
 
 
+@pytest.mark.slow
 def test_of_what_other_steps_move_only_coordinates_that_depend_on_it_follow():
     """A simplex has masses, whose total PyMC's values have not."""
     with pm.Model() as model:

@@ -292,6 +292,15 @@ def moments(log_density, lower, upper):
         return grids.moments(grids.weights(log_density(x)), x)
 
 
+LONG = [
+    groups_in_a_non_centred_hierarchy,
+    scan_in_the_likelihood,
+    lkj_covariance,
+    truncated,
+    zero_sum,
+]
+
+
 def sample(step, **options):
     settings = {"draws": 50, "tune": 50, "chains": 1, "cores": 1, "random_seed": 5, **QUIET}
     return pm.sample(step=step, **{**settings, **options})
@@ -299,10 +308,10 @@ def sample(step, **options):
 
 @pytest.mark.parametrize(
     ("build", "backend"),
-    [(build, "jax") for build in MODELS]
-    + [
-        pytest.param(build, "numba", marks=pytest.mark.slow)
-        for build in (groups_in_a_non_centred_hierarchy, scan_in_the_likelihood)
+    [
+        *((build, "jax") for build in MODELS if build not in LONG),
+        *(pytest.param(build, "jax", marks=pytest.mark.slow) for build in LONG),
+        *(pytest.param(build, "numba", marks=pytest.mark.slow) for build in LONG[:2]),
     ],
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )

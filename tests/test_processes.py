@@ -117,15 +117,18 @@ def jax_outcomes(program):
     return run(program, "jax", cases, timeout=240)
 
 
+@pytest.mark.slow
 def test_import_does_not_start_jax(jax_outcomes):
     # A process in which JAX has started must not fork, and pm.sample forks
     assert not jax_outcomes["fork"]["has JAX"]
 
 
+@pytest.mark.slow
 def test_jax_gives_the_same_bits_in_every_kind_of_process(jax_outcomes):
     agree({name: o for name, o in jax_outcomes.items() if name != "fork, JAX running"})
 
 
+@pytest.mark.slow
 def test_a_fork_of_a_running_jax_is_refused_at_once(jax_outcomes):
     refused = jax_outcomes["fork, JAX running"]
     assert refused["error"].startswith("ParallelSamplingError: Chain")

@@ -216,6 +216,7 @@ def test_fields_learn_from_a_common_move():
 # ---------------------------------------------------------------------- walks
 
 
+@pytest.mark.slow
 def test_walks_that_meet_in_a_row_each_learn_their_own_information():
     """Ratings of teams: a match informs a difference, which a move of all teams leaves alone."""
     teams, weeks, noise = 6, 12, 1.6

@@ -84,6 +84,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_chain_of_a_forkserver_ends_with_the_main_process(tmp_path, monkeypatch):
     program, path = tmp_path / "served.py", tmp_path / "lock"
     program.write_text(SERVED)

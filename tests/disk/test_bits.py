@@ -65,7 +65,7 @@ def from_files(files):
     [
         pytest.param(BY_HAND, "jax", id="plain"),
         pytest.param({**ANCHORED, "batches": 1}, "jax", id="known blocks", marks=pytest.mark.slow),
-        pytest.param({**ANCHORED, "batches": 4}, "jax", id="joined blocks"),
+        pytest.param({**ANCHORED, "batches": 4}, "jax", id="joined blocks", marks=pytest.mark.slow),
         pytest.param(
             {**ANCHORED, "batches": 4}, "numba", id="joined blocks-numba", marks=pytest.mark.slow
         ),
@@ -119,6 +119,7 @@ def test_all_formats_and_types_of_numbers_give_the_same_draws(data, files, from_
         np.testing.assert_array_equal(draws, from_files[:1])
 
 
+@pytest.mark.slow
 def test_processes_and_threads_change_nothing(files, from_files):
     multiprocessing.set_forkserver_preload(["pymc_sgmcmc"])  # else each process imports it
     draws = sampled(*map(sg.on_disk, files), 2, chains=2, backend="jax", **BY_HAND)[0]

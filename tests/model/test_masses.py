@@ -92,6 +92,7 @@ def test_the_total_that_makes_masses_independent_is_found():
     np.testing.assert_allclose(transform.fitted(A, at, sd), [a.sum()], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_unit_of_gamma_posteriors_is_found():
     a, rate, s = np.array([0.1, 3.1, 50.1]), np.array([2.0, 0.01, 400.0]), np.ones(3)
     transform, phi = Mass(pt.as_tensor(s)), pt.vector("phi", shape=(3,))

@@ -33,7 +33,14 @@ def step_of(model, **options):
 
 
 # Long to compile
-LONG = {"kinds_of_likelihoods", "rows_of_several_lengths"}
+LONG = {
+    "arrays_without_dims",
+    "as_many_others_as_rows",
+    "columns_of_frames",
+    "kinds_of_likelihoods",
+    "rows_of_several_lengths",
+    "rows_of_vectors",
+}
 CASES = [
     pytest.param(build, 7, "jax", marks=[pytest.mark.slow] * (build.__name__ in LONG))
     for build in MODELS

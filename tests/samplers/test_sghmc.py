@@ -48,6 +48,7 @@ def test_noise_that_tuning_has_measured_is_not_injected_again(integrator):
     np.testing.assert_allclose(momentum, damped * kick)
 
 
+@pytest.mark.slow
 def test_noise_ratio_is_of_what_is_not_made_up_for():
     data = np.random.default_rng(0).normal(size=(400, 50))
     with pm.Model():

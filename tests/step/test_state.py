@@ -31,8 +31,9 @@ from helpers.steps import (
 @pytest.mark.parametrize(
     ("name", "batch"),
     [
-        *((name, "shuffled") for name in SAMPLERS),
+        *((name, "shuffled") for name in ("CoRVSGLD", "FLA", "MSGNHT", "SMLD")),
         ("FLA", "random"),
+        *(pytest.param(n, "shuffled", marks=pytest.mark.slow) for n in ("SGLD", "SGHMC", "SGNHT")),
         pytest.param("MSGNHT", "random", marks=pytest.mark.slow),
     ],
 )

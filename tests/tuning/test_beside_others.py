@@ -68,6 +68,7 @@ def searches(monkeypatch):
     return seen
 
 
+@pytest.mark.slow
 def test_a_scale_is_not_lost_to_effects_that_have_not_moved(searches):
     model, steps, means = hierarchy()
     for seed in range(2):
@@ -360,6 +361,7 @@ def test_numba(measure):
     check(measure("linear_blocks", "CoRVSGLD", 2, cores=1, options={"backend": "numba"}))
 
 
+@pytest.mark.slow
 def test_chains_that_are_sampled_in_turn_have_a_start_each(searches):
     model, steps, _ = hierarchy()
     chains = [[copy.copy(step) for step in steps] for _ in range(2)]

@@ -129,6 +129,7 @@ def test_a_net_that_no_normals_fit_is_tuned_another_way(monkeypatch, exchangeabl
         find_bulk(begin, np.random.default_rng(0), print)
 
 
+@pytest.mark.slow
 def test_a_small_hierarchy_has_widths_where_no_matrix_was_found(monkeypatch):
     def fails(*args):
         raise TuningError("no bulk")
@@ -166,6 +167,7 @@ def test_a_half_line_whose_bulk_is_far_above_the_mode_is_log_like_there():
     assert settings.thin == 20
 
 
+@pytest.mark.slow
 def test_a_simplex_keeps_its_total_beside_a_coefficient_of_large_numbers():
     rng = np.random.default_rng(1)
     population = 1e8 * rng.normal(size=500)

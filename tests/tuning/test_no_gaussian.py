@@ -70,6 +70,7 @@ def test_a_net_that_diverges_at_the_users_step_size_is_told_to_lower_it():
         run(step, draws=5, tune=0, chains=1)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_fit")
 def test_draws_of_a_net_are_as_long_as_a_schedule_records():
     # The last 40 updates of each 200 are recorded

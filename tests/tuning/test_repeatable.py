@@ -13,6 +13,7 @@ from helpers.steps import assert_goes_on, take
 from helpers.subprocesses import run_python
 
 
+@pytest.mark.slow
 def test_same_seed_same_bits_with_tuning():
     model, _ = regression()
     step = sg.CoRVSGLD(model=model, backend="jax")

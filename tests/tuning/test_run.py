@@ -195,6 +195,7 @@ def test_noise_that_is_met_in_the_last_round_is_planned_for(monkeypatch):
     assert planned == [0, 0, 0, 0, 100]
 
 
+@pytest.mark.slow
 def test_thousands_of_parameters_are_anchored_where_the_chain_has_been(monkeypatch):
     groups, each = 1100, 4
     group = np.tile(np.arange(groups), each)
