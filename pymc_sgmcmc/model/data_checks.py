@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -127,9 +128,11 @@ def _fits(shape: _Shape, observed: _Shape) -> bool:
 
 
 def _in_pairs(shape: _Shape, observed: _Shape) -> bool:
-    """Whether observations and parameters are compared one to one."""
-    pairs = zip(shape[::-1], observed[::-1], strict=False)
-    return any(other == 1 and length in observed and length != 1 for length, other in pairs)
+    """Whether a density has entries for pairs of observations."""
+    # An axis that is not observed counts as one of length 1
+    pairs = zip_longest(shape[::-1], observed[::-1], fillvalue=1)
+    lengths = {*observed} - {1, None}
+    return any(other == 1 and length in lengths for length, other in pairs)
 
 
 def _own_density(model: Model, rv: TensorVariable) -> list[Any]:

@@ -37,6 +37,9 @@ _log = logging.getLogger("pymc.sgmcmc")
 # numbers in memory among which the ends of columns are looked for
 _ROWS, _LEAST_ROWS, _LOOKED_AT = 200, 6, 2**22
 
+# Most rows that come with another one of their group, and numbers that are searched for these
+_GROUPED, _SEARCHED = 16, 2**28
+
 
 def require_independent_rows(model: Model, view: RowView | None = None) -> None:
     """Raise ValueError as :func:`check_independent_rows`, and log where nothing can be said."""
@@ -143,9 +146,10 @@ def _most_rows(arrays: Iterable[Any]) -> int:
 
 
 def unlike_rows(arrays: Sequence[Any], n: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the numbers of n rows: first of those at the ends of a column in memory, then of any.
+    """Return the numbers of n rows: of the ends of columns in memory, of groups, and of any.
 
-    What few rows have, as an event, may be all by which rows depend on each other.
+    What few rows have, as an event or a group of their own, may be all by which rows depend on each
+    other.
     """
     count = len(arrays[0])
     held = [x for x in arrays if not isinstance(x, Source)]
@@ -156,7 +160,24 @@ def unlike_rows(arrays: Sequence[Any], n: int, rng: np.random.Generator) -> np.n
     ends = [f(x, axis=0) for x in columns for f in (np.argmin, np.argmax)]
     first = rng.permutation(np.unique(np.concatenate([np.zeros(0, int), *ends])))
     order = [*first, *np.setdiff1d(np.arange(len(pool)), first)]
-    return rng.permutation(np.resize(pool[order], n))
+    return rng.permutation(_in_groups(held, np.resize(pool[order], n), rng))
+
+
+def _in_groups(
+    arrays: Sequence[np.ndarray], rows: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Return rows of which the last share an integer of some column with those before them."""
+    whole = sorted((x for x in arrays if x.dtype.kind in "iu"), key=np.ndim)
+    columns = [column for x in whole for column in np.reshape(x, (len(x), -1)).T]
+    grouped = rows.copy()
+    if columns:
+        most = int(np.clip(_SEARCHED // len(columns[0]), 1, _GROUPED))
+        for k in range(min(most, len(rows) // 4)):
+            row, column = rows[-2 * k - 2], columns[k % len(columns)]
+            same = np.flatnonzero(column == column[row])
+            if len(same) > 1:
+                grouped[-2 * k - 1] = rng.choice(same[same != row])
+    return grouped
 
 
 def at_some_rows(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 import numpy as np
 
+from pymc.initial_point import make_initial_point_fn
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
@@ -18,6 +20,9 @@ __all__ = ["initial_point", "is_given", "points_near_start"]
 # least, beside which rounding hides a change. At the initial point itself slopes are often zero,
 # which hides what depends on what
 _FARTHEST, _NEAREST, _DISTANCES = 0.3, 3e-8, 8
+
+# Draws from the priors among which a discrete variable has another value than at the start
+_DRAWS = 64
 
 
 def initial_point(model: Model, seed: int = 0) -> dict[str, np.ndarray]:
@@ -36,7 +41,11 @@ def is_given(
 
 
 def points_near_start(model: Model, rng: np.random.Generator) -> Iterator[list[np.ndarray]]:
-    """Yield values of the model's value variables, ever closer to the initial point."""
+    """Yield values of the model's value variables, ever closer to the initial point.
+
+    Every other point has other values of discrete variables: an effect that is off at the start
+    would hide what it has in it.
+    """
     start = initial_point(model)
     at = [np.asarray(start[str(value.name)]) for value in model.value_vars]
     real = [
@@ -44,8 +53,28 @@ def points_near_start(model: Model, rng: np.random.Generator) -> Iterator[list[n
         for x, rv in zip(at, model.free_RVs, strict=True)
     ]
     farthest = _FARTHEST * np.maximum(widths_of(real, 0), 1.0)
-    for away in [*np.geomspace(farthest, _NEAREST, _DISTANCES), 0 * farthest]:
+    both = at, _with_others(model, at)
+    for k, away in enumerate([*np.geomspace(farthest, _NEAREST, _DISTANCES), 0 * farthest]):
         yield [
             (x + by * rng.normal(size=x.shape)).astype(x.dtype) if x.dtype.kind == "f" else x
-            for x, by in zip(at, away, strict=True)
+            for x, by in zip(both[k % 2], away, strict=True)
         ]
+
+
+def _with_others(model: Model, start: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return a point with other values of discrete variables, where their priors give any."""
+    others = list(start)
+    discrete = {k: model.free_RVs[k] for k, x in enumerate(start) if x.dtype.kind != "f"}
+    # A density of the user's own may have no draws
+    with suppress(NotImplementedError), interpreted():
+        if discrete:
+            priors = dict.fromkeys(discrete.values(), "prior")
+            draw = make_initial_point_fn(model=model, overrides=priors)
+            for seed in range(_DRAWS):
+                point = draw(seed)
+                for k in discrete:
+                    new = point[str(model.value_vars[k].name)]
+                    others[k] = np.where(others[k] == start[k], new, others[k]).astype(new.dtype)
+                if not any(np.any(others[k] == start[k]) for k in discrete):
+                    break
+    return others

@@ -213,9 +213,10 @@ class RowView:
                     f"for rows of the dim '{self.dim}': what is sampled cannot be drawn in "
                     "batches. Leave these rows out, or leave batch_size and batch_dim out."
                 )
-            if not self.depends_on_rows(rv):
+            of_rows = self.depends_on_rows(rv)
+            if not of_rows and self.terms.keys().isdisjoint(ancestors([rv])):
                 continue
-            if rv.type.ndim == 0:
+            if rv.type.ndim == 0 or not of_rows:
                 raise NotImplementedError(
                     f"The prior of '{rv.name}' is computed from the rows of the dim '{self.dim}', "
                     "so that a batch would change it. Compute its parameters from the arrays by "

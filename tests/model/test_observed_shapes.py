@@ -60,6 +60,12 @@ def column_of_a_density(b):
     pm.CustomDist("y", x @ b, logp=lambda y, mu: -((y - mu) ** 2), observed=y, total_size=40)
 
 
+def density_of_all_pairs(b):
+    """Of an array in a column that the user's function holds."""
+    mean = b[0] * COLUMN
+    pm.CustomDist("y", mean[0, 0], logp=lambda y, _: -((y - mean) ** 2), observed=COLUMN[:, 0])
+
+
 def one_vector_whole(b):
     x, y = in_data(X, Y)
     normal(x @ b, batch(y))
@@ -79,6 +85,7 @@ PARAMETERS = "is compared with parameters"
         (column_of_labels, PAIRED.format("10, 1", PARAMETERS, "1, 10")),
         (column_of_a_mixture, PAIRED.format("10, 1", PARAMETERS, "1, 10")),
         (column_of_a_density, PAIRED.format("10, 1", "gives a log density", "10, 10")),
+        (density_of_all_pairs, PAIRED.format("40,", "gives a log density", "40, 40")),
         (one_vector_whole, PAIRED.format("10,", PARAMETERS, "40,")),
     ],
 )

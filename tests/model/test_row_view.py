@@ -427,6 +427,16 @@ def test_what_cannot_be_batched_is_refused(build, error, match):
         step_of(model)
 
 
+def test_what_comes_after_the_rows_is_sampled_with_all_of_them():
+    """A prior in whose graph is an observed variable, and no array."""
+    with pm.Model() as model:
+        y = pm.Normal("y", pm.Normal("a"), observed=np.zeros(10_000))
+        pm.Normal("next", y[-1])
+        assert sg.SGLD(step_size=1e-3, **UNTUNED).options.batch_dim is None
+    with pytest.raises(NotImplementedError, match="prior of 'next' is computed from the rows"):
+        step_of(model, batch_dim={"y": 0})
+
+
 @pytest.mark.parametrize(
     ("options", "error", "match"),
     [
