@@ -216,8 +216,9 @@ class ChunkedSource(Source):
                 f"{self.name} has changed: rows {self._starts[k]} to {self._starts[k + 1]} now "
                 f"have shape {values.shape}. Leave data alone while they are sampled from."
             )
-        chunk = self._kept[k] = np.empty(values.shape, dtype=self.held)
+        chunk = np.empty(values.shape, dtype=self.held)
         self.assign(chunk, values)
+        self._kept[k] = chunk
         while len(self._kept) > 1 and sum(x.nbytes for x in self._kept.values()) > _LARGEST_CACHE:
             self._kept.popitem(last=False)
         return chunk

@@ -405,27 +405,19 @@ class SGMCMCStep(Sampler, BlockedStep):
                 self._runner = tuning.run(trials=not later)
             state.backend = engine.backend
             return self._runner
-        goes_on = self._runner is not None
         if self._runner is None:
             engine.use(state.backend or engine.backend)
             self._runner = Runner(engine, state)
-        self._follow(self._runner, point, goes_on=goes_on)
+        self._follow(self._runner, point)
         return self._runner
 
-    def _follow(self, runner: Runner, point: PointType, *, goes_on: bool) -> None:
-        """Go on from PyMC's point, if other steps have moved it or what its coordinates depend on.
-
-        A state that was set is where it says.
-        """
+    def _follow(self, runner: Runner, point: PointType) -> None:
+        """Go on from PyMC's point, if others moved it or what its coordinates depend on."""
         engine, state = runner.engine, runner.state
-        moved = (
-            goes_on
-            and bool(state.values)
-            and any(
-                # PyMC passes on the arrays of the last draw where nothing else moves them
-                (now := point[value.name]) is not was and not np.array_equal(now, was)
-                for value, was in zip(self._values, state.values, strict=True)
-            )
+        moved = bool(state.values) and any(
+            # PyMC passes on the arrays of the last draw where nothing else moves them
+            (now := point[value.name]) is not was and not np.array_equal(now, was)
+            for value, was in zip(self._values, state.values, strict=True)
         )
         if moved or any(engine.depends_on_others):
             whitening = runner.settings.whitening()

@@ -30,7 +30,7 @@ from pymc_sgmcmc.checks import a_model, a_path, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
-from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_arrays
+from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_parts
 from pymc_sgmcmc.store.formats import Begin, Records, layout_of, refuse_unkept
 
 __all__ = ["Checkpoint", "checkpoint"]
@@ -160,7 +160,7 @@ class Checkpoint(CompoundStep):
         self._require_all_variables()
         # What the model was when its fingerprint was taken
         self._lines: dict[str, str] = {}
-        self._arrays: list[np.ndarray] = []
+        self._parts: list[Any] = []
         # The chain's files, and those of its draws that are still to be returned
         self._store: Any = None
         self._stored: Iterator[np.void] = iter(())
@@ -193,10 +193,10 @@ class Checkpoint(CompoundStep):
     # ------------------------------------------------------------------ what the store is of
 
     def _fingerprint(self) -> dict[str, str]:
-        """Return what the run is of; data are read again only where they were set anew."""
-        arrays = model_arrays(self.model)
-        if not self._lines or list(map(id, arrays)) != list(map(id, self._arrays)):
-            self._lines, self._arrays = fingerprint(self.model, self._flat), arrays
+        """Return what the run is of; data are read again only where the model has changed."""
+        parts = model_parts(self.model)
+        if not self._lines or list(map(id, parts)) != list(map(id, self._parts)):
+            self._lines, self._parts = fingerprint(self.model, self._flat), parts
         return self._lines
 
     def _require_same(self, begun: Any) -> None:
@@ -403,7 +403,8 @@ class Checkpoint(CompoundStep):
         try:
             yield
         except SamplingError as error:
-            if not self._made and not self._unkept:
+            # What a process that was not forked sees of the other chains are their files
+            if not (self._made or self._unkept or any(self.path.glob("chain-*/begin"))):
                 raise
             if last or not self._failed:
                 then = (
@@ -418,7 +419,7 @@ class Checkpoint(CompoundStep):
 
     def __getstate__(self) -> dict[str, Any]:
         # Open files, and what is read again where the step is sampled
-        unsent: dict[str, Any] = {"_store": None, "_stored": iter(()), "_lines": {}, "_arrays": []}
+        unsent: dict[str, Any] = {"_store": None, "_stored": iter(()), "_lines": {}, "_parts": []}
         return {**self.__dict__, **unsent}
 
 

@@ -40,9 +40,9 @@ from pymc_sgmcmc.kernel.options import OwnWhitening
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.model.tensor_model import in_tensors
-from pymc_sgmcmc.schedules import Schedule
+from pymc_sgmcmc.schedules import Schedule, constant, cyclical, polynomial
 
-__all__ = ["differences", "fingerprint", "model_arrays"]
+__all__ = ["differences", "fingerprint", "model_parts"]
 
 # Bytes of an array that are read at once, and at most: a larger one counts by spread blocks
 _BLOCK, _MOST_READ = 2**22, 2**31
@@ -103,9 +103,10 @@ def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return listed
 
 
-def model_arrays(model: Model) -> list[Any]:
-    """Return all arrays that the model reads: the same objects as long as it is unchanged."""
-    return [array for arrays in _arrays(_graphs(in_tensors(model))).values() for array in arrays]
+def model_parts(model: Model) -> list[Any]:
+    """Return all arrays and terms of the model: the same objects as long as it is unchanged."""
+    read = [array for arrays in _arrays(_graphs(in_tensors(model))).values() for array in arrays]
+    return [*read, *model.basic_RVs, *model.potentials]
 
 
 def _options(step: BlockedStep) -> dict[str, Any]:
@@ -116,7 +117,8 @@ def _options(step: BlockedStep) -> dict[str, Any]:
     # One argument for the user: a word, or the transforms of some variables
     asked["transforms"] = asked.pop("named_transforms") or asked["transforms"]
     own = {k: x for k, x in vars(step).items() if k not in _OF_EVERY_STEP and k[0] != "_"}
-    if callable(schedule := asked["step_size"]) and not is_dataclass(schedule):
+    schedule = asked["step_size"]
+    if callable(schedule) and not isinstance(schedule, constant | polynomial | cyclical):
         asked["step_size"] = _step_sizes(schedule)
     if callable(whitening := asked["scale"]):
         asked["scale"] = whitening, _of_root(whitening, step)

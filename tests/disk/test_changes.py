@@ -227,6 +227,15 @@ def test_numbers_that_a_type_cannot_hold_are_refused(tmp_path, monkeypatch, rows
         stored.whole()
 
 
+def test_a_refused_chunk_is_refused_again(tmp_path):
+    path = tmp_path / "x.parquet"
+    write(path, np.full(10, 2**32 + 3))
+    stored = opened(path, **columns(path))
+    for _ in range(2):
+        with pytest.raises(sg.DiskError, match="beyond the range of int32"):
+            stored.rows(0, 3)
+
+
 def test_numbers_that_a_type_can_hold_are_taken(tmp_path):
     for rows, dtype in [([1.0, 2.0], "int32"), ([0, 1], "bool"), ([True, False], "int32")]:
         np.save(tmp_path / "x.npy", np.array(rows))

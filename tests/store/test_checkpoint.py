@@ -13,6 +13,7 @@ import pymc_sgmcmc as sg
 
 from helpers.attempts import location_and_scale
 from helpers.kept import KilledError, Killer, bits, failing_writes, location, run, untuned
+from helpers.sampling import QUIET
 from pymc_sgmcmc.kernel import tables
 from pymc_sgmcmc.store import chain_store
 from pymc_sgmcmc.testing import UNTUNED
@@ -115,6 +116,35 @@ def test_a_tuned_run_goes_on(tmp_path):
     with pytest.raises(KilledError):
         run(tmp_path, callback=Killer(25), **options)
     assert bits(run(tmp_path, **options)) == bits(run(None, **options))
+
+
+def test_a_variable_that_two_step_methods_move(tmp_path):
+    def both(path, callback=None):
+        with pm.Model():
+            x = pm.Normal("x")
+            step = [sg.SGLD(step_size=0.1, backend="jax", **UNTUNED), pm.Metropolis([x])]
+            if path:
+                step = sg.checkpoint(step, path, every=0)
+            return pm.sample(
+                20, step=step, tune=10, chains=1, cores=1, random_seed=1, callback=callback, **QUIET
+            )
+
+    # A proposal that was rejected would hide which of them a run goes on from
+    for draws in (12, 17, 21, 26):
+        with pytest.raises(KilledError):
+            both(tmp_path, Killer(draws))
+    assert bits(both(tmp_path)) == bits(both(None))
+
+
+def test_terms_that_are_added_after_a_run_are_another_model(tmp_path):
+    with pm.Model():
+        x = pm.Normal("x")
+        step = sg.checkpoint(sg.SGLD(step_size=0.01, backend="jax", **UNTUNED), tmp_path)
+        options = {"step": step, "tune": 5, "chains": 1, "cores": 1, "random_seed": 1, **QUIET}
+        pm.sample(10, **options)
+        pm.Potential("pull", -50 * (x - 3) ** 2)
+        with pytest.raises(ValueError, match=r"is of another run: .*'pull'"):
+            pm.sample(10, **options)
 
 
 @pytest.mark.slow

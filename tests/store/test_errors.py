@@ -293,6 +293,13 @@ def test_a_disk_that_is_full_before_a_later_chain_begins_costs_no_draws(tmp_path
     assert dict(dt.posterior.sizes) == {"chain": 3, "draw": 300}
 
 
+def test_a_disk_that_fails_as_a_chain_begins_beside_others_costs_no_draws(tmp_path, monkeypatch):
+    """As in a process of its own, which knows of the others by their files alone."""
+    run(tmp_path, chains=1)
+    failing_writes(monkeypatch, lambda number: True, FULL, byte=0)
+    assert dict(run(tmp_path, chains=2).posterior.sizes)["chain"] == 2
+
+
 @pytest.mark.skipif(os.name != "posix", reason="there are no forks")
 def test_a_run_that_was_interrupted_goes_on_in_other_processes(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 1.0)

@@ -1,5 +1,7 @@
 """What tells two runs apart: the user's own functions and operations, too."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -147,7 +149,21 @@ def by_partial(h):
     return partial(lambda t, h: h + 0 * t, h=h)
 
 
-@pytest.mark.parametrize("schedule", [by_closure, by_default, by_inner_function, by_partial])
+@dataclass
+class OwnSchedule:
+    of: Callable
+
+    def __call__(self, t):
+        return self.of(t)
+
+
+def by_dataclass(h):
+    return OwnSchedule(by_closure(h))
+
+
+@pytest.mark.parametrize(
+    "schedule", [by_closure, by_default, by_inner_function, by_partial, by_dataclass]
+)
 def test_schedules_of_the_users_own_are_told_apart(schedule):
     def of(h):
         return lines(own_density(square(1.0)), step_size=schedule(h))
