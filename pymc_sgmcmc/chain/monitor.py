@@ -161,7 +161,8 @@ def final_warning(
         texts.append(
             f"In {tamed / updates:.0%} of the updates the gradient was far larger than where the "
             "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "
-            "The chain has left that place: pass initvals nearer to the data, or tighter priors."
+            "The chain has left that place: pass initvals= under which the data are likelier, or "
+            "tighter priors."
         )
     if outside:
         texts.append(

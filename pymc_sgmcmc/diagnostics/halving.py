@@ -12,6 +12,7 @@ import numpy as np
 import xarray as xr
 
 from pymc.model import Model
+from pymc.stats.convergence import log_warning_stats
 from scipy.special import ndtri
 
 from pymc_sgmcmc.checks import a_generator, positive, positive_int
@@ -107,7 +108,8 @@ def bias_report(
     Notes
     -----
     What is not flagged is not proven right: a bias below ``critical_z * se`` stays unseen,
-    and so does a mode that no chain found. Raise ``draws`` to see more.
+    and so does what both runs share, such as a mode that no chain found. Raise ``draws`` to see
+    more. Chains log the warnings that ``pm.sample`` logs.
     Where JAX runs the updates it is running in this process afterwards, and ``pm.sample`` on
     several forked processes is refused: sample first, or pass ``backend="numba"``.
 
@@ -218,7 +220,9 @@ def _one_chain(
     first, second = rng.spawn(2)
     step.setup_chain(first, tune, draws)
     start = initial_point(step.model, int(rng.integers(2**30)))
-    point, full, rejected = _run(step, start, tune, draws)
+    point, full, rejected, last = _run(step, start, tune, draws)
+    # What both runs have in common, such as draws without density, halving does not see
+    log_warning_stats(last)
     before, schedule = step.chain, step.options.step_size
     settings = before.settings
     assert settings is not None
@@ -235,23 +239,24 @@ def _one_chain(
         settings=replace(settings, step_size=h / 2, adapts=False),
         row_order=before.row_order,
     )
-    _, half, rejected_of_half = _run(step, point, 2 * tune, 2 * draws)
+    _, half, rejected_of_half, _ = _run(step, point, 2 * tune, 2 * draws)
     return full, half, float(h), settings.thin, rejected + rejected_of_half
 
 
 def _run(
     step: SGMCMCStep, point: Any, tune: int, draws: int
-) -> tuple[Any, dict[str, np.ndarray], int]:
-    """Return the last point, the draws in PyMC's value variables, and rejected updates."""
+) -> tuple[Any, dict[str, np.ndarray], int, list[dict[str, Any]]]:
+    """Return the last point, the draws in PyMC's value variables, rejected updates, last stats."""
     kept: dict[str, list[np.ndarray]] = {name: [] for name in point}
     rejected = 0
+    stats: list[dict[str, Any]] = []
     for i in range(tune + draws):
-        point, [stats] = step.step(point)
+        point, stats = step.step(point)
         if i >= tune:
-            rejected += stats["rejected_updates"]
+            rejected += stats[0]["rejected_updates"]
             for name, value in point.items():
                 kept[name].append(value)
-    return point, {name: np.stack(values) for name, values in kept.items()}, rejected
+    return point, {name: np.stack(values) for name, values in kept.items()}, rejected, stats
 
 
 def _report(

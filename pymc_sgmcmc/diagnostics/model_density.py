@@ -30,7 +30,7 @@ from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 __all__ = ["ModelDensity", "Standard", "density_of"]
 
 # A covariance from fewer draws would say more of them than of the posterior
-_DRAWS_A_DIMENSION = 5
+DRAWS_A_DIMENSION = 5
 
 _latest: tuple[dict[str, Any], ModelDensity] | None = None
 
@@ -205,7 +205,7 @@ class Standard:
         sd = positions.std(axis=0, ddof=1)
         # A coordinate in which all draws agree is left in its own unit
         sd = np.where(sd > 0, sd, 1.0)
-        if d > LARGEST_DENSE or n < _DRAWS_A_DIMENSION * d:
+        if d > LARGEST_DENSE or n < DRAWS_A_DIMENSION * d:
             return cls(centre, sd)
         correlation = np.cov((positions - centre) / sd, rowvar=False).reshape(d, d)
         np.fill_diagonal(correlation, 1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,12 @@ import xarray as xr
 from pymc.model import Model
 
 from pymc_sgmcmc.checks import a_generator, positive, positive_int
-from pymc_sgmcmc.diagnostics.model_density import ModelDensity, Standard, density_of
+from pymc_sgmcmc.diagnostics.model_density import (
+    DRAWS_A_DIMENSION,
+    ModelDensity,
+    Standard,
+    density_of,
+)
 from pymc_sgmcmc.diagnostics.result import checked_model, dims_of, draws_of, point_of
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.modes import newton
@@ -86,7 +92,8 @@ def gradient_noise(
         For each variable σ² of its elements in units of their posterior sds, with the
         dimension ``estimator`` ("plain", "control_variates") before its own (those of its
         unconstrained coordinates, where their shape is another). Further
-        ``largest_variance``, the largest of any direction; ``suggested_batches``, the K for
+        ``largest_variance``, the largest of any direction (above 512 dimensions of any
+        coordinate); ``suggested_batches``, the K for
         which the mean of K batches has at most the variance ``largest``;
         ``suggested_batch_size``, as many rows in one batch. Attributes: ``batch_size``,
         ``rows``, ``gradient``, the quieter estimator ("control_variates" only below half the
@@ -100,6 +107,11 @@ def gradient_noise(
     NotImplementedError
         If the model has discrete variables, or above 512 dimensions where ``point`` is no
         result.
+
+    Warns
+    -----
+    UserWarning
+        If a result has too few draws for a covariance.
 
     References
     ----------
@@ -141,6 +153,15 @@ def gradient_noise(
     anchor = None if anchor_values is None else density.positions(anchor_values)[0]
     if from_draws:
         standard = Standard.of(phi)
+        if standard.root.ndim == 1 and density.dimension <= LARGEST_DENSE:
+            warnings.warn(
+                f"The result has {len(phi)} draws, too few for the covariance of "
+                f"{density.dimension} parameters. The largest variance is that of single "
+                "coordinates, and batches for it may be too many or too few. Pass a result with "
+                f"{DRAWS_A_DIMENSION * density.dimension} draws, or a point.",
+                UserWarning,
+                stacklevel=2,
+            )
         kept = np.linspace(0, len(phi) - 1, _ROUNDS + 2).round().astype(int)
         places = phi[kept[1:-1]]
         anchor = standard.centre if anchor is None else anchor

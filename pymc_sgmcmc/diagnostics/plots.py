@@ -162,9 +162,9 @@ def plot_temperature(
     """Plot the temperature of each variable, which is 1 on average for exact draws.
 
     Its excess is that of the variable's variance. Bars reach two standard errors to both sides, a
-    band shows what a warning tolerates beyond them, and what would be warned of has another
-    colour. The first line is that of all coordinates; the next one, for ``SGHMC``, that of its
-    momentum.
+    band shows what a warning tolerates beyond them, and lines beyond both have another colour. (A
+    warning after sampling judges each chain and coordinate.) The first line is that of all
+    coordinates; the next one, for ``SGHMC``, that of its momentum.
 
     Parameters
     ----------
@@ -181,13 +181,16 @@ def plot_temperature(
     Raises
     ------
     TypeError, ValueError
-        If ``dt`` has no draws of this package's step methods, or only of :class:`~pymc_sgmcmc.FLA`,
-        whose law has no temperature; or if an argument is outside its range.
+        If ``dt`` has no draws of this package's step methods, or only of those whose law has no
+        temperature (``FLA``, ``SGRLD``, ``MirrorSGLD``); or if an argument is outside its range.
     """
     stats = _statistics(dt)
     each = _of_kind(dt, stats, TEMPERATURE)
     if not each:
-        raise ValueError("dt has no temperatures of variables: the law of FLA's draws has none.")
+        raise ValueError(
+            "dt has no temperatures of variables: the law of the draws of FLA, SGRLD and "
+            "MirrorSGLD has none."
+        )
     shared = {"all coordinates": TEMPERATURE, "momentum": "kinetic_temperature"}
     lines = {label: stats[name] for label, name in shared.items() if name in stats} | each
     means, errors = [], []

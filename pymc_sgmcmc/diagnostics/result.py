@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Draws:
-    """Evenly spaced draws of a result; the first dimension of arrays is chains times draws."""
+    """Draws of a result, evenly spaced in its weights; arrays begin with chains times draws."""
 
     posterior: xr.Dataset  # the whole group
     values: dict[str, np.ndarray]  # of each free variable
@@ -60,7 +60,7 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
         )
     chains, draws = sizes["chain"], sizes["draw"]
     count = draws if limit is None else min(draws, positive_int("draws", limit, usual=500))
-    kept = np.linspace(0, draws - 1, count).round().astype(int)
+    kept = _kept(_weights(result, group, (chains, draws)), count)
     values = {}
     for name, shape in _shapes(model).items():
         if name not in posterior:
@@ -68,12 +68,34 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
                 f"result's group '{group}' has no variable '{name}', which the model has. Pass the "
                 "model that was sampled, and a result from which no variable was dropped."
             )
-        taken = posterior[name].transpose("chain", "draw", ...).values[:, kept]
+        taken = posterior[name].transpose("chain", "draw", ...).values
+        taken = taken[np.arange(chains)[:, None], kept]
         _check_shape("result", name, taken.shape[2:], shape)
         values[name] = taken.reshape(chains * count, *taken.shape[2:])
-    return Draws(
-        posterior, values, np.repeat(np.arange(chains), count), np.tile(kept, chains), count
-    )
+    return Draws(posterior, values, np.repeat(np.arange(chains), count), kept.ravel(), count)
+
+
+def _weights(result: Any, group: str, shape: tuple[int, int]) -> np.ndarray:
+    """Return the weights of a schedule's draws, (chains, draws), or ones."""
+    if group == "posterior" and isinstance(result, xr.DataTree) and "sample_stats" in result:
+        weights = result["sample_stats"].to_dataset().get("weight")
+        # Several step methods have weights of their own
+        if weights is not None and set(weights.dims) == {"chain", "draw"}:
+            array = weights.transpose("chain", "draw").values
+            if array.shape == shape and np.all(array > 0):
+                return np.asarray(array)
+    return np.ones(shape)
+
+
+def _kept(weights: np.ndarray, count: int) -> np.ndarray:
+    """Return numbers of draws, (chains, count), evenly spaced in the sum of their weights."""
+    chains, draws = weights.shape
+    if np.ptp(weights) <= 1e-6 * weights.max():
+        even = np.linspace(0, draws - 1, count).round().astype(int)
+        return np.tile(even, (chains, 1))
+    middles = (np.arange(count) + 0.5) / count
+    ends = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    return np.stack([np.searchsorted(of, middles).clip(0, draws - 1) for of in ends])
 
 
 def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.ndarray]:

@@ -76,7 +76,8 @@ def ksd(
         As of the step methods, for a model without ``pm.Minibatch``: the rows of a batch, and
         their dim.
     draws : int or None, default 500
-        Most draws of each chain, evenly spaced; None for all. The cost is this many gradients
+        Most draws of each chain, evenly spaced in the ``weight`` that a schedule gives them; None
+        for as many as there are. The cost is this many gradients
         of the full data for each chain, and grows with its square in the kernel.
     temperature : float, default 1.0
         T of the step method.

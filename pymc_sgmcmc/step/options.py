@@ -108,9 +108,9 @@ _STATISTICS = """\
     on average 1 under the exact law), ``noise_ratio`` (relative widening of the variances by
     gradient noise, from two fresh batches), ``rejected_updates`` (updates that were not
     finite, for which the state was kept), ``diverging`` (whether there were any),
-    ``tamed_updates`` (updates in which a bound on the gradient or on a move acted; both count
-    those that a schedule leaves out before the draw, too) and
-    ``warning`` (which PyMC logs after sampling and keeps out of the result).
+    ``tamed_updates`` (updates in which a bound on the gradient or on a move acted) and
+    ``warning`` (which PyMC logs when the chain ends and keeps out of the result). Rejected and
+    tamed updates include those that a cyclical schedule leaves out before the draw.
 
     Statistics of each variable, as of one that is called x: ``config_temperature[x]`` (the mean
     over the directions along which it varies, each by its share of the variance; after the

@@ -126,9 +126,12 @@ class Recorder:
         state, temperatures = runner.state, {}
         assert state.psi is not None
         # A start by hand knows no centre, whatever its scales
-        known = runner.settings.step_size is not None
-        if state.draw == max(state.tuning_draws, 1) and not known:
+        starts = state.draw == max(state.tuning_draws, 1) and runner.settings.step_size is None
+        if starts:
             runner.set_origin([np.asarray(x) for x in state.psi])
+        if (starts and not state.tuning_draws) or not self.policy.has_temperature:
+            # It was measured about another centre, or has another mean than 1
+            draw.statistics["config_temperature"] = np.nan
         if state.draw <= state.tuning_draws:
             if self.tunes_step_size and runner.settings.adapts:
                 lower_step(runner, draw.tamed / runner.settings.thin)

@@ -80,3 +80,25 @@ def test_numba_gives_the_same(ten_normals):
     dt = ten_normal_draws(15, 1.1, 2, 100)
     one, other = (ksd(dt, ten_normals, backend=backend) for backend in ("jax", "numba"))
     xr.testing.assert_allclose(one, other, rtol=1e-9)
+
+
+def test_draws_count_by_their_weights():
+    """Draws of two laws, of which those of the wrong one have a hundredth of the weight."""
+    rng = np.random.default_rng(0)
+    with pm.Model() as model:
+        pm.Normal("x")
+    wrong = np.arange(500) < 250
+    x = rng.normal(size=(2, 500)) + 3 * wrong
+    group = xr.Dataset({"x": (("chain", "draw"), x)})
+    weight = xr.Dataset(
+        {"weight": (("chain", "draw"), np.where(wrong, 0.01, 1.0) * np.ones((2, 1)))}
+    )
+    unlike = xr.DataTree.from_dict({"posterior": group, "sample_stats": weight})
+    alike = xr.DataTree.from_dict({"posterior": group, "sample_stats": weight * 0 + 2.0})
+    found = {
+        name: ksd(dt, model, reference=unlike) for name, dt in (("own", unlike), ("one", alike))
+    }
+    # Half of the draws count, each about twice
+    assert found["own"]["ksd_all"] < 3 * found["own"]["expected_all"]
+    assert found["one"]["ksd_all"] > 5 * found["own"]["ksd_all"]
+    assert found["one"].equals(ksd(group, model, reference=unlike))

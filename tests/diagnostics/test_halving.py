@@ -116,3 +116,13 @@ def test_a_start_that_is_drawn_from_priors_follows_the_seed():
     ]  # fmt: skip
     assert reports[0].equals(reports[1])
     assert not reports[0].equals(reports[2])
+
+
+def test_what_both_runs_share_is_logged(caplog):
+    with pm.Model() as model:
+        a = pm.Normal("a", shape=2)
+        pm.Potential("wall", pm.math.switch((a > -0.5).all(), 0.0, -np.inf))
+        step = sg.SGLD(step_size=0.02, **UNTUNED)
+    report = bias_report(step, model, draws=100, chains=1, random_seed=5)
+    assert "draws lie where the density of 'wall' is zero" in caplog.text
+    assert not report["flagged"].sel(statistic="mean").any()

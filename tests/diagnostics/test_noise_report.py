@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 from helpers.conjugate import slopes_of
 from helpers.results import result_of
@@ -158,3 +159,12 @@ def test_noise_is_that_of_a_chain_at_its_temperature():
     assert ratio == pytest.approx(10, rel=0.01)
     # A control variate at the draws' own distance has the factor T of their variance less
     assert cold["suggested_batches"].values[0] > alone["suggested_batches"].values[0]
+
+
+def test_too_few_draws_for_a_covariance_are_told():
+    model, X, Y = regression(2000, 40)
+    mean, covariance = slopes_of(X, Y, 2.0)
+    draws = np.random.default_rng(0).multivariate_normal(mean, covariance, size=(1, 9))
+    dims = "chain", "draw", "feature"
+    with pytest.warns(UserWarning, match=r"has 9 draws, too few .* of 2 parameters.* with 10 dr"):
+        gradient_noise(model, xr.Dataset({"b": (dims, draws)}), batches=64, random_seed=1)
