@@ -328,7 +328,7 @@ def test_of_what_other_steps_move_only_coordinates_that_depend_on_it_follow():
     step.setup_chain(np.random.default_rng(1), 0, 5)
     point, _ = step.step(model.initial_point())
     before = step._runner.phi()
-    step._follow(step._runner, {**point, "tau_log__": point["tau_log__"] + 1}, goes_on=True)
+    step._follow(step._runner, {**point, "tau_log__": point["tau_log__"] + 1})
     _, of_effects, of_shares = step._runner.phi()
     np.testing.assert_allclose(of_shares, before[2], rtol=1e-9)
     assert not np.allclose(of_effects, before[1])

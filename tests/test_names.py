@@ -62,6 +62,7 @@ def test_names_of_everything_with_the_full_gradient():
             assert np.ptp(draws[name].values) > 0
 
 
+@pytest.mark.filterwarnings("ignore:The result has 20 draws, too few:UserWarning")
 @pytest.mark.slow
 def test_a_run_its_store_and_its_diagnostics(tmp_path):
     """A stored run is read again under the same names; nothing of a name reaches a path."""

@@ -27,6 +27,7 @@ class Recorder(sg.SGMCMCStep):
 
     def record(self, psi):
         """Return the gradients of the next draw's updates at ψ, shape (updates, dimension)."""
-        self.chain = replace(self.chain, psi=psi, extra=self.initial_extra(psi, None))
+        # Without the values of the last draw: another point would count as moved by other steps
+        self.chain = replace(self.chain, psi=psi, values=[], extra=self.initial_extra(psi, None))
         self.step(self.point)
         return np.concatenate([t.reshape(len(t), -1) for t in self.chain.extra["trace"]], axis=1)
