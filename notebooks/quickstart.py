@@ -96,9 +96,9 @@ print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 
 # %% [markdown]
 # For most models nothing exact is known. Then read the warnings, compare with NUTS on a
-# small part of the rows (pass the `batch_size=` that the log names, as few rows are else
-# sampled without batches), and run [`sg.diagnostics.bias_report`](diagnostics), which
-# samples the model anew and goes on with half the step size.
+# small part of the rows, and run [`sg.diagnostics.bias_report`](diagnostics), which
+# samples the model anew and goes on with half the step size. With few rows pass the
+# `batch_size=` that the log names: they are else sampled without batches.
 #
 # ## Where to go next
 #
