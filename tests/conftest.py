@@ -17,7 +17,7 @@ pytest.register_assert_rewrite("helpers")
 # Test processes share the cores: BLAS threads would wait for each other. NumPy reads it on import
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# A line of code for each variable of a graph takes 7 % of the time. PyTensor reads it on import
+# Lines of code that PyTensor notes for each variable take time. It reads this on import
 os.environ.setdefault("PYTENSOR_FLAGS", "traceback__limit=0")
 
 # No display is needed, here and in the processes that tests start. Matplotlib reads it on import.

@@ -292,6 +292,7 @@ def moments(log_density, lower, upper):
         return grids.moments(grids.weights(log_density(x)), x)
 
 
+# Long to compile
 LONG = [
     groups_in_a_non_centred_hierarchy,
     scan_in_the_likelihood,

@@ -153,7 +153,7 @@ def gradient_noise(
     anchor = None if anchor_values is None else density.positions(anchor_values)[0]
     if from_draws:
         standard = Standard.of(phi)
-        if standard.root.ndim == 1 and density.dimension <= LARGEST_DENSE:
+        if len(phi) < DRAWS_A_DIMENSION * density.dimension <= DRAWS_A_DIMENSION * LARGEST_DENSE:
             warnings.warn(
                 f"The result has {len(phi)} draws, too few for the covariance of "
                 f"{density.dimension} parameters. The largest variance is that of single "

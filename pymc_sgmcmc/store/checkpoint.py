@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 import time
 
@@ -164,8 +163,6 @@ class Checkpoint(CompoundStep):
         # The chain's files, and those of its draws that are still to be returned
         self._store: Any = None
         self._stored: Iterator[np.void] = iter(())
-        # Some chain had draws that could not be written, in memory that forked processes share
-        self._unkept = np.frombuffer(mmap.mmap(-1, mmap.PAGESIZE), bool, count=1)
         begun = [store.begun for store in _chains(self.path)]
         for chain in begun:
             self._require_same(chain)
@@ -403,8 +400,8 @@ class Checkpoint(CompoundStep):
         try:
             yield
         except SamplingError as error:
-            # What a process that was not forked sees of the other chains are their files
-            if not (self._made or self._unkept or any(self.path.glob("chain-*/begin"))):
+            # Other chains that have begun, in whatever processes, would lose their draws
+            if not self._made and not any(self.path.glob("chain-*/begin")):
                 raise
             if last or not self._failed:
                 then = (
@@ -414,7 +411,6 @@ class Checkpoint(CompoundStep):
                     "%s The run goes on. The other draws of chain %s %s.", error, self._number, then
                 )
             self._failed = True
-            self._unkept |= self._made > 0
             self._kept &= self._made > 0
 
     def __getstate__(self) -> dict[str, Any]:
