@@ -54,7 +54,9 @@ class MSGNHT(SGMCMCStep):
     The step size is a length, unlike that of Langevin methods, which is a squared one: at
     most 0.3 posterior sds, and at most 2/σ² where the gradient noise σ² is strong. Further
     statistic: ``thermostat``, the mean of ξ; its excess over D is hσ²/2. E p² = 1 at every
-    step size, so that a kinetic temperature says nothing.
+    step size, so that a kinetic temperature says nothing. A scale that very many effects share is
+    sensitive to the error of the step: with 20,000 effects of two rows each its posterior moves by
+    half an sd at a step size of 0.2, and by an eighth at 0.1.
 
     References
     ----------

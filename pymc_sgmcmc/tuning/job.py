@@ -89,6 +89,17 @@ class Job:
         """Return the bounds on the cost of a plan's chain."""
         return CostBounds(plan, self.density.views[0], self.engine.remembers_blocks)
 
+    def largest_gradient(self, plan: Plan) -> float | None:
+        """Return the bound on the elements of a plan's gradient estimates, None for no bound."""
+        if plan.root is None or not self.policy.gradients_bounded:
+            return None
+        # A larger gradient occurs only ten sds from the centre, or where the density falls
+        # steeply. A coordinate may be informed by one of M batches, but for those of a small
+        # net. The gradient of that batch is up to √M sds from the mean
+        apart = plan.regime.by_quantile or not plan.regime.exchangeable
+        of_few = max(1.0, self.density.views[0].n_blocks / plan.batches) if apart else 1.0
+        return float(LARGEST_GRADIENT * np.sqrt(plan.unit**-2 + of_few * plan.variance.max()))
+
     def begin(self, plan: Plan) -> Runner:
         """Set the chain's state to a plan, at its centre, and return what moves the chain."""
         state, noise = self.state, self.state.noise_rng.bit_generator
@@ -138,14 +149,7 @@ class Job:
             # The errors of a sweep cancel by themselves
             if self.policy.compensates and self.engine.scheme.independent:
                 settings.variance = in_parts(psi, plan.variance)
-        if root is not None and self.policy.gradients_bounded:
-            # A larger gradient occurs only ten sds from the centre, or where the density falls
-            # steeply. A coordinate may be informed by one of M batches, but for those of a small
-            # net. The gradient of that batch is up to √M sds from the mean
-            apart = plan.regime.by_quantile or not plan.regime.exchangeable
-            of_few = max(1.0, view.n_blocks / plan.batches) if apart else 1.0
-            largest = LARGEST_GRADIENT * np.sqrt(plan.unit**-2 + of_few * plan.variance.max())
-            settings.largest_gradient = float(largest)
+        settings.largest_gradient = self.largest_gradient(plan)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre
             settings.anchor_others = self.density.others

@@ -71,8 +71,10 @@ class GradientNoise:
     # Both along the sum of coordinates where they are largest, 0 where one coordinate's are
     together: tuple[float, float] = (0.0, 0.0)
 
-    def at_least(self, variance: float) -> GradientNoise:
-        """Return noise whose largest anchored variance is at least ``variance``."""
+    def at_least(self, variance: float | Flat) -> GradientNoise:
+        """Return noise whose anchored variances, of a number the largest, are at least these."""
+        if isinstance(variance, np.ndarray):
+            return replace(self, controlled=np.maximum(self.controlled, variance))
         largest = float(self.controlled.max(initial=0.0))
         if variance <= largest:
             return self

@@ -110,7 +110,8 @@ class Plan:
 
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise along a chain of many parameters, or None."""
-        if not self.regime.by_quantile or isinstance(self.gradient, SVRG):
+        by_quantile = self.regime.by_quantile and surface.batch_size
+        if not by_quantile or isinstance(self.gradient, SVRG):
             return None
         anchor = None if isinstance(self.gradient, Plain) else self.centre
         return NoiseOnTheWay(surface, anchor, rng)
@@ -139,7 +140,8 @@ def make_plan(
     rng: np.random.Generator,
     report: Callable[[str], None],
     *,
-    least_noise: float = 0.0,  # least value of one anchored batch's largest variance
+    # Least value of one anchored batch's largest variance, or its least variance for each φ, (d,)
+    least_noise: float | np.ndarray = 0.0,
     compiled: int | None = None,  # K of an earlier plan, kept where another is little better
 ) -> Plan:
     """Choose estimator, number of batches and step size for a bulk."""
@@ -247,7 +249,7 @@ def _with_batches(
     spread: np.ndarray,  # L of the bulk
     problem: Problem,
     rng: np.random.Generator,
-    least_noise: float,
+    least_noise: float | np.ndarray,
     compiled: int | None,
 ) -> Plan:
     """Return the plan with an estimator and its noise, in the axes of the noise."""
@@ -284,6 +286,8 @@ def _with_batches(
         remembered=problem.remembers_blocks,
         compiled=compiled,
     )
+    if isinstance(least_noise, np.ndarray):
+        least_noise = turned[1](least_noise * root**2)
     gradient, batches, variance, largest, ratio = chosen_estimator(
         problem.options, noise.at_least(least_noise), terms
     )

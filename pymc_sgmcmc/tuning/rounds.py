@@ -19,7 +19,7 @@ from pymc_sgmcmc.tuning.check import burn_in
 from pymc_sgmcmc.tuning.directions import shared_directions
 from pymc_sgmcmc.tuning.exchangeable import refuse_stiff
 from pymc_sgmcmc.tuning.job import Job
-from pymc_sgmcmc.tuning.noise import noise_along_burn_in
+from pymc_sgmcmc.tuning.noise import most_of_each, noise_along_burn_in
 from pymc_sgmcmc.tuning.plan import Fit, Plan, make_plan
 from pymc_sgmcmc.tuning.regimes import Regime, regime_of
 from pymc_sgmcmc.tuning.shared_index import in_blocks
@@ -36,8 +36,8 @@ _OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 # Most parameters for which the space of shared directions fits in memory
 _MOST_MIXED = 2**19
 
-# For most posteriors E vψ² / E ψ² is twice E v. A plan is repeated if the noise, after division by
-# that 2, is more than twice its bound
+# For most posteriors E vψ² / E ψ² is twice E v, and is divided by 2. A plan is repeated if noise is
+# more than twice its bound
 _OF_SQUARES, _NOISIER = 2.0, 2.0
 
 
@@ -59,15 +59,19 @@ class Rounds:
     def __init__(self, job: Job, surface: Surface, fit: Fit, regime: Regime) -> None:
         self._job, self._surface, self._fit, self._regime = job, surface, fit, regime
         self._centres = 1  # that were tried
-        self._least_noise = 0.0  # of one anchored batch, as measured along a burn-in
+        # Of one anchored batch, as measured along a burn-in or, for each coordinate, along trials
+        self._least_noise: float | np.ndarray = 0.0
         before = job.state.settings
         # K of the last plan
         self._compiled = before.batches if job.again and before is not None else None
 
     def run(self) -> Round:
         """Plan and burn in, repeatedly if the chain finds a better centre or more noise."""
-        job = self._job
         self._whiten_in_blocks()
+        return self._repeated()
+
+    def _repeated(self) -> Round:
+        job = self._job
         while True:
             self._look_for_directions()
             last = self._burnt_in()
@@ -127,20 +131,39 @@ class Rounds:
         )  # fmt: skip
         return Round(self._surface, plan, runner, chain, h, positions)
 
+    def replanned(self, plan: Plan, variance: np.ndarray | None) -> Round | None:
+        """Return another round if trials were far noisier than planned, None if they were not.
+
+        ``variance`` is one batch's along them for each coordinate of φ, shape (d,); the plan's is
+        that of its batches. It is far larger where batches in turn pull effects that share a scale.
+        """
+        job, policy = self._job, self._job.policy
+        absorbed = job.engine.scheme.independent and not policy.compensates
+        if variance is None or not absorbed or not self._is_anchored(plan):
+            return None
+        largest = most_of_each(plan.variance, job.problem.sizes) * plan.unit**2
+        if largest <= _NOISIER * anchored_bound(policy):
+            return None
+        self._least_noise, self._compiled = variance, None
+        return self._repeated()
+
+    def _is_anchored(self, plan: Plan) -> bool:
+        """Return whether a plan has anchored gradients, and a number of batches of its own."""
+        return isinstance(plan.gradient, ControlVariates) and self._job.options.batches == "auto"
+
     def _replans_for_noise(self, last: Round) -> bool:
         """Return whether the chain is far noisier than planned: the plan is repeated, once."""
-        if self._least_noise or _is_off(self._offset(last.positions)).any():
+        if np.any(self._least_noise) or _is_off(self._offset(last.positions)).any():
             return False
-        self._least_noise = self._noise_of_burn_in(last.plan, last.positions)
-        if self._least_noise:
+        self._least_noise = least = self._noise_of_burn_in(last.plan, last.positions)
+        if least:
             self._compiled = None
-        return self._least_noise > 0
+        return least > 0
 
     def _noise_of_burn_in(self, plan: Plan, positions: np.ndarray) -> float:
         """Return the noise of an anchored batch in a burn-in if it is far too large, else 0."""
         job, policy = self._job, self._job.policy
-        anchored = isinstance(plan.gradient, ControlVariates) and job.options.batches == "auto"
-        if not anchored or plan.root is None or plan.regime.by_quantile:
+        if not self._is_anchored(plan) or plan.root is None or plan.regime.by_quantile:
             return 0.0
         # Squares of heavy-tailed draws have no mean
         if len(job.density.places) > 1 or not policy.second_moments:

@@ -125,26 +125,34 @@ class Tuning:
             names = [c.name for c in job.engine.posterior.coordinates]
             self._jumps = jumps(surface, centre, root, names, job.problem.sizes, job.rng)
         regime = regime_of(root, exchangeable=begin.exchangeable)
-        last = Rounds(job, surface, Fit(centre, root), regime).run()
+        rounds = Rounds(job, surface, Fit(centre, root), regime)
+        last = rounds.run()
         runner, plan = last.runner, last.plan
         if job.step_changes:
             return runner, plan
         if not trials:
             runner.settings.step_size = last.step_size
             return runner, plan
-        return runner, self._tried(last, collapses=collapses)
+        plan = self._tried(last, collapses=collapses)
+        if (quieter := rounds.replanned(plan, last.chain.variance)) is not None:
+            job.gradients += runner.gradients
+            runner, plan = quieter.runner, self._tried(quieter, collapses=collapses)
+        return runner, plan
 
     # ------------------------------------------------------------------ trials
 
     def _tried(self, last: Round, *, collapses: bool) -> Plan:
         """Set step size and thinning by trials, and return the plan with the noise along them."""
         job, plan, chain, settings = self._job, last.plan, last.chain, last.runner.settings
-        regime, bounds = plan.regime, job.bounds(plan)
-        if settings.variance and last.surface.batch_size and len(job.density.places) == 1:
+        policy, regime, bounds = job.policy, plan.regime, job.bounds(plan)
+        # Squares of heavy-tailed draws have no mean, and where units can be exchanged noise grows
+        # as the chain leaves the Gaussian: only methods that make up for it need to know it
+        stays = policy.second_moments and not regime.exchangeable
+        if len(job.density.places) == 1 and (settings.variance or stays):
             chain.noise = plan.noise_on_the_way(last.surface, job.rng)
         most_thin = bounds.largest_thin(settings.thin)
         rules = Rules(
-            job.policy,
+            policy,
             settings.thin,
             fixed_step=job.fixed_step is not None,
             fixed_thin=job.options.thin is not None,
@@ -164,12 +172,17 @@ class Tuning:
         if regime.thinned_by_cost and job.options.thin is None:
             settings.thin = max(settled.thin, most_thin)
         self._warn(last, settled)
-        if chain.noise is not None and (variance := chain.noise.variance()) is not None:
+        if (variance := chain.variance) is not None:
             # The fit's widths are those of independent normals
-            plan = plan.with_noise(variance, settled.step_size, job.policy)
-            settings.variance = in_parts(settings.variance, plan.variance)
+            plan = plan.with_noise(variance, settled.step_size, policy)
+            if settings.variance:
+                settings.variance = in_parts(settings.variance, plan.variance)
             if settings.relative:
                 settings.relative = in_parts(settings.relative, plan.relative)
+            bound = job.largest_gradient(plan)
+            if stays and bound and settings.largest_gradient:
+                # Scaled down, a gradient moves all coordinates too little, and widens their law
+                settings.largest_gradient = max(bound, settings.largest_gradient)
         return plan
 
     def _warn(self, last: Round, settled: Verdict) -> None:

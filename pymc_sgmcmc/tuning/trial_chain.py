@@ -146,6 +146,11 @@ class TrialChain:
             names = [c.name for c in runner.engine.posterior.coordinates]
             self._variables = np.repeat(names, sizes)[self._watched]
 
+    @property
+    def variance(self) -> np.ndarray | None:
+        """One batch's variance in the latest run, (d,), None where it is not measured."""
+        return None if self.noise is None else self.noise.variance()
+
     def restart(self) -> None:
         """Start from m + Le, e standard normal."""
         centre = self._centre

@@ -18,6 +18,7 @@ from .many import MANY, moments_of_many
 from .pairs import PAIRS_OF_EFFECTS
 from .processes import PROCESSES
 from .sparse import SPARSE_MOMENTS
+from .twins import EFFECTS_OF_TWO_ROWS
 from .writings import pair_of
 
 FOLDER = Path(__file__).parents[1] / "references"
@@ -47,7 +48,7 @@ def reference(name: str) -> dict[str, Reference]:
             variable: Reference(*map(np.array, moments), meta={})
             for variable, moments in gym_reference(name).items()
         }
-    exact = CONJUGATE | PROCESSES | AREAS | SPARSE_MOMENTS | PAIRS_OF_EFFECTS
+    exact = CONJUGATE | PROCESSES | AREAS | SPARSE_MOMENTS | PAIRS_OF_EFFECTS | EFFECTS_OF_TWO_ROWS
     if name in MANY or name in exact:
         moments = exact[name]() if name in exact else moments_of_many(name)
         return {
