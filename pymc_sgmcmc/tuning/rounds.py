@@ -138,8 +138,9 @@ class Rounds:
         that of its batches. It is far larger where batches in turn pull effects that share a scale.
         """
         job, policy = self._job, self._job.policy
-        absorbed = job.engine.scheme.independent and not policy.compensates
-        if variance is None or not absorbed or not self._is_anchored(plan):
+        # The noise of a sweep cancels, and exchangeable units leave the Gaussian
+        planned = job.engine.scheme.independent and not plan.regime.exchangeable
+        if variance is None or not planned or not self._is_anchored(plan):
             return None
         largest = most_of_each(plan.variance, job.problem.sizes) * plan.unit**2
         if largest <= _NOISIER * anchored_bound(policy):

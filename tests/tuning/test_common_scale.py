@@ -38,19 +38,18 @@ def excess_variance(posterior, y):
 
 def test_the_bound_on_gradients_knows_the_noise_along_the_chain():
     model, _ = twins(2000)
-    step = sg.CoRVSGLD(model=model, batch_size=200, backend="jax")
+    step = sg.CoRVSGLD(model=model, batch_size=200, batches=6, backend="jax")
     result = run(step, draws=200, chains=1)
     settings = step.chain.settings
     variance = max(x.max() for x in settings.variance)
     # An element may be informed by one of 20 batches, of which an update averages K
-    largest = LARGEST_GRADIENT * np.sqrt(1 + 20 / settings.batches * variance)
-    assert 1 < settings.batches < 20
+    largest = LARGEST_GRADIENT * np.sqrt(1 + 20 / 6 * variance)
     assert settings.largest_gradient == pytest.approx(largest)
     assert result.sample_stats["tamed_updates"].sum() == 0
 
 
 @pytest.mark.slow
-def test_a_thermostat_takes_the_batches_that_the_noise_along_its_chain_needs():
+def test_a_chain_takes_the_batches_that_the_noise_along_it_needs():
     model, y = twins(2000)
     step = sg.MSGNHT(model=model, batch_size=100, backend="jax")
     result = run(step, draws=2000, chains=1)
