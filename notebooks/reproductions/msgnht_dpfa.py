@@ -37,7 +37,7 @@
 #
 # What is different:
 #
-# - The documents are 896 pieces of at most 60 words of 395 reports of Reuters, and 384 for the
+# - The documents are 896 pieces of at most 60 words of 395 reports of Reuters, and 385 for the
 #   test. Batches are drawn from these again and again, and `total_size=10_000_000` makes each batch
 #   stand for ten million documents of this kind. So the noise of a gradient is that of the paper.
 # - The layers have 32, 16 and 8 units, a quarter of the paper's. 1,600 batches are seen by the net,

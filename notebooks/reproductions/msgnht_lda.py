@@ -33,7 +33,7 @@
 #   2013), $a (1 + t/1000)^{-0.6}$. The thermostat with one friction for all parameters (SGNHT) is
 #   run beside the others.
 #
-# What is different: the abstracts are not available. We take 395 reports of Reuters, cut into 1,280
+# What is different: the abstracts are not available. We take 395 reports of Reuters, cut into 1,281
 # documents of at most 60 words; words that occur less than ten times are left out. 70 % of the
 # documents are for training, 15 % for the choice of step sizes, 15 % for the test. The perplexity
 # is that of every second word of a document given the others, whose probabilities are averaged over
@@ -229,7 +229,7 @@ for method, printed in PRINTED.items():
 # where its thermostat makes 1 - hξ less than -1. There mSGNHT-S is far better than SGHMC, which
 # does not absorb the noise of batches of 5. With a quarter of that step size SGHMC is about as
 # good as mSGNHT at its best: what mSGNHT has is a wider range of step sizes. SGRLD with the
-# decreasing steps of its own paper is the best of all.
+# decreasing steps of its own paper is the best of the stochastic-gradient methods.
 #
 # Gaps are taken chain by chain; chains of one number have the same start. A gap holds if it is
 # above 0 by two standard errors (widened as Student's t is, for few chains), and does not hold if

@@ -24,7 +24,9 @@ _MOST_PARTS = 80
 _LEAST_OF_PART, _LEAST_PARTS = 10, 10
 # Elements of ψ of which every draw is watched: sums of all would be as large as 240 draws
 MOST_WATCHED = 1024
-# Share of updates whose gradient was scaled down: fewer hardly widen what is sampled
+# Share of updates whose gradient was scaled down: fewer hardly widen what is sampled. At the end of
+# a chain of d elements it is at most d^-1/2. Gradients that are shorter by a mean share s act as a
+# temperature of 1 + s, which moves a scale that all elements share by up to s (d / 2)^1/2 of its sd
 MOST_TAMED = 0.05
 # Relative error of a variance that nobody should miss
 LARGEST_ERROR = 0.1
@@ -141,6 +143,7 @@ def final_warning(
     tamed: int,
     updates: int,
     *,
+    dimension: int = 1,
     widening: Callable[[float], float] = float,
     temperature: bool = True,
     outside: str = "",
@@ -148,8 +151,8 @@ def final_warning(
     """Return what a chain says at its end, None where nothing is off.
 
     It had so many updates, of which some were not finite, and the gradient of some was scaled down.
-    Without a ``monitor`` nothing is said of temperature and noise. ``outside`` says how many draws
-    have no density, and by which variables.
+    ``dimension`` is the number of its elements. Without a ``monitor`` nothing is said of
+    temperature and noise. ``outside`` says how many draws have no density, and by which variables.
     """
     texts = [f"While tuning, {text}." for text in of_tuning]
     if rejected:
@@ -157,12 +160,13 @@ def final_warning(
             f"{rejected} updates ({rejected / updates:.2%}) were not finite and were rejected. "
             "The draws are biased near where that happened: pass a smaller step_size."
         )
-    if tamed > MOST_TAMED * updates:
+    share = tamed / max(updates, 1)
+    if share > min(MOST_TAMED, dimension**-0.5):
         texts.append(
-            f"In {tamed / updates:.0%} of the updates the gradient was far larger than where the "
+            f"In {100 * share:.2g}% of the updates the gradient was far larger than where the "
             "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "
-            "The chain has left that place: pass initvals= under which the data are likelier, or "
-            "tighter priors."
+            "The chain has left that place, or its batches have become noisier: pass initvals= "
+            "under which the data are likelier, tighter priors, or more batches=."
         )
     if outside:
         texts.append(

@@ -32,8 +32,9 @@ _OPTIONS = """\
         independent and many, so that a pass over all of them takes much longer than an update
         besides, and else takes all rows; by the numbers that a row's log density computes, not by
         a clock, so that the same seed gives the same draws. If nothing is left to tuning, "auto"
-        takes all rows: pass a number for batches. None takes all rows. Where batches are
-        drawn, draws leave deterministics of all rows out, unless ``var_names`` has them.
+        takes all rows without ``batch_dim``: pass a number for batches. None takes all rows.
+        Where batches are drawn, draws leave deterministics of all rows out, unless ``var_names``
+        has them.
     batch_dim : str or dict, optional
         The dim of the rows, or observed variables by name and their axes of rows, such as
         ``{"y": 0}``; by default the longest axis of an observed variable or potential with

@@ -181,6 +181,7 @@ class Recorder:
             state.rejected,
             state.tamed if policy.second_moments else 0,
             max(draws * runner.settings.thin, state.updates * draws // max(state.draw, 1)),
+            dimension=max(1, sum(x.size for x in state.psi or ())),
             widening=partial(_widening, runner),
             temperature=policy.has_temperature,
             outside=outside,

@@ -72,7 +72,7 @@ class GradientNoise:
     together: tuple[float, float] = (0.0, 0.0)
 
     def at_least(self, variance: float | Flat) -> GradientNoise:
-        """Return noise whose anchored variances, of a number the largest, are at least these."""
+        """Raise the anchored variances to an array's, or their largest to a number."""
         if isinstance(variance, np.ndarray):
             return replace(self, controlled=np.maximum(self.controlled, variance))
         largest = float(self.controlled.max(initial=0.0))
@@ -335,12 +335,13 @@ class NoiseOnTheWay:
         self._count += 1
 
     def variance(self) -> Flat | None:
-        """Return one batch's variance for φ (in blocks for C⁻¹φ), (d,), None before a position."""
+        """Return one batch's variance for φ (in blocks for C⁻¹φ), (d,), None if it is not known."""
         if not self._count:
             return None
         # Batches of one pass share no rows, and differ more than independent ones
         apart = 1 - 1 / max(self._passes.pairs, PAIRS)
-        return apart * self._sum / self._count / _ratio(self._surface, self._passes.batches)
+        found = apart * self._sum / self._count / _ratio(self._surface, self._passes.batches)
+        return found if np.all(np.isfinite(found)) else None
 
 
 def _steps(surface: Surface, passes: Passes) -> int:

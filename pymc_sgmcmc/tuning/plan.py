@@ -110,8 +110,8 @@ class Plan:
 
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise along a chain of many parameters, or None."""
-        by_quantile = self.regime.by_quantile and surface.batch_size
-        if not by_quantile or isinstance(self.gradient, SVRG):
+        noisy = surface.batch_size and not self.takes_all_rows(surface.n_blocks)
+        if not self.regime.by_quantile or not noisy or isinstance(self.gradient, SVRG):
             return None
         anchor = None if isinstance(self.gradient, Plain) else self.centre
         return NoiseOnTheWay(surface, anchor, rng)
@@ -140,7 +140,7 @@ def make_plan(
     rng: np.random.Generator,
     report: Callable[[str], None],
     *,
-    # Least value of one anchored batch's largest variance, or its least variance for each φ, (d,)
+    # Least value of one anchored batch's largest variance, or of each coordinate's, shape (d,)
     least_noise: float | np.ndarray = 0.0,
     compiled: int | None = None,  # K of an earlier plan, kept where another is little better
 ) -> Plan:

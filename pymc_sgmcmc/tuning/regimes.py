@@ -22,8 +22,8 @@ from pymc_sgmcmc.tuning.noise import most_of_each
 __all__ = ["Dense", "Diagonal", "NoiseTerms", "Regime", "regime_of"]
 
 # Control variates are priced four times higher where the fit may be too narrow, as along rotations
-# of factors: the anchor is then farther away than the fit says. A method that measures noise along
-# its chain needs no such factor
+# of factors: the anchor is then farther away than the fit says. A method that injects less noise by
+# what is measured along its chain needs no such factor
 _DOUBT = 4.0
 
 # Share of the data in an update's batches from which all rows are used: they cost little more, and

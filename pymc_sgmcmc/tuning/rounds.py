@@ -36,8 +36,8 @@ _OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 # Most parameters for which the space of shared directions fits in memory
 _MOST_MIXED = 2**19
 
-# For most posteriors E vψ² / E ψ² is twice E v, and is divided by 2. A plan is repeated if noise is
-# more than twice its bound
+# For most posteriors E vψ² / E ψ² is twice E v. A plan is repeated if the noise, of a burn-in after
+# division by that 2, is more than twice its bound
 _OF_SQUARES, _NOISIER = 2.0, 2.0
 
 
@@ -59,7 +59,7 @@ class Rounds:
     def __init__(self, job: Job, surface: Surface, fit: Fit, regime: Regime) -> None:
         self._job, self._surface, self._fit, self._regime = job, surface, fit, regime
         self._centres = 1  # that were tried
-        # Of one anchored batch, as measured along a burn-in or, for each coordinate, along trials
+        # Least variance of one anchored batch: a number from a burn-in, or one for each coordinate
         self._least_noise: float | np.ndarray = 0.0
         before = job.state.settings
         # K of the last plan
@@ -68,17 +68,18 @@ class Rounds:
     def run(self) -> Round:
         """Plan and burn in, repeatedly if the chain finds a better centre or more noise."""
         self._whiten_in_blocks()
+        self._look_for_directions()
         return self._repeated()
 
     def _repeated(self) -> Round:
         job = self._job
         while True:
-            self._look_for_directions()
             last = self._burnt_in()
             # At one place of a schedule no step size that changes can be checked
             if job.step_changes or not (self._replans_for_noise(last) or self._moves(last)):
                 return last
             job.gradients += last.runner.gradients
+            self._look_for_directions()
 
     def _whiten_in_blocks(self) -> None:
         """Whiten correlated elements of one index jointly, where thousands of parameters have some.
@@ -131,19 +132,18 @@ class Rounds:
         )  # fmt: skip
         return Round(self._surface, plan, runner, chain, h, positions)
 
-    def replanned(self, plan: Plan, variance: np.ndarray | None) -> Round | None:
+    def replanned(self, last: Round, tried: Plan) -> Round | None:
         """Return another round if trials were far noisier than planned, None if they were not.
 
-        ``variance`` is one batch's along them for each coordinate of φ, shape (d,); the plan's is
-        that of its batches. It is far larger where batches in turn pull effects that share a scale.
+        ``tried`` is the plan with the noise along them. Where effects share a scale, each batch
+        pulls those that it touches, and the next ones differ in what they say of the scale.
         """
-        job, policy = self._job, self._job.policy
-        # The noise of a sweep cancels, and exchangeable units leave the Gaussian
-        planned = job.engine.scheme.independent and not plan.regime.exchangeable
-        if variance is None or not planned or not self._is_anchored(plan):
+        variance, plan = last.chain.variance, last.plan
+        if variance is None or plan.regime.exchangeable or not self._is_anchored(plan):
             return None
-        largest = most_of_each(plan.variance, job.problem.sizes) * plan.unit**2
-        if largest <= _NOISIER * anchored_bound(policy):
+        assert plan.bound is not None
+        found, planned = (most_of_each(p.variance, self._job.problem.sizes) for p in (tried, plan))
+        if found <= _NOISIER * max(plan.bound / plan.unit**2, planned):
             return None
         self._least_noise, self._compiled = variance, None
         return self._repeated()

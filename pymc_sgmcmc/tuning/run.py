@@ -134,9 +134,13 @@ class Tuning:
             runner.settings.step_size = last.step_size
             return runner, plan
         plan = self._tried(last, collapses=collapses)
-        if (quieter := rounds.replanned(plan, last.chain.variance)) is not None:
+        if (quieter := rounds.replanned(last, plan)) is not None:
             job.gradients += runner.gradients
             runner, plan = quieter.runner, self._tried(quieter, collapses=collapses)
+        if job.report.seconds + job.draws * runner.settings.thin * job.seconds > _LONG:
+            for warning in runner.settings.warnings:
+                # Logged before the draws, and again at the end of the chain
+                _log.warning("Tuning: %s.", text_of(warning))
         return runner, plan
 
     # ------------------------------------------------------------------ trials
@@ -145,10 +149,11 @@ class Tuning:
         """Set step size and thinning by trials, and return the plan with the noise along them."""
         job, plan, chain, settings = self._job, last.plan, last.chain, last.runner.settings
         policy, regime, bounds = job.policy, plan.regime, job.bounds(plan)
-        # Squares of heavy-tailed draws have no mean, and where units can be exchanged noise grows
-        # as the chain leaves the Gaussian: only methods that make up for it need to know it
-        stays = policy.second_moments and not regime.exchangeable
-        if len(job.density.places) == 1 and (settings.variance or stays):
+        # Squares of heavy-tailed draws have no mean, the noise of a sweep cancels, and where units
+        # can be exchanged noise grows as the chain leaves the Gaussian
+        settles = policy.second_moments and not regime.exchangeable
+        settles = settles and job.engine.scheme.independent
+        if len(job.density.places) == 1 and (settings.variance or settles):
             chain.noise = plan.noise_on_the_way(last.surface, job.rng)
         most_thin = bounds.largest_thin(settings.thin)
         rules = Rules(
@@ -171,7 +176,7 @@ class Tuning:
         settings.step_size, settings.thin = settled.step_size, settled.thin
         if regime.thinned_by_cost and job.options.thin is None:
             settings.thin = max(settled.thin, most_thin)
-        self._warn(last, settled)
+        self._keep_warnings(last, settled)
         if (variance := chain.variance) is not None:
             # The fit's widths are those of independent normals
             plan = plan.with_noise(variance, settled.step_size, policy)
@@ -180,23 +185,19 @@ class Tuning:
             if settings.relative:
                 settings.relative = in_parts(settings.relative, plan.relative)
             bound = job.largest_gradient(plan)
-            if stays and bound and settings.largest_gradient:
-                # Scaled down, a gradient moves all coordinates too little, and widens their law
+            if settles and bound and settings.largest_gradient:
+                # A gradient that is scaled down moves all coordinates too little: they are wider
                 settings.largest_gradient = max(bound, settings.largest_gradient)
         return plan
 
-    def _warn(self, last: Round, settled: Verdict) -> None:
-        """Keep the warnings of the trials; before many draws they are logged at once."""
+    def _keep_warnings(self, last: Round, settled: Verdict) -> None:
+        """Keep the warnings of the trials, and one of a draw that costs much."""
         job, settings, thin = self._job, last.runner.settings, settled.thin
         settings.warnings = settled.warnings
         automatic = job.options.thin is None and not last.plan.regime.thinned_by_cost
         if automatic and settled.needed > thin:
             passes = job.bounds(last.plan).passes
             settings.warnings.append(costly(thin, settled.needed, job.seconds, passes))
-        if job.report.seconds + job.draws * thin * job.seconds > _LONG:
-            for warning in settings.warnings:
-                # Logged before the draws, and again at the end of the chain
-                _log.warning("Tuning: %s.", text_of(warning))
 
     def _curvatures(self, last: Round) -> Callable[[np.ndarray], np.ndarray] | None:
         """Return a function of trials' positions for the largest curvature at each.

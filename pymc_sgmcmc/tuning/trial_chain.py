@@ -188,13 +188,15 @@ class TrialChain:
             if k >= later:
                 total += Potential.join(runner.state.psi)
             if noise is not None and k % max(1, draws // noise.positions) == 0:
+                added = time.perf_counter()
                 noise.add(Potential.join(runner.phi()))
+                began += time.perf_counter() - added
         self.seconds = (time.perf_counter() - began) / (max(1, len(psi) - 1) * thin)
         self.middle = (total / max(1, len(psi) - later) - whole) / self._width
         bound, escaped = runner.settings.largest_gradient, 0.0
         if bound is not None and not rejected:
             escaped = float(np.mean(np.abs(np.array(gradient) / width).max(axis=1) > _FAR * bound))
-        return Trial(
+        trial = Trial(
             np.array(psi),
             np.array(gradient),
             rejected,
@@ -204,6 +206,9 @@ class TrialChain:
             shared=self._shared,
             escaped=escaped,
         )
+        if noise is not None and trial.diverged():
+            noise.forget()
+        return trial
 
     def raise_bound(self) -> None:
         """Raise the bound beyond which gradients are clipped."""

@@ -44,13 +44,12 @@ def moments_of_twins() -> Moments:
     y = rows_of_twins()
     total, within = y.sum(axis=1), np.sum((y - y.mean(axis=1, keepdims=True)) ** 2)
     guess = np.sqrt(within / TWINS)
-    # The prior is flat in sigma but for its scale of 10
     sigma = guess * np.exp(np.linspace(-10, 10, 401) / np.sqrt(2 * TWINS))
     prior, precision = SD_OF_TWINS**-2, 2 / sigma**2
     of_means = 1 / prior + 1 / precision
     log = -TWINS * np.log(sigma) - within / sigma**2 / 2
     log -= (TWINS * np.log(of_means) + np.sum((total / 2) ** 2) / of_means) / 2
-    # ds = s d log s
+    # The prior, and ds = s d log s
     log += np.log(sigma) - sigma**2 / 200
     kept = 1 / (prior + precision)
     effects = (kept / sigma**2)[:, None] * total
