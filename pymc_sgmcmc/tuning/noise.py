@@ -72,7 +72,7 @@ class GradientNoise:
     together: tuple[float, float] = (0.0, 0.0)
 
     def at_least(self, variance: float | Flat) -> GradientNoise:
-        """Raise the anchored variances to an array's, or their largest to a number."""
+        """Return noise whose anchored variances, or for a number the largest, are no smaller."""
         if isinstance(variance, np.ndarray):
             return replace(self, controlled=np.maximum(self.controlled, variance))
         largest = float(self.controlled.max(initial=0.0))

@@ -151,9 +151,9 @@ class Tuning:
         policy, regime, bounds = job.policy, plan.regime, job.bounds(plan)
         # Squares of heavy-tailed draws have no mean, the noise of a sweep cancels, and where units
         # can be exchanged noise grows as the chain leaves the Gaussian
-        settles = policy.second_moments and not regime.exchangeable
-        settles = settles and job.engine.scheme.independent
-        if len(job.density.places) == 1 and (settings.variance or settles):
+        independent = job.engine.scheme.independent
+        is_steady = policy.second_moments and independent and not regime.exchangeable
+        if len(job.density.places) == 1 and (settings.variance or is_steady):
             chain.noise = plan.noise_on_the_way(last.surface, job.rng)
         most_thin = bounds.largest_thin(settings.thin)
         rules = Rules(
@@ -185,7 +185,7 @@ class Tuning:
             if settings.relative:
                 settings.relative = in_parts(settings.relative, plan.relative)
             bound = job.largest_gradient(plan)
-            if settles and bound and settings.largest_gradient:
+            if is_steady and bound and settings.largest_gradient:
                 # A gradient that is scaled down moves all coordinates too little: they are wider
                 settings.largest_gradient = max(bound, settings.largest_gradient)
         return plan

@@ -79,7 +79,7 @@ def command_of(table: str, row: Row, seed: int) -> list[str]:
         given: dict[str, Any] = {}
         for option in options:
             key, value = option.split("=")
-            given[key] = int(value) if value.isdigit() else value
+            given[key] = None if value == "None" else int(value) if value.isdigit() else value
         more = ["--options", json.dumps(given)] if given else []
         if of_rows:
             batch = re.search(r"\d+", of_rows[0])
