@@ -301,13 +301,16 @@ def _variances_of_pairs(surface: Surface, centre: Flat, width: Flat, rng: Rng) -
 class NoiseOnTheWay:
     """The variance of a gradient estimate, averaged over the positions that a chain visits.
 
-    ``anchor`` is φ̄, shape (d,), or None for plain gradients.
+    ``anchor`` is φ̄, shape (d,), or None for plain gradients. The estimate is of ``batches``
+    neighbouring batches, as in an update: where one update pulled the effects of neighbouring rows,
+    these gradients differ from other batches' alike, and their mean is noisier than if independent.
     """
 
-    def __init__(self, surface: Surface, anchor: Flat | None, rng: Rng) -> None:
+    def __init__(self, surface: Surface, anchor: Flat | None, rng: Rng, batches: int = 1) -> None:
         self._surface, self._anchor = surface, anchor
-        self._passes = Passes(surface, rng)
-        self.positions = _steps(surface, self._passes)
+        one = Passes(surface, rng)
+        self._passes = Passes(surface, rng, max(batches, one.batches))
+        self.positions = _steps(surface, one)
         """Number of positions that make up some passes over the data."""
         self.forget()
 

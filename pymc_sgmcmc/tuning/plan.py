@@ -114,7 +114,7 @@ class Plan:
         if not self.regime.by_quantile or not noisy or isinstance(self.gradient, SVRG):
             return None
         anchor = None if isinstance(self.gradient, Plain) else self.centre
-        return NoiseOnTheWay(surface, anchor, rng)
+        return NoiseOnTheWay(surface, anchor, rng, self.batches)
 
     def with_noise(self, variance: np.ndarray, step_size: float, policy: Policy) -> Plan:
         """Return the plan for the measured variance of one batch's gradient for φ, shape (d,).

@@ -6,6 +6,7 @@ import pytest
 from helpers.policies import LM
 from helpers.surfaces_of_rows import Groups, Means, Noisy, Rows, logistic
 from helpers.z_scores import STANDARD_ERRORS, z_score
+from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import (
     NoiseOnTheWay,
@@ -155,6 +156,19 @@ def test_noise_on_the_way_is_that_of_the_positions(anchored):
     assert np.std(found / exact) < 1.0
     noise.forget()
     assert noise.variance() is None
+
+
+def test_noise_on_the_way_is_that_of_neighbouring_batches():
+    """Where neighbouring batches are alike the mean of five is no less noisy than one."""
+    row = np.arange(800)[:, None]
+    surface = Means(np.cos(2 * np.pi * row * [1, 2, 3] / 800), 20)
+    # All runs of 100 rows, wrapped round, of which eight make up a pass
+    means = [8 * np.roll(surface.data, -k, axis=0)[:100].sum(axis=0) for k in range(800)]
+    noise = NoiseOnTheWay(surface, None, np.random.default_rng(0), batches=5)
+    for _ in range(noise.positions):
+        noise.add(np.zeros(3))
+    found = noise.variance() * BATCH_SCHEMES["shuffled"].variance_ratio(800, 20, 5)
+    np.testing.assert_allclose(found, np.var(means, axis=0), rtol=1e-3)
 
 
 def test_a_plan_takes_measured_noise():
