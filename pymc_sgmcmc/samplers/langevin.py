@@ -58,7 +58,7 @@ class LangevinStep(SGMCMCStep):
     ) -> tuple[Blocks, Extra]:
         """One update of the chosen integrator."""
         x, h = position, step_size
-        injected = h * (1 - self.widening(h, gradient.variance, 0.0))
+        injected = h * (1 - self._made_up(h, gradient.variance))
         return self.moved(x - h * gradient(x), extra, injected, noise.normal())
 
     def moved(self, x: Blocks, extra: Extra, h: Any, eta: Blocks) -> tuple[Blocks, Extra]:
@@ -68,9 +68,17 @@ class LangevinStep(SGMCMCStep):
         return x + sqrt(h / 2) * (extra["eta"] + eta), {"eta": eta}
 
     def widening(self, step_size: Any, variance: Any, known: Any) -> Any:
-        """Return hσ²/2 for "euler", hσ²/(2 − h) for "lm"."""
-        h, rest = step_size, 2
+        """Return hσ²/2 for "euler", hσ²/(2 − h) for "lm", less what is made up for."""
+        return self._share(step_size, variance) - self._made_up(step_size, known)
+
+    def _made_up(self, h: Any, known: Any) -> Any:
+        """Return the share of the injected noise that is left out, at most all of it."""
+        return mapped(lambda part: pt.minimum(part, 1.0), self._share(h, known))
+
+    def _share(self, h: Any, variance: Any) -> Any:
+        """Return what a gradient's noise adds to variances, as a share of them."""
+        rest: Any = 2
         if self.integrator == "lm":
             # Steps above 1 are right only where sds are far above 1, and h over their squares small
             rest = mapped(lambda x: pt.switch(x > 1, 2.0, 2 - x), h)
-        return h * (variance - known) / rest
+        return h * variance / rest

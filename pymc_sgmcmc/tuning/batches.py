@@ -10,6 +10,7 @@ from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, GradientChoice,
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.model.batch_schemes import BatchScheme
+from pymc_sgmcmc.schedules import thin_of
 from pymc_sgmcmc.tuning.bounds import anchored_bound
 from pymc_sgmcmc.tuning.noise import GradientNoise
 from pymc_sgmcmc.tuning.regimes import NoiseTerms
@@ -121,7 +122,7 @@ def chosen_estimator(
     of_blocks = terms.ratios(counts, of_blocks=terms.remembered)
     of_rows = terms.ratios(counts, of_blocks=False) if terms.remembered else of_blocks
     offers = []
-    for candidate in _candidates(options.gradient, noise, terms):
+    for candidate in _candidates(options, noise, terms):
         ratios = of_rows if isinstance(candidate.estimator, Plain) else of_blocks
         at, *rank = candidate.best(counts, ratios, terms)
         offers.append((rank, candidate, int(counts[at]), float(ratios[at])))
@@ -136,8 +137,9 @@ def chosen_estimator(
     return best.estimator, k, best.variance * ratio, best.together * ratio, ratio
 
 
-def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) -> list[_Candidate]:
+def _candidates(options: Options, noise: GradientNoise, terms: Terms) -> list[_Candidate]:
     """Return the estimators that the user allows."""
+    wish = options.gradient
     anchored_cost = 1 if terms.remembered else 2
     controlled = noise.controlled + terms.unevenness / terms.unit**2
     together = noise.together
@@ -147,7 +149,9 @@ def _candidates(wish: GradientChoice | str, noise: GradientNoise, terms: Terms) 
     if wish == "auto" or isinstance(wish, ControlVariates):
         candidates.append(_Candidate(ControlVariates(), controlled, together[1], anchored_cost))
     if isinstance(wish, SVRG):
-        away = _distance_to_anchor(wish.refresh, terms.step_size)
+        # An anchor moves only as a draw begins
+        thin = thin_of(options.step_size, options.thin)
+        away = _distance_to_anchor(-(-wish.refresh // thin) * thin, terms.step_size)
         candidates.append(_Candidate(wish, away * controlled, away * together[1], anchored_cost))
     return candidates
 

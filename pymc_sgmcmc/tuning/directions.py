@@ -85,8 +85,10 @@ class Turn:
         part, small = np.sum(directions**2, axis=1), is_small(sizes)
         known = np.flatnonzero(small & (part >= _SHARE_OF_SMALL))
         known = known[np.argsort(-part[known])][:r]
-        medians = [(np.median(sd[of]), np.median(part[of])) for of in ranges_of(sizes)]
-        usual, usual_part = np.repeat(np.array(medians).T, sizes, axis=1)
+        usual, usual_part = (
+            np.concatenate([np.full(x.size, np.median(x)) for x in parts_of(y, sizes) if x.size])
+            for y in (sd, part)
+        )
         unlike = np.abs(np.log(sd / usual)) + _LAST * (small | (part > usual_part) | (part == 0))
         unlike[known] = np.inf
         chosen = np.concatenate([known, np.argsort(unlike, kind="stable")[: r - len(known)]])

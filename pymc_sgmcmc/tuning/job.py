@@ -143,12 +143,11 @@ class Job:
         )
         whitening = settings.whitening()
         psi: list[np.ndarray] = whitening.to_psi(centre, whitening.arrays)
-        if self.options.step_size is None:
-            if self.policy.per_coordinate:
-                settings.relative = in_parts(psi, plan.relative)
-            # The errors of a sweep cancel by themselves
-            if self.policy.compensates and self.engine.scheme.independent:
-                settings.variance = in_parts(psi, plan.variance)
+        if self.options.step_size is None and self.policy.per_coordinate:
+            settings.relative = in_parts(psi, plan.relative)
+        # The errors of a sweep cancel by themselves
+        if self.policy.compensates and self.engine.scheme.independent:
+            settings.variance = in_parts(psi, plan.variance)
         settings.largest_gradient = self.largest_gradient(plan)
         if not isinstance(plan.gradient, Plain):
             settings.anchor = centre

@@ -67,9 +67,9 @@ def _unexplained(surface: Surface, start: Points, move: Points, rows: np.ndarray
             total += weight / 2 * np.einsum("pd,pd->p", gradients, move)
         return total
 
-    rough, fine = integral(_NODES // 2), integral(_NODES)
     values = np.stack([at(points)[0] for points in (start, start + move)])
     with np.errstate(invalid="ignore"):
+        rough, fine = integral(_NODES // 2), integral(_NODES)
         # From one wall to another nothing is known, and neither where gradients are not finite
         change = np.nan_to_num(np.abs(values[1] - values[0] - fine), nan=0.0, posinf=np.inf)
         doubt = np.nan_to_num(np.abs(fine - rough), nan=np.inf, posinf=np.inf)

@@ -217,7 +217,7 @@ def _warm_up(
         # Not the last alone: the smaller the step, the sharper the regions it falls into
         h = min(h, allowed(curvatures[_WINDOWS // 2 :]))
         # Only noise that takes more friction than a thermostat begins with
-        if policy.absorbs_noise and h * noise / 2 > 1:
+        if policy.absorbs_noise and job.engine.sampler.widening(h, noise, 0.0) > 1:
             damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * settings.thin * h))
     largest = LARGEST_GRADIENT * float(np.sqrt(max(curvatures) + noise)) / damping
     return float(h) * damping, damping, largest if policy.gradients_bounded else None

@@ -291,7 +291,8 @@ def _variances_of_pairs(surface: Surface, centre: Flat, width: Flat, rng: Rng) -
     if count < 2:
         raise TuningError(_NOT_FINITE)
     middle, middle_squared, change = sums / count
-    ratio = _ratio(surface, passes.batches)
+    # A batch of all rows has no noise
+    ratio = _ratio(surface, passes.batches) or 1.0
     plain = np.maximum(middle_squared - middle**2, 0) * count / (count - 1)
     # Batches of one pass share no rows, and differ more than independent ones
     apart = 1 - 1 / max(passes.pairs, PAIRS)
@@ -302,8 +303,9 @@ class NoiseOnTheWay:
     """The variance of a gradient estimate, averaged over the positions that a chain visits.
 
     ``anchor`` is φ̄, shape (d,), or None for plain gradients. The estimate is of ``batches``
-    neighbouring batches, as in an update: where one update pulled the effects of neighbouring rows,
-    these gradients differ from other batches' alike, and their mean is noisier than if independent.
+    neighbouring batches, as in an update, or of more where the data are many: where one update
+    pulled the effects of neighbouring rows, these gradients differ from other batches' alike, and
+    their mean is noisier than if independent.
     """
 
     def __init__(self, surface: Surface, anchor: Flat | None, rng: Rng, batches: int = 1) -> None:
@@ -339,11 +341,13 @@ class NoiseOnTheWay:
 
     def variance(self) -> Flat | None:
         """Return one batch's variance for φ (in blocks for C⁻¹φ), (d,), None if it is not known."""
-        if not self._count:
+        ratio, pairs = _ratio(self._surface, self._passes.batches), self._passes.pairs
+        # Batches that are all rows, each once, show nothing of others
+        if not self._count or not ratio:
             return None
         # Batches of one pass share no rows, and differ more than independent ones
-        apart = 1 - 1 / max(self._passes.pairs, PAIRS)
-        found = apart * self._sum / self._count / _ratio(self._surface, self._passes.batches)
+        apart = 1 - 1 / max(pairs, PAIRS) if pairs > 1 else 1.0
+        found = apart * self._sum / self._count / ratio
         return found if np.all(np.isfinite(found)) else None
 
 
@@ -354,5 +358,4 @@ def _steps(surface: Surface, passes: Passes) -> int:
 def _ratio(surface: Surface, batches: int) -> float:
     """Return the variance of the mean of neighbouring batches over that of one block of rows."""
     scheme = BATCH_SCHEMES["shuffled"]
-    # A batch of all rows has no noise
-    return max(scheme.variance_ratio(n, size, batches) for n, size in surface.sizes) or 1.0
+    return max(scheme.variance_ratio(n, size, batches) for n, size in surface.sizes)

@@ -190,16 +190,17 @@ def _unit_and_root(
             own = apart(own, surface.circular)
             own = own if problem.policy.isotropic else upright(own)
         return _narrowest(root, own), own
-    unit = 1.0
     if scale == "diagonal":
         root = sds_of(root)
-        unit = _narrowest(bulk.root, root)
-    if problem.policy.isotropic or regime.by_quantile:
-        return unit, root
-    # Heavy tails: sums of coordinates are wider than each
-    if root.ndim == 2:
-        return 1.0, upright(root)
-    return 1.0, measured_diagonal(surface, bulk.centre, root, rng)
+    if not (problem.policy.isotropic or regime.by_quantile):
+        # Heavy tails: sums of coordinates are wider than each
+        if root.ndim == 2:
+            root = upright(root)
+        else:
+            root = measured_diagonal(surface, bulk.centre, root, rng)
+    # Sds of independent normals have no narrower direction
+    is_narrower = scale == "diagonal" and bulk.root.ndim == 2
+    return _narrowest(bulk.root, root) if is_narrower else 1.0, root
 
 
 def _own_root(function: OwnWhitening, root: np.ndarray) -> np.ndarray:

@@ -122,7 +122,8 @@ def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
     free = [x.all() for x in Ravel(surface.shapes).split(normal)]
     lengths = dict.fromkeys(n for shape in surface.shapes for n in shape if n >= _LEAST_LENGTH)
     taken: set[int] = set()
-    for n in lengths:
+
+    def next_of(n: int) -> tuple[tuple[int, int, int], ...]:
         family: list[tuple[int, int, int]] = []
         for k, shape in enumerate(surface.shapes):
             if k in taken or not free[k] or n not in shape or 0 in shape or len(shape) > 2:
@@ -130,9 +131,13 @@ def _families(surface: Surface) -> Iterator[tuple[tuple[int, int, int], ...]]:
             count = 0 if len(shape) == 1 else int(np.prod(shape)) // n
             if sum(max(1, c) for *_, c in family) + max(1, count) <= _LARGEST_BLOCK:
                 family.append((k, -2 if count and shape[0] == n else -1, count))
-        if sum(max(1, count) for *_, count in family) > 1:
+        return tuple(family)
+
+    for n in lengths:
+        # More than a block holds make up several families
+        while (family := next_of(n)) and sum(max(1, count) for *_, count in family) > 1:
             taken |= {k for k, *_ in family}
-            yield tuple(family)
+            yield family
 
 
 def _blocks(

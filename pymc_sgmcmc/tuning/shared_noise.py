@@ -97,7 +97,7 @@ class WhitenedGradients:
         both: list[tuple[Points, Points]] = []
         for e in rng.standard_normal((_POSITIONS, d)):
             rows = self.surface.draw_rows(rng, each)
-            there = self(spread @ e / self._root if spread.ndim == 2 else e, rows)
+            there = self((spread @ e if spread.ndim == 2 else spread * e) / self._root, rows)
             away = there - self(np.zeros(d), rows)
             both.append((there - there.mean(axis=0), away - away.mean(axis=0)))
         plain, controlled = map(np.concatenate, zip(*both, strict=True))

@@ -8,6 +8,7 @@ import pymc_sgmcmc as sg
 
 from helpers.conjugate import normal_means
 from helpers.laws import lm_variance
+from helpers.sampling import run as sampled
 from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error_of_chain
 from pymc_sgmcmc.testing import UNTUNED
@@ -39,6 +40,19 @@ def with_and_without_batches(method, h, draws, burn):
     exact_x, exact = run(unit_scale(minibatched=False)[0], method, h, draws, burn)
     excess = ((x - mean) ** 2 - (exact_x - mean) ** 2).mean(axis=1) / sd**2
     return excess, statistics, exact
+
+
+def test_noise_is_made_up_for_at_a_step_size_by_hand():
+    """At this step the batches would widen the variance by a quarter."""
+    model, mean, sd = unit_scale(minibatched=True)
+    options = {"gradient": "plain", "batches": 1, "batch": "random", "backend": "jax"}
+    step = sg.CoRVSGLD(model=model, step_size=0.1, **options)
+    result = sampled(step, draws=1000, chains=1)
+    excess = ((result.posterior["mu"].values[0] - mean) ** 2).mean(axis=1) / sd**2 - 1
+    measured, error = mean_and_error_of_chain(excess)
+    assert STANDARD_ERRORS * error < 0.04
+    assert abs(measured) < STANDARD_ERRORS * error
+    assert abs(result.sample_stats["noise_ratio"].mean()) < 0.04
 
 
 # Over two decades; the variance of N(0, 1) with exact gradients is 2 / (2 - h) and 1

@@ -354,14 +354,19 @@ def test_an_anchor_of_svrg_is_as_near_as_it_is_young():
         "young": sg.SVRG(refresh=2),
         "old": sg.SVRG(refresh=100_000),
     }
-    found = {
-        name: plan_for(surface, np.zeros(5), gradient=gradient, batches=1).variance.max()
-        for name, gradient in estimators.items()
-    }
+
+    def noise(gradient, thin):
+        plan = plan_for(surface, np.zeros(5), gradient=gradient, batches=1, thin=thin)
+        return plan.variance.max()
+
+    found = {name: noise(gradient, 1) for name, gradient in estimators.items()}
     np.testing.assert_allclose(found["new"], 0, atol=1e-12)
     # One update of two away from it: 2 h / 2 of the squared distance to the centre
     np.testing.assert_allclose(found["young"], LM.step_size * found["centre"])
     np.testing.assert_allclose(found["old"], 2 * found["centre"], rtol=1e-3)
+    # It moves as a draw begins, of 20 updates by default
+    assert noise(sg.SVRG(refresh=1), None) == noise(sg.SVRG(refresh=20), None)
+    assert noise(sg.SVRG(refresh=21), None) == noise(sg.SVRG(refresh=40), 1)
 
 
 @pytest.mark.parametrize("scale", ["diagonal", None])
@@ -372,6 +377,21 @@ def test_noise_along_sums_of_correlated_coordinates_lowers_the_step(scale):
     root = np.ones(12) if plan.root is None else plan.root
     noise = hessian * np.outer(root, root) * surface.rows / surface.batch_size
     assert plan.step_size * np.linalg.eigvalsh(noise)[-1] < 1.3 * LM.widening
+
+
+def test_steps_of_heavy_tails_on_sds_are_those_of_the_narrowest_direction():
+    """Whitened by its sds a law of correlation 0.99 has a direction 14 times as narrow."""
+    covariance = np.array([[1, 0.99], [0.99, 1]])
+    surface = Gaussian(np.zeros(2), np.linalg.inv(covariance))
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    policy = sg.FLA(model=model).policy()
+    assert not policy.isotropic
+    plan = plan_for(surface, np.zeros(2), policy, scale="diagonal")
+    assert plan.root.ndim == 1
+    curvature = np.linalg.eigvalsh(surface.matrix * np.outer(plan.root, plan.root))[-1]
+    assert curvature > 50
+    assert plan.step_size * curvature == pytest.approx(policy.step_size, rel=0.1)
 
 
 def test_steps_that_are_lengths_are_short_beside_the_friction():

@@ -32,9 +32,10 @@ def pairs(correlation, shapes, seed=0):
     return surface
 
 
+SHAPES_OF_VECTORS = [(), (GROUPS,), (GROUPS,)]
 SHAPES = pytest.mark.parametrize(
     "shapes",
-    [[(), (GROUPS,), (GROUPS,)], [(), (GROUPS, 2)], [(), (2, GROUPS)]],
+    [SHAPES_OF_VECTORS, [(), (GROUPS, 2)], [(), (2, GROUPS)]],
     ids=["two vectors", "columns", "rows"],
 )
 
@@ -90,6 +91,24 @@ def test_couplings_of_other_indices_are_no_blocks():
         if found is not None:
             root = found.whole(np.diag(found.sd)).T
             assert np.linalg.eigvalsh(root.T @ matrix @ root).max() < 3 * widest
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_more_variables_than_a_block_holds(last):
+    """The variables that are correlated may be declared after eight others."""
+    first = pairs(0.97, SHAPES_OF_VECTORS).matrix
+    apart = np.eye(8 * GROUPS)
+    zero = np.zeros((len(first), len(apart)))
+    matrix, shapes = np.block([[first, zero], [zero.T, apart]]), [(GROUPS,)] * 8
+    if last:
+        matrix, shapes = np.block([[apart, zero.T], [zero, first]]), [*shapes, *SHAPES_OF_VECTORS]
+    else:
+        shapes = [*SHAPES_OF_VECTORS, *shapes]
+    surface = Gaussian(np.zeros(len(matrix)), matrix)
+    surface.shapes = shapes
+    found = in_blocks(surface, surface.mean, np.diag(matrix) ** -0.5, np.random.default_rng(0))
+    root = found.whole(np.diag(found.sd)).T
+    assert away_from_identity(root.T @ matrix @ root) < 1.001
 
 
 def test_a_circle_is_no_part_of_a_block():

@@ -240,6 +240,15 @@ def test_the_sd_of_hundreds_of_correlated_coefficients():
     assert_right(found.posterior, {"scale": exact})
 
 
+def test_noise_of_sums_is_that_of_the_bulk_in_whatever_units():
+    """With scale=None the bulk may be a hundred times as narrow as the chain's coordinates."""
+    d, rng = 600, np.random.default_rng(3)
+    surface, root, bulk = Noisy(np.zeros(d), np.full(d, 0.5)), np.ones(d), np.full(d, 0.01)
+    noise = measured_noise(surface, np.zeros(d), root, rng, bulk, many=True)
+    gradients = WhitenedGradients(surface, np.zeros(d), root, None)
+    assert noise_together(gradients, bulk, noise, rng) == (0, 0)
+
+
 def test_sums_of_correlated_coordinates_are_noisier_than_each():
     surface, hessian = correlated_columns()
     d = len(hessian)
