@@ -1,4 +1,4 @@
-"""Numbers that stay off a bound, or off 0, by at least one floating-point number."""
+"""Floats, and numbers that stay off a bound, or off 0, by at least one of them."""
 
 from typing import Any
 
@@ -7,12 +7,18 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["distance_from", "like", "normal", "off"]
+__all__ = ["as_float", "distance_from", "like", "normal", "off"]
 
 
 def like(value: TensorVariable, other: Any) -> TensorVariable:
     """Return `other` as a tensor of the dtype of `value`."""
     return pt.as_tensor_variable(other).astype(value.dtype)
+
+
+def as_float(value: Any) -> Any:
+    """Return a tensor of floats: the square of 20, an 8-bit integer in a graph, is -112."""
+    tensor = pt.as_tensor(value)
+    return tensor if tensor.dtype.startswith("float") else tensor.astype("floatX")
 
 
 def normal(value: TensorVariable) -> TensorVariable:

@@ -30,6 +30,7 @@ from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.centring.gaussian_map import LEADS, Affine, GaussianMap, Middle, Probe
 from pymc_sgmcmc.centring.information import FieldInformation
+from pymc_sgmcmc.floats import as_float
 
 __all__ = ["Field", "FieldPrior"]
 
@@ -74,7 +75,7 @@ class Field(GaussianMap):
     def __init__(self, prior: FieldPrior, factor: Any, beside: Any = 0.0) -> None:
         self.of_prior = prior
         self.factor = factor
-        self.beside = pt.as_tensor(beside)
+        self.beside = as_float(beside)
 
     @property
     def rows(self) -> int:

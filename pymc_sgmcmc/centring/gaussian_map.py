@@ -37,6 +37,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.information import Information, read
 from pymc_sgmcmc.centring.links import IDENTITY, Link
+from pymc_sgmcmc.floats import as_float
 
 __all__ = ["LEADS", "LEAST_SHARE", "Affine", "GaussianMap", "Middle", "Probe", "logarithm"]
 
@@ -212,7 +213,6 @@ class GaussianMap(Transform):
 
 def logarithm(scale: Any) -> Any:
     """Return log σ, finite also where σ was rounded to 0."""
-    if not scale.dtype.startswith("float"):
-        scale = scale.astype("floatX")
+    scale = as_float(scale)
     least = np.finfo(scale.dtype).tiny
     return pt.log(pt.maximum(scale, np.array(least, dtype=scale.dtype)))

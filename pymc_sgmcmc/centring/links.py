@@ -30,7 +30,7 @@ from pymc.distributions.continuous import WeibullBetaRV
 from pytensor.graph.basic import Variable
 from pytensor.tensor.random.basic import HalfNormalRV, InvGammaRV, LogNormalRV
 
-from pymc_sgmcmc.floats import like, off
+from pymc_sgmcmc.floats import as_float, like, off
 
 __all__ = [
     "IDENTITY",
@@ -112,26 +112,26 @@ def _softplus_inverse(y: Any) -> Any:
 
 def location_and_scale(*inputs: Variable) -> list[Any]:
     """Return μ and σ, the last two inputs of each location-scale distribution."""
-    return [pt.as_tensor(x) for x in inputs[-2:]]
+    return [as_float(x) for x in inputs[-2:]]
 
 
 def scale_of_zero_sum(*inputs: Variable) -> list[Any]:
     """Return 0 and σ of ``pm.ZeroSumNormal``."""
-    scale = pt.as_tensor(inputs[2])
+    scale = as_float(inputs[2])
     return [pt.zeros_like(scale), scale]
 
 
 def root_of_gamma(*inputs: Variable) -> list[Any]:
     """Return location and scale of the square root of a gamma or an exponential variable."""
-    scale = pt.as_tensor(inputs[-1])
-    shape = pt.as_tensor(inputs[-2]) if len(inputs) > _OF_EXPONENTIAL else 1.0
+    scale = as_float(inputs[-1])
+    shape = as_float(inputs[-2]) if len(inputs) > _OF_EXPONENTIAL else 1.0
     root = pt.sqrt(scale)
     return [shape * root / pt.sqrt(shape + 0.25), root / 2 + pt.zeros_like(shape)]
 
 
 def log_odds_of_beta(*inputs: Variable) -> list[Any]:
     """Return location and scale of the log odds of a beta variable."""
-    a, b = (pt.as_tensor(x) for x in inputs[-2:])
+    a, b = (as_float(x) for x in inputs[-2:])
     return [pt.log(a) - pt.log(b) - 1 / (2 * a) + 1 / (2 * b), pt.sqrt((a + b + 1) / (a * b))]
 
 
@@ -139,7 +139,7 @@ def logarithm_of(op: object) -> Law:
     """Return the law of the logarithm of a positive family's variables."""
     law = next(law for kind, law in _LOGARITHMS.items() if isinstance(op, kind))
     # A distribution's parameters stand after a generator and a size
-    return lambda *inputs: law(*map(pt.as_tensor, inputs[2:]))
+    return lambda *inputs: law(*map(as_float, inputs[2:]))
 
 
 # Functions of a family's parameters; of all families that are not named the last one is the scale

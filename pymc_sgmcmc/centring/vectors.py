@@ -18,6 +18,7 @@ from pytensor.tensor.math import Dot
 
 from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle
 from pymc_sgmcmc.centring.information import Share
+from pymc_sgmcmc.floats import as_float
 
 __all__ = ["Vectors", "is_product", "lower_factor", "transposed"]
 
@@ -46,7 +47,7 @@ class Vectors(GaussianMap):
         """Return μ and Σ, or μ and L."""
         if self.of_residual:
             return [self._location, self._factor]
-        return [pt.as_tensor(x) for x in inputs[-2:]]
+        return [as_float(x) for x in inputs[-2:]]
 
     def spread(self, *inputs: Variable) -> Any:
         """Return the roots of the diagonal of Σ."""

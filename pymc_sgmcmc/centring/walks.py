@@ -28,6 +28,7 @@ from pytensor.graph.basic import Variable
 from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle, Probe
 from pymc_sgmcmc.centring.information import WalkInformation
 from pymc_sgmcmc.centring.recurrence import Recurrence, earlier, later, solved
+from pymc_sgmcmc.floats import as_float
 
 __all__ = ["Walk", "steady"]
 
@@ -47,7 +48,7 @@ class Walk(GaussianMap):
     shares_noise = True
 
     def __init__(self, unit: Any = 1.0) -> None:
-        self._unit_of_values = pt.as_tensor(unit)
+        self._unit_of_values = as_float(unit)
 
     @property
     def is_centred(self) -> Any:
@@ -58,7 +59,7 @@ class Walk(GaussianMap):
         """Return μ and σ of the innovations."""
         node: Any = inputs[1].owner
         # Steps are the first axis of PyMC's innovations, and the last one of several walks
-        return [pt.moveaxis(pt.as_tensor(x), 0, -1) for x in node.inputs[-2:]]
+        return [pt.moveaxis(as_float(x), 0, -1) for x in node.inputs[-2:]]
 
     def depends_on(self, *inputs: Variable) -> list[Any]:
         """Return μ, σ and the unit."""

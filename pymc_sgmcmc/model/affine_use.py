@@ -31,6 +31,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.fields import Field
 from pymc_sgmcmc.centring.vectors import is_product, transposed
+from pymc_sgmcmc.floats import as_float
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.support import (
     SELECTING,
@@ -169,7 +170,7 @@ class ModelView:
             elif (factor := _factor(node, x)) is None:
                 break
             elif whole or all(factor.type.broadcastable):
-                factor = factor if whole else as_number(factor)
+                factor = as_float(factor) if whole else as_number(factor)
                 scale = factor if scale is None else scale * factor
                 location = location * factor
             else:
@@ -193,7 +194,7 @@ class ModelView:
             if not all(factor.type.broadcastable):
                 return None
             factor = as_number(factor)
-        return Use(use.location, factor, list(ends))
+        return Use(use.location, as_float(factor), list(ends))
 
     def _products(self, x: Variable, *, whole: bool) -> Iterator[Any]:
         """Yield each product that a variable enters, its factor and whether all elements do.
@@ -363,8 +364,8 @@ def is_standard(rv: TensorVariable) -> bool:
 
 
 def as_number(x: Any) -> Any:
-    """Return a tensor of one element without dimensions."""
-    return x.squeeze() if x.ndim else x
+    """Return a tensor of one element without dimensions, of floats."""
+    return as_float(x.squeeze() if x.ndim else x)
 
 
 def _added_to(x: Variable, node: Apply) -> Any:

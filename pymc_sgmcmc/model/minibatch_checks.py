@@ -9,6 +9,7 @@ from typing import Any
 
 from pymc.model import Model
 from pytensor.graph.traversal import ancestors
+from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.disk.fetch import warn_of_order
@@ -70,6 +71,8 @@ def _warn(message: str) -> None:
 
 def _check_likelihood(rv: TensorVariable, value: Any) -> None:
     axis, minibatches = axis_of_rows(rv), find_minibatches([rv, value])
+    if axis is not None:
+        _check_other_axes(rv, axis, value)
     if not minibatches:
         if axis is not None:
             _check_size(rv, axis, evaluate(value).shape[axis], "it has all of its")
@@ -87,6 +90,19 @@ def _check_aligned(what: str, minibatches: list[Minibatch], otherwise: str = "")
             "aligned. Draw all its arrays in one call: x, y = pm.Minibatch(x, y, "
             f"batch_size=...).{otherwise}"
         )
+
+
+def _check_other_axes(rv: TensorVariable, axis: int, value: Any) -> None:
+    """Refuse a likelihood that is scaled along an axis besides that of its rows."""
+    for k, size in enumerate(rv.owner.inputs[1:]):
+        if k == axis or NoneConst.equals(size):
+            continue
+        if (total := int(evaluate(size))) != (length := int(evaluate(value.shape[k]))):
+            raise ValueError(
+                f"The observed variable '{rv.name}' has total_size={total} on axis {k}, which has "
+                f"{length} entries, besides that of its rows on axis {axis}. Rows are drawn along "
+                f"one axis: put total_size=[..., None] or {length} there."
+            )
 
 
 def _check_size(rv: TensorVariable, axis: int, rows: int, which: str = _DRAWS) -> None:

@@ -312,7 +312,13 @@ class Posterior:
             return substitute(of_theta(graphs), at_phi)
 
         rvs = [*model.free_RVs, *model.observed_RVs]
-        logps = transformed_conditional_logp(rvs, rvs_to_values=known, rvs_to_transforms={})
+        # Free variables are given here as they are
+        transforms = {rv: model.rvs_to_transforms[rv] for rv in model.observed_RVs}
+        logps = transformed_conditional_logp(
+            rvs,
+            rvs_to_values=known,
+            rvs_to_transforms={rv: t for rv, t in transforms.items() if t is not None},
+        )
         logps = [_rows_first(rv, logp) for rv, logp in zip(rvs, logps, strict=True)]
         logps += of_theta(model.potentials)
         names = [str(rv.name) for rv in [*rvs, *model.potentials]]

@@ -66,7 +66,8 @@ def shapes_of_length(
         if isinstance(op, Alloc | Reshape):
             shapes += node.inputs[1:]
         elif isinstance(op, MakeVector):
-            shapes += node.inputs
+            # Floats are no lengths
+            shapes += [x for x in node.inputs if x.type.dtype.startswith("int")]
         elif isinstance(op, RandomVariable):
             shapes.append(op.size_param(node))
     shapes = [x for x in dict.fromkeys(shapes) if isinstance(x.type, TensorType)]

@@ -22,6 +22,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import first_line
 from pymc_sgmcmc.disk.on_disk import source_of
+from pymc_sgmcmc.floats import as_float
 from pymc_sgmcmc.model.graphs import is_data, rebuilt
 from pymc_sgmcmc.model.minibatch import all_rows, axis_of_rows, evaluate, minibatch_terms, unscaled
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
@@ -330,7 +331,7 @@ class RowView:
                 total_size = [self.count if k == axis else None for k in range(of_batch.ndim)]
                 terms[term] = create_minibatch_rv(of_batch, total_size)
             else:
-                of_batch = pt.moveaxis(of_batch, axis, 0)
+                of_batch = as_float(pt.moveaxis(of_batch, axis, 0))
                 terms[term] = of_batch * (self.count / of_batch.shape[0]).astype(of_batch.dtype)
                 terms[term].tag.scales_with_data = True
             terms[term].name = term.name

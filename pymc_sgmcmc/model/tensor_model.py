@@ -101,7 +101,12 @@ def twin(
     for rv in model.observed_RVs:
         made.observed_RVs.append(new[rv])
         value = new[model.rvs_to_values[rv]]
-        made.create_value_var(new[rv], transform=None, default_transform=None, value_var=value)
+        made.create_value_var(
+            new[rv],
+            transform=model.rvs_to_transforms[rv],
+            default_transform=None,
+            value_var=value,
+        )
     for kind in ("potentials", "deterministics", "data_vars"):
         getattr(made, kind).extend(new[x] for x in getattr(model, kind))
     for rv, start in model.rvs_to_initial_values.items():

@@ -161,8 +161,11 @@ class Recorder:
         place = [*runner.phi(), *state.scales, *others]
         terms, is_first = engine.impossible_terms(place), state.zero_terms is None
         state.zero_terms = state.zero_terms or terms
-        if is_first and (rows := engine.impossible_rows(engine.posterior.entries, place)):
-            _log.warning("Some rows have no effect on the draws: %s", rows)
+        # To look at all rows takes a pass over the data
+        if is_first and not terms:
+            rows = engine.impossible_rows(engine.posterior.entries, place)
+            if rows:
+                _log.warning("Some rows have no effect on the draws: %s", rows)
         if terms and state.draw > state.tuning_draws:
             state.outside += 1
 

@@ -43,7 +43,7 @@ from pymc_sgmcmc.model.initial_point import is_given
 from pymc_sgmcmc.model.properties import refuse_uninformed
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.tensor_model import in_tensors
-from pymc_sgmcmc.schedules import Schedule, constant, records
+from pymc_sgmcmc.schedules import Schedule, constant, records, step_sizes
 from pymc_sgmcmc.step import arguments
 from pymc_sgmcmc.step.notices import tell_compilation, tell_log_likelihood, tell_memory, tell_others
 from pymc_sgmcmc.step.options import signature_of, with_options
@@ -404,12 +404,21 @@ class SGMCMCStep(Sampler, BlockedStep):
                 tuning = Tuning(engine, self.options, state, [place], self._logged)
                 self._runner = tuning.run(trials=not later)
             state.backend = engine.backend
+            self._require_steps_to_the_end(self._runner)
             return self._runner
         if self._runner is None:
             engine.use(state.backend or engine.backend)
             self._runner = Runner(engine, state)
+            self._require_steps_to_the_end(self._runner)
         self._follow(self._runner, point)
         return self._runner
+
+    def _require_steps_to_the_end(self, runner: Runner) -> None:
+        """Refuse a schedule that has no step size for the chain's last update."""
+        schedule, state = self.options.step_size, self._chain
+        last = state.last_draw * runner.settings.thin - 1
+        if schedule is not None and last >= state.updates:
+            step_sizes(schedule, np.array([last]))
 
     def _follow(self, runner: Runner, point: PointType) -> None:
         """Go on from PyMC's point, if others moved it or what its coordinates depend on."""

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from pymc.exceptions import SamplingError
 from pymc.initial_point import PointType
 from pymc.model import Model
 from pymc.step_methods.compound import BlockedStep, CompoundStep, flatten_steps
@@ -28,7 +27,7 @@ from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.checks import a_model, a_path, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import ChainStore
-from pymc_sgmcmc.store.files import DamagedError
+from pymc_sgmcmc.store.files import DamagedError, UnwrittenError
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_parts
 from pymc_sgmcmc.store.formats import Begin, Records, layout_of, refuse_unkept
 
@@ -95,7 +94,8 @@ def checkpoint(
     Notes
     -----
     A store is kept by ``random_seed``: with another one it is refused. Without one the chains go
-    on with the seeds that they began with. Models are compared by their graphs, shapes, types and
+    on with the seeds that they began with, and a seed of 2**64 or more, as NumPy draws where none
+    is given, counts as none. Models are compared by their graphs, shapes, types and
     data, options by their values; of your own functions a density or transform counts by its
     graph, a schedule by its step sizes, a whitening by what it makes of one root, and any other by
     its name alone. Where the disk is full or fails while a
@@ -289,6 +289,11 @@ class Checkpoint(CompoundStep):
         self._stored, begun = iter(()), store.begun
         if begun is not None:
             self._require_same(begun)
+            if self.after is not None and begun.after != str(self.after):
+                raise ValueError(
+                    f"The store '{self.path}' was begun with after={begun.after!r}, not "
+                    f"'{self.after}'. Leave after out to go on with it, or pass another path."
+                )
             if begun.tune != tune:
                 raise ValueError(
                     f"The store '{self.path}' was begun with tune={begun.tune}, not {tune}. Pass "
@@ -396,22 +401,23 @@ class Checkpoint(CompoundStep):
 
     @contextmanager
     def _in_memory(self, *, last: bool = False) -> Generator[None]:
-        """Log a failure of the store and go on: an error would lose the draws in memory."""
+        """Log a failed write and go on: an error would lose the draws in memory."""
         try:
             yield
-        except SamplingError as error:
+        except UnwrittenError as error:
             # Other chains that have begun, in whatever processes, would lose their draws
             if not self._made and not any(self.path.glob("chain-*/begin")):
                 raise
+            # Without its beginning on disk no draw of a chain is written
+            self._kept &= self._made > 0
             if last or not self._failed:
-                then = (
-                    "are in the result alone" if last else "stay in memory until a write succeeds"
-                )
+                then = "stay in memory until a write succeeds"
+                if last or not self._kept:
+                    then = "are in the result alone"
                 _log.warning(
                     "%s The run goes on. The other draws of chain %s %s.", error, self._number, then
                 )
             self._failed = True
-            self._kept &= self._made > 0
 
     def __getstate__(self) -> dict[str, Any]:
         # Open files, and what is read again where the step is sampled

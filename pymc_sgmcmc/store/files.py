@@ -18,8 +18,8 @@ from pymc.exceptions import SamplingError
 from pymc_sgmcmc.disk.source import sync
 
 __all__ = [
-    "DamagedError", "Lock", "append", "digest", "explained", "locked", "opened", "read_whole",
-    "to_read", "write_whole",
+    "DamagedError", "Lock", "UnwrittenError", "append", "digest", "explained", "locked", "opened",
+    "read_whole", "to_read", "write_whole",
 ]  # fmt: skip
 
 _MAGIC = b"sgmcmc-1"
@@ -39,6 +39,10 @@ _WRITTEN = os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 
 class DamagedError(SamplingError):
     """A file is not what was written."""
+
+
+class UnwrittenError(SamplingError):
+    """The disk does not take what is written."""
 
 
 def digest(data: bytes, size: int = 16) -> bytes:
@@ -107,7 +111,7 @@ def to_read(path: Path) -> IO[bytes]:
         raise DamagedError(f"'{path}' is no file of a chain ({error.strerror}).") from None
 
 
-def explained(error: OSError, path: Path, what: str) -> SamplingError:
+def explained(error: OSError, path: Path, what: str) -> UnwrittenError:
     """Return the error of a write in the store as a sentence, with one of what the store holds."""
     why, mend = error.strerror or os.strerror(error.errno or 0), "mend that"
     if error.errno in _FULL:
@@ -116,7 +120,7 @@ def explained(error: OSError, path: Path, what: str) -> SamplingError:
         mend = "have the folder made writable"
     elif error.errno in _MISPLACED:
         why += ": its folder takes no files, was removed, or has something else of this name"
-    return SamplingError(
+    return UnwrittenError(
         f"'{error.filename or path}' cannot be written ({why}). {what} Pass another path, or "
         f"{mend} and run the same line again: it goes on from there. With at most as many draws= "
         "nothing is written, and they are returned."

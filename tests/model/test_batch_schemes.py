@@ -271,3 +271,16 @@ def test_variance_of_a_mean_of_batches_of_runs(batches):
     ratio = scheme.variance_ratio(rows, size, batches)
     assert abs(z_score(squares[:, 1] - ratio * squares[:, 0], 0)) < STANDARD_ERRORS
     assert scheme.variance_ratio(rows, rows, batches) == 0
+
+
+@pytest.mark.parametrize("batched", [True, False])
+def test_rows_are_along_one_axis(batched):
+    table = np.zeros((60, 3))
+    y = pm.Minibatch(table, batch_size=10) if batched else table
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=[60, 6])
+    with pytest.raises(ValueError, match="'y' has total_size=6 on axis 1, which has 3 entries"):
+        sg.SGLD(model=model)
+    with pm.Model() as model:
+        pm.Normal("y", pm.Normal("x"), observed=y, total_size=[60, 3])
+    sg.SGLD(model=model)

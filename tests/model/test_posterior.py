@@ -320,3 +320,14 @@ def test_constants_of_double_precision_leave_a_hierarchy_single():
         coordinates, *_ = coordinates_at(model, model.value_vars, "lipschitz", start, centring=True)
         posterior = Posterior(model, coordinates)
     assert {x.dtype for x in posterior.parameters} == {"float32"}
+
+
+def test_a_transform_of_what_is_observed_counts():
+    """As PyMC counts it: the data are values after the transform."""
+    with pm.Model() as model:
+        mu = pm.Normal("mu")
+        pm.LogNormal("y", mu, 0.5, observed=np.array([0.1, 0.4]), transform=tr.log)
+    step = sg.SGLD(model=model, step_size=1e-3, **UNTUNED)
+    [(_, [statistics])] = [step.step({"mu": np.array(0.3)})]
+    at = {"mu": step.chain.values[0]}
+    assert statistics["batch_logp"] == pytest.approx(float(model.compile_logp()(at)), rel=1e-8)

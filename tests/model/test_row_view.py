@@ -457,3 +457,31 @@ def test_what_comes_after_the_rows_is_sampled_with_all_of_them():
 def test_arguments(options, error, match):
     with pytest.raises(error, match=match):
         step_of(regression(), **options)
+
+
+def test_potentials_of_whole_numbers_are_terms_of_rows():
+    with pm.Model(coords={"obs": range(60)}) as model:
+        a = pm.Normal("a")
+        x = pm.Data("x", np.linspace(-1, 1, 60), dims="obs")
+        pm.Potential("wall", pt.switch(a * x > 2, -1000, -3), dims="obs")
+        pm.Normal("y", a * x, 1, observed=np.zeros(60), dims="obs")
+    step = step_of(model, batch_size=9)
+    [(_, statistics)] = drawn(step, 1)
+    at = {"a": step.chain.values[0]}
+    normal = float(model.compile_logp(vars=[model["a"]])(at))
+    of_rows = statistics["batch_logp"] - normal
+    # Of nine rows, scaled by 60 / 9 and not by 6
+    constant = -180 - 30 * np.log(2 * np.pi)
+    assert constant - 60 * float(at["a"]) ** 2 / 2 <= of_rows <= constant
+
+
+def test_a_float_is_no_number_of_rows():
+    with pm.Model(coords={"obs": range(60)}) as model:
+        a = pm.Normal("a")
+        group = pm.Data("group", np.arange(60) % 3, dims="obs")
+        levels = pt.stack([a, 2 * a, 60.0])
+        pm.Normal("y", levels[group], 1, observed=np.zeros(60), dims="obs")
+    # A batch of all rows has their density
+    [(_, statistics)] = drawn(step_of(model, batch_size=60), 1)
+    assert statistics["batch_logp"] < -20 * 60**2 / 2
+    step_of(model, batch_size=7)

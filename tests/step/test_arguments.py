@@ -11,6 +11,7 @@ from pymc.distributions import transforms as of_pymc
 
 import pymc_sgmcmc as sg
 
+from helpers.sampling import QUIET
 from helpers.steps import normal_and_scale, step_for
 
 HUGE = 10**30
@@ -52,6 +53,22 @@ def own_density():
 def test_nonsense_is_named(options, error, said):
     with pytest.raises(error, match=said):
         sg.MSGNHT(**{"model": model(), **options})
+
+
+@pytest.mark.parametrize("thin", [3, "auto"])
+def test_a_schedule_that_ends_too_early_is_named_before_the_draws(thin):
+    """Step sizes for the draws alone, where the burn-in was forgotten."""
+    updates = 50 * (20 if thin == "auto" else thin)
+    table = np.full(updates, 0.1)
+    step = sg.CoRVSGLD(model=model(), step_size=lambda t: table[t], thin=thin)
+    seen = []
+    options = {"chains": 1, "cores": 1, "callback": lambda trace, draw: seen.append(draw), **QUIET}
+    with step.model, pytest.raises(ValueError, match="schedule raised IndexError"):
+        pm.sample(50, step=step, tune=1, **options)
+    assert not seen
+    with step.model:
+        pm.sample(49, step=step, tune=1, **options)
+    assert len(seen) == 50
 
 
 @pytest.mark.parametrize(

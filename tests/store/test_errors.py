@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import multiprocessing
 import os
 import re
 import shutil
@@ -86,6 +87,36 @@ def test_initvals_that_are_changed_are_refused_by_name(tmp_path, caplog):
     with caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
         run(tmp_path / "seedless", 9, initvals={"mu": "prior"}, **seedless)
     assert "The initvals of 'mu' are not used" in caplog.text
+
+
+def test_an_earlier_run_that_was_forgotten_is_named(kept, tmp_path):
+    """A chain that has begun would go on from its own start."""
+    run(tmp_path / "ours", 5)
+    with pytest.raises(ValueError, match=r"was begun with after=None, not '.*Leave after out"):
+        run(tmp_path / "ours", 9, after=kept)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="there are no forks")
+def test_a_chain_that_another_process_samples_is_refused(tmp_path, monkeypatch):
+    """Where it goes on in memory a kill would lose it."""
+    monkeypatch.setattr(files, "_PATIENCE", 0.2)
+    run(tmp_path, 5)
+    ours, theirs = multiprocessing.get_context("fork").Pipe()
+
+    def keep():
+        store = chain_store.ChainStore(tmp_path / "chain-0")
+        store.open()
+        theirs.send("open")
+        theirs.recv()
+
+    other = multiprocessing.get_context("fork").Process(target=keep)
+    other.start()
+    assert ours.recv() == "open"
+    with pytest.raises(SamplingError, match="is being sampled by another process"):
+        run(tmp_path, 9)
+    other.kill()
+    other.join()
+    assert run(tmp_path, 9).posterior.sizes["draw"] == 9
 
 
 def test_data_that_are_set_anew_are_seen(tmp_path):
@@ -293,11 +324,14 @@ def test_a_disk_that_is_full_before_a_later_chain_begins_costs_no_draws(tmp_path
     assert dict(dt.posterior.sizes) == {"chain": 3, "draw": 300}
 
 
-def test_a_disk_that_fails_as_a_chain_begins_beside_others_costs_no_draws(tmp_path, monkeypatch):
+def test_a_disk_that_fails_as_a_chain_begins_beside_others_costs_no_draws(
+    tmp_path, monkeypatch, caplog
+):
     """As in a process of its own, which knows of the others by their files alone."""
     run(tmp_path, chains=1)
     failing_writes(monkeypatch, lambda number: True, FULL, byte=0)
     assert dict(run(tmp_path, chains=2).posterior.sizes)["chain"] == 2
+    assert "The other draws of chain 1 are in the result alone." in caplog.text
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no forks")
