@@ -105,7 +105,8 @@ _STATISTICS = """\
     ``batches`` (averaged for one gradient), ``batch_size`` (rows of one, 0 where the model has no
     batches), ``weight`` (the sum of its step sizes),
     ``batch_logp`` (log density estimated from a fresh batch), ``grad_norm`` (Euclidean norm of
-    the gradient in whitened coordinates, from the fresh batches of one update), ``config_temperature`` (mean over coordinates of ψ_i ĝ_i,
+    the gradient in whitened coordinates, from the fresh batches of one update),
+    ``config_temperature`` (mean over coordinates of ψ_i ĝ_i,
     on average 1 under the exact law), ``noise_ratio`` (relative widening of the variances by
     gradient noise, from two fresh batches), ``rejected_updates`` (updates that were not
     finite, for which the state was kept), ``diverging`` (whether there were any),
