@@ -249,8 +249,9 @@ def stein_thinning(
         As of the step methods, for a model without ``pm.Minibatch``: the full gradient is then
         summed over blocks of so many rows, which takes less memory.
     draws : int or None, default None
-        Most draws of each chain that are candidates, evenly spaced; None for all. The cost is
-        one gradient of the full data for each, and ``size`` times their number of kernels.
+        Most draws of each chain that are candidates, evenly spaced in the ``weight`` that a
+        schedule gives them; None for as many as there are. The cost is one gradient of the full
+        data for each, and ``size`` times their number of kernels.
     temperature : float, default 1.0
         T of the step method.
     backend : {"auto", "jax", "numba"}, default "auto"

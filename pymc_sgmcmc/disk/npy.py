@@ -155,7 +155,9 @@ class NpySource(Source):
         last = max(self._state[0] - _PRINTED_BYTES, 0)
         for place in np.linspace(0, last, _PRINTED).astype(int).tolist():
             block = memoryview(bytearray(_PRINTED_BYTES))
-            yield block[: _read_at(self._descriptor(), block, place)]
+            with reading(f"{self.name} cannot be read"):
+                count = _read_at(self._descriptor(), block, place)
+            yield block[:count]
 
     def _is_direct(self, out: np.ndarray) -> bool:
         return self.stored == out.dtype and out.flags.c_contiguous
