@@ -158,15 +158,20 @@ class Sweep(Shuffled):
         """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
         K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
-        first b of another; a of m blocks have a variance of a (1 - a/m), averaged over all a.
+        first b of another; a of m blocks have a variance of a (1 - a/m), averaged over all a. Where
+        a sweep turns back they share min(a, b) blocks, and have a covariance of that - ab/m.
         """
         blocks = -(-rows // batch_size)
         if blocks == 1:
             return 0.0
-        last = np.arange(0, blocks, gcd(batches, blocks))
+        period = 2 * blocks if self._symmetric else blocks
+        left = np.arange(0, period, gcd(batches, period))  # blocks before the next period
+        last = left % blocks
         first = np.minimum(last, batches)
         rest = (batches - first) % blocks
         sums = sum(part * (1 - part / blocks) for part in (first, rest))
+        turns = (left > blocks) & (first + rest == batches)
+        sums += np.where(turns, 2 * (np.minimum(first, rest) - first * rest / blocks), 0)
         return float(np.mean(sums)) / batches**2 / (1 - 1 / blocks)
 
 

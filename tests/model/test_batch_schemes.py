@@ -167,10 +167,11 @@ def test_all_rows_count_alike(name, batches):
     assert abs(z_score(means.reshape(40, -1).mean(axis=1), values.mean())) < STANDARD_ERRORS
 
 
-@pytest.mark.parametrize("batches", [1, 3, 4, 7, 8, 9, 20])
-def test_variance_of_a_mean_of_batches_of_a_sweep(batches):
+@pytest.mark.parametrize("name", ["sweep", "symmetric"])
+@pytest.mark.parametrize("batches", [1, 3, 4, 5, 7, 8, 9, 20])
+def test_variance_of_a_mean_of_batches_of_a_sweep(batches, name):
     rows, size = 56, 7  # 8 blocks
-    scheme, squares = BATCH_SCHEMES["sweep"], []
+    scheme, squares = BATCH_SCHEMES[name], []
     values = np.random.default_rng(6).normal(size=rows)
     values -= values.mean()
     for seed in range(400):
