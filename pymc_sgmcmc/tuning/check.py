@@ -105,6 +105,9 @@ def settle(
     may_be_wide = passed and trial.variables is not None
     not_judged = judged.diverged() or may_be_wide
     warnings = [] if not_judged else judge.far(judged if rules.about_mean else trial)
+    if warnings and rules.exchangeable and rules.all_seen:
+        # A Gaussian that a chain which does not mix has left is no Gaussian of the posterior
+        raise NoGaussianError
     if verdict.next != "passed":
         warnings += _why_not(judged, rules.policy, slow=verdict.needed > verdict.thin)
     return replace(verdict, warnings=warnings)

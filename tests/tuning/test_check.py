@@ -286,6 +286,29 @@ def test_heat_tells_a_net_from_a_factorisation():
     assert settled(hot(), all_seen=True).step_size < 0.2
 
 
+class Gone(OfMany):
+    """One that is 60 sds from the centre and hardly moves."""
+
+    def run(self, step_size, thin, draws):
+        trial = super().run(step_size, thin, draws)
+        return replace(trial, psi=trial.psi + 60)
+
+
+def test_a_net_that_left_the_gaussian_and_does_not_mix_has_none():
+    policy = Policy(0.2, second_moments=False)
+
+    def found(time=2e4, **rules):
+        return settled(Gone(time=time), policy=policy, **rules)
+
+    with pytest.raises(NoGaussianError):
+        found(exchangeable=True, all_seen=True)
+    # Of a part of a chain, and where no units can be exchanged, it is told
+    for rules in ({"exchangeable": True}, {"all_seen": True}):
+        assert "far from the Gaussian" in texts(found(**rules))[0]
+    # One that mixes may be wider than each coordinate with all others held
+    assert found(2.0, exchangeable=True, all_seen=True).warnings == []
+
+
 def test_a_bound_that_noise_exceeds_is_raised():
     for clipped, trials in ((0.1, 1), (0.5, 2)):
         chain = Leaving(clipped, escaped=0.1, enough=1)
