@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -42,7 +42,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
-from pymc_sgmcmc.model.graphs import is_data, nodes_of, same_memory, substitute
+from pymc_sgmcmc.model.graphs import is_data, nodes_of, rebuilt, same_memory, substitute
 from pymc_sgmcmc.model.minibatch import evaluate
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "masks_as_numbers",
     "products_for_solves",
     "simplify",
+    "whole_numbers",
 ]
 
 # Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX, and what
@@ -167,6 +168,41 @@ def constants_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
         and all(isinstance(leaf, Constant) for leaf in ancestors([x]) if leaf.owner is None)
     }
     return substitute(graphs, known) if known else list(graphs)
+
+
+def whole_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` with right results of arithmetic on whole numbers as they are written.
+
+    ``sigma=20`` is an 8-bit integer, whose square in PyMC's densities is -112.
+    """
+    exact: dict[Variable, np.ndarray] = {}
+    known: dict[Variable, Variable] = {}
+    for node in io_toposort([], list(graphs)):
+        values = [_whole(x, exact) for x in node.inputs]
+        result: Any = node.outputs[0]
+        arithmetic = isinstance(node.op, Elemwise | DimShuffle) and not _is_cast(node)
+        if not arithmetic or not _is_small(result) or any(x is None for x in values):
+            continue
+        exact[result] = value = node.op(*map(pt.constant, values)).eval(mode=INTERPRETER)
+        limits = np.iinfo(result.type.dtype)
+        if np.any((value < limits.min) | (value > limits.max)):
+            known[result] = pt.as_tensor(value.astype(np.min_scalar_type(-np.abs(value).max() - 1)))
+    return rebuilt(graphs, known) if known else list(graphs)
+
+
+def _whole(x: Any, exact: Mapping[Variable, np.ndarray]) -> np.ndarray | None:
+    """Return the value of a constant of small integers, or of what is computed from such."""
+    if isinstance(x, Constant) and _is_small(x):
+        return np.asarray(x.data, dtype=np.int64)
+    return exact.get(x)
+
+
+def _is_small(x: Any) -> bool:
+    return getattr(x.type, "dtype", "") in ("int8", "uint8", "int16", "uint16")
+
+
+def _is_cast(node: Any) -> bool:
+    return isinstance(getattr(node.op, "scalar_op", None), ps.Cast)
 
 
 def lengths_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
@@ -285,6 +321,7 @@ def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
 
 # In this order; each function's docstring says why. Data become inputs between the two groups
 PASSES_OF_CONSTANTS = (
+    whole_numbers,
     log_softmax_of_classes,
     masks_as_numbers,
     constants_as_numbers,

@@ -22,6 +22,7 @@ from pymc.distributions.transforms import (
     log,
     logodds,
 )
+from pymc.distributions.truncated import TruncatedRV
 from pymc.logprob.transforms import (
     CircularTransform,
     IntervalTransform,
@@ -42,6 +43,7 @@ from pytensor.tensor.shape import Reshape
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor, Subtensor
 from pytensor.tensor.variable import TensorVariable
 
+from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.transforms import EntropicMirror
 from pymc_sgmcmc.transforms.bounded import Bounded, infinite_elements
 
@@ -56,6 +58,7 @@ __all__ = [
     "scalar_op",
     "usual_transform",
     "values_of",
+    "within_truncated",
 ]
 
 # Operations that take elements of a variable: a common scale may come before or after them
@@ -89,6 +92,7 @@ def kind_of_support(
     transform = transform or usual_transform(rv)
     if transform is None:
         return "real", None, None
+    transform = within_truncated(transform, rv)
     for types, kind in _KINDS:
         if isinstance(transform, types):
             return kind, None, None
@@ -122,6 +126,36 @@ def usual_transform(rv: TensorVariable) -> Transform | None:
     random = RandomVariable, SymbolicRandomVariable
     known = [x for x in ancestors([drawn]) if x.owner and isinstance(x.owner.op, random)]
     return log if is_positive(drawn, known) else None
+
+
+def within_truncated(transform: Transform, rv: TensorVariable) -> Transform:
+    """Return the interval of a ``pm.Truncated`` variable within the support of what is truncated.
+
+    PyMC's knows only where it is cut off: a gamma variable below 3 might be negative.
+    """
+    op = rv.owner.op
+    if not isinstance(op, TruncatedRV) or not isinstance(transform, IntervalTransform):
+        return transform
+
+    def bounds(*inputs: Variable) -> tuple[Any, Any]:
+        whole = op.base_rv_op.make_node(*inputs[:-2]).default_output()
+        _, *support = kind_of_support(None, whole)
+        both = zip(transform.args_fn(*inputs), support, (pt.maximum, pt.minimum), strict=True)
+        lower, upper = (_inner(bound, own, nearer) for bound, own, nearer in both)
+        return lower, upper
+
+    return IntervalTransform(bounds)
+
+
+def _inner(bound: Any, own: Any, nearer: Any) -> Any:
+    """Return the inner one of two bounds, each of which may be infinite or None."""
+    if own is None or infinite_elements(own).all():
+        return bound
+    if infinite_elements(bound).all():
+        return own
+    inner = nearer(bound, own)
+    constant = all(isinstance(x, Constant) for x in inner.owner.inputs)
+    return pt.constant(inner.eval(mode=INTERPRETER)) if constant else inner
 
 
 def narrower(transform: Transform, model: Model, rv: TensorVariable) -> str | None:

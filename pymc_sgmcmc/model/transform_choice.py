@@ -15,7 +15,7 @@ from pymc.logprob.transforms import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.model.support import usual_transform
+from pymc_sgmcmc.model.support import usual_transform, within_truncated
 from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus
 from pymc_sgmcmc.transforms.bounded import infinite_elements, mixed
 
@@ -55,6 +55,8 @@ def _replace(
     """Return the map in the place of a transform, or of the usual one where the model has none."""
     transform = transform or usual_transform(rv)
     kind = type(transform)  # not isinstance: a subclass may be another map
+    if transform is not None and kind in (Interval, IntervalTransform):
+        transform = within_truncated(transform, rv)
     if kind in (LogTransform, LogExpM1):
         return one_sided()
     if kind is LogOddsTransform:

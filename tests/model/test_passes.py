@@ -22,6 +22,7 @@ from pymc_sgmcmc.model.passes import (
     log_softmax_of_classes,
     masks_as_numbers,
     products_for_solves,
+    whole_numbers,
 )
 from pymc_sgmcmc.model.posterior import Posterior
 
@@ -217,3 +218,38 @@ def test_the_opposite_of_a_mask_is_one():
     logp = pm.compile(model.value_vars, [density, model.logp()], mode=PLAIN)
     new, old = logp(np.arange(3.0), np.ones(6))
     assert new == pytest.approx(old)
+
+
+WHOLE = {
+    "half Student t": lambda number: pm.HalfStudentT("x", nu=number(5), sigma=number(20)),
+    "ex-Gaussian": lambda number: pm.ExGaussian("x", sigma=number(20), nu=number(12)),
+    "field": lambda number: pm.ICAR("x", W=np.eye(6, k=1) + np.eye(6, k=-1), sigma=number(20)),
+    "beta-binomial": lambda number: pm.BetaBinomial(
+        "y", alpha=number(100), beta=number(100), n=100, observed=[55, 40]
+    ),
+    "large": lambda number: pm.HalfStudentT("x", nu=number(5), sigma=number(3000)),
+}
+
+
+@pytest.mark.parametrize("prior", WHOLE.values(), ids=WHOLE)
+def test_densities_of_whole_numbers_are_those_of_floats(prior):
+    """PyMC's have squares and sums of 8-bit integers."""
+    densities = []
+    for number in (int, float):
+        with pm.Model() as model:
+            prior(number)
+            pm.Normal("other")
+        [density] = whole_numbers([model.logp(jacobian=False)])
+        at = [np.linspace(0.5, 1, 6) if "x" in model and model["x"].ndim else np.array(0.5)]
+        at = [np.zeros(()) if v.name == "other" else at[0] for v in model.value_vars]
+        densities.append(pm.compile(model.value_vars, density, mode=PLAIN)(*at))
+    assert np.isfinite(densities[0])
+    # Constants of floats are single precision where that is exact
+    assert densities[0] == pytest.approx(densities[1], rel=1e-6)
+
+
+def test_sums_of_small_whole_numbers_are_left():
+    two, three = pt.constant(2, dtype="int8"), pt.constant(np.arange(3, dtype="int8"))
+    graph = pt.vector("x")[two + 1] * (three * two)
+    [same] = whole_numbers([graph])
+    assert same is graph

@@ -137,6 +137,24 @@ CHOICES = {
         tr.Sigmoid,
         (0.5, 2),
     ),
+    "truncated above": (
+        lambda: pm.Truncated("x", pm.Gamma.dist(2, 1), upper=3),
+        tr.Sigmoid,
+        tr.Sigmoid,
+        (0, 3),
+    ),
+    "truncated below what is positive": (
+        lambda: pm.Truncated("x", pm.HalfNormal.dist(1), lower=-1, upper=3),
+        tr.Sigmoid,
+        tr.Sigmoid,
+        (0, 3),
+    ),
+    "truncated share": (
+        lambda: pm.Truncated("x", pm.Beta.dist(2, 1), lower=0.2, upper=4),
+        tr.Sigmoid,
+        tr.Sigmoid,
+        (0.2, 1),
+    ),
 }
 
 
