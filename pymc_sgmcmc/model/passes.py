@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import reduce
 from math import prod
 from typing import Any
 
@@ -180,11 +182,11 @@ def whole_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     for node in io_toposort([], list(graphs)):
         values = [_whole(x, exact) for x in node.inputs]
         result: Any = node.outputs[0]
-        arithmetic = isinstance(node.op, Elemwise | DimShuffle) and not _is_cast(node)
-        if not arithmetic or not _is_small(result) or any(x is None for x in values):
+        if not _is_small(result) or any(x is None for x in values):
             continue
-        exact[result] = value = node.op(*map(pt.constant, values)).eval(mode=INTERPRETER)
-        limits = np.iinfo(result.type.dtype)
+        if (value := _computed(node, values)) is None:
+            continue
+        exact[result], limits = value, np.iinfo(result.type.dtype)
         if np.any((value < limits.min) | (value > limits.max)):
             known[result] = pt.as_tensor(value.astype(np.min_scalar_type(-np.abs(value).max() - 1)))
     return rebuilt(graphs, known) if known else list(graphs)
@@ -197,12 +199,23 @@ def _whole(x: Any, exact: Mapping[Variable, np.ndarray]) -> np.ndarray | None:
     return exact.get(x)
 
 
+def _computed(node: Any, values: Sequence[Any]) -> Any:
+    """Return what NumPy makes of whole numbers, None where it has no such function."""
+    if isinstance(node.op, DimShuffle):
+        storage: list[Any] = [None]
+        node.op.perform(node, values, [storage])
+        return storage[0]
+    name, count, _ = getattr(getattr(node.op, "scalar_op", None), "nfunc_spec", None) or ("", 0, 0)
+    function: Any = getattr(np, name, None)
+    if function is None or (len(values) != count and count != 2):
+        return None
+    with suppress(ValueError):  # a power of a negative exponent
+        return function(*values) if len(values) == count else reduce(function, values)
+    return None
+
+
 def _is_small(x: Any) -> bool:
     return getattr(x.type, "dtype", "") in ("int8", "uint8", "int16", "uint16")
-
-
-def _is_cast(node: Any) -> bool:
-    return isinstance(getattr(node.op, "scalar_op", None), ps.Cast)
 
 
 def lengths_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
