@@ -6,14 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytensor.scalar as ps
 import pytensor.tensor as pt
 
 from pymc.distributions.continuous import HalfCauchyRV, HalfStudentTRV, WeibullBetaRV
+from pymc.distributions.custom import CustomSymbolicDistRV
 from pymc.distributions.multivariate import CARRV, ICARRV, ZeroSumNormalRV
 from pymc.distributions.timeseries import RandomWalkRV
 from pymc.distributions.transforms import ZeroSumTransform
 from pymc.logprob.transforms import LogOddsTransform, LogTransform
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import (
     BetaRV,
@@ -23,6 +26,7 @@ from pytensor.tensor.random.basic import (
     InvGammaRV,
     LogNormalRV,
     MvNormalRV,
+    NormalRV,
 )
 from pytensor.tensor.variable import TensorVariable
 
@@ -42,10 +46,11 @@ from pymc_sgmcmc.centring.links import (
 )
 from pymc_sgmcmc.centring.vectors import Vectors, lower_factor
 from pymc_sgmcmc.centring.walks import Walk
+from pymc_sgmcmc.floats import as_float
 from pymc_sgmcmc.model.affine_use import LOCATION_SCALE, ModelView, as_number
 from pymc_sgmcmc.model.basis import basis_coefficients
 from pymc_sgmcmc.model.graphs import depends_on
-from pymc_sgmcmc.model.support import constant_of
+from pymc_sgmcmc.model.support import constant_of, scalar_op
 
 __all__ = ["LARGEST_DENSE", "PASSES", "recognised"]
 
@@ -189,6 +194,8 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     map_: GaussianMap | None = None
     if own is None and isinstance(op, LOCATION_SCALE):
         map_ = Elements()
+    elif own is None and isinstance(op, CustomSymbolicDistRV):
+        map_ = _of_graph(rv)
     elif own is None and isinstance(op, MvNormalRV):
         map_ = Vectors() if lower_factor(inputs[-1]) is not None else None
     elif own is None and isinstance(op, RandomWalkRV):
@@ -205,6 +212,25 @@ def _of_family(rv: TensorVariable, view: ModelView) -> GaussianMap | None:
     elif type(own) is ZeroSumTransform and isinstance(op, ZeroSumNormalRV):
         map_ = Elements(scale_of_zero_sum, zero_sum(own))
     return map_
+
+
+def _of_graph(rv: TensorVariable) -> GaussianMap | None:
+    """Return the map of a sigmoid or an exponential of a normal variable, as ``pm.LogitNormal``."""
+    node: Any = rv.owner
+    inner = node.op.fgraph.unfreeze()
+    last = inner.outputs[node.outputs.index(rv)].owner
+    link = None if last is None else {ps.Sigmoid: LOGIT, ps.Exp: LOG}.get(type(scalar_op(last)))
+    normal = None if link is None else last.inputs[0].owner
+    if link is None or normal is None or not isinstance(normal.op, NormalRV):
+        return None
+
+    def law(*inputs: Variable) -> list[Any]:
+        outer: list[Any] = graph_replace(
+            normal.inputs[-2:], dict(zip(inner.inputs, inputs, strict=True)), strict=False
+        )
+        return [as_float(x) for x in outer]
+
+    return Elements(law, link)
 
 
 PASSES: tuple[Callable[[ModelView], Maps], ...] = (basis_coefficients, areas, residuals, families)

@@ -64,7 +64,13 @@ COVARIANCES = {
 }
 
 
-@pytest.mark.parametrize("effects", COVARIANCES, ids=lambda effects: effects.__name__)
+@pytest.mark.parametrize(
+    "effects",
+    [
+        pytest.param(f, id=f.__name__, marks=() if f in (centred, residuals) else pytest.mark.slow)
+        for f in COVARIANCES
+    ],
+)
 def test_whole_numbers_are_numbers(effects):
     with pm.Model():
         found = pm.Deterministic("effects", effects())

@@ -57,6 +57,10 @@ def chances():
     pm.Beta("x", pm.HalfNormal("a"), pm.HalfNormal("b"), shape=3)
 
 
+def chances_of_normals():
+    pm.LogitNormal("x", pm.Normal("mu"), pm.HalfNormal("sd"), shape=3)
+
+
 def zero_sum():
     pm.ZeroSumNormal("x", pm.HalfNormal("sd"), shape=4)
 
@@ -130,8 +134,8 @@ def car():
 
 FAMILIES = [
     location_scale, heavy_tails, log_normal, scale, shape_and_scale, shape_alone, exponential,
-    chances, zero_sum, residuals, vectors, covariance, turned_root, wide_root, residual_vectors,
-    walk, walk_of_two_values, walks_of_own_steps, icar, car,
+    chances, chances_of_normals, zero_sum, residuals, vectors, covariance, turned_root, wide_root,
+    residual_vectors, walk, walk_of_two_values, walks_of_own_steps, icar, car,
 ]  # fmt: skip
 # Those whose prior is normal on the scale of the map
 NORMAL = [

@@ -167,9 +167,11 @@ def test_all_rows_count_alike(name, batches):
     assert abs(z_score(means.reshape(40, -1).mean(axis=1), values.mean())) < STANDARD_ERRORS
 
 
-@pytest.mark.parametrize("name", ["sweep", "symmetric"])
-@pytest.mark.parametrize("batches", [1, 3, 4, 5, 7, 8, 9, 20])
-def test_variance_of_a_mean_of_batches_of_a_sweep(batches, name):
+@pytest.mark.parametrize(
+    ("name", "batches"),
+    [*(("sweep", k) for k in (1, 3, 4, 7, 8, 9, 20)), *(("symmetric", k) for k in (3, 5, 20))],
+)
+def test_variance_of_a_mean_of_batches_of_a_sweep(name, batches):
     rows, size = 56, 7  # 8 blocks
     scheme, squares = BATCH_SCHEMES[name], []
     values = np.random.default_rng(6).normal(size=rows)

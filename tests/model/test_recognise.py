@@ -5,8 +5,10 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 
+from pytensor.graph.replace import graph_replace
 from pytensor.graph.traversal import ancestors
 
+from helpers.modes import PLAIN
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.centring.fields import Field
@@ -171,8 +173,38 @@ def test_a_batch_of_one_row_is_no_noise():
     assert model["s"] not in ancestors(coordinate.map.depends_on(*coordinate.rv.owner.inputs))
 
 
+@pytest.mark.parametrize("prior", [pm.Beta, pm.LogitNormal])
 @pytest.mark.parametrize("size", [3, 600])
-def test_probabilities_are_standardised_in_their_log_odds(size):
+def test_probabilities_are_standardised_in_their_log_odds(size, prior):
     with pm.Model() as model:
-        pm.Beta("x", pm.HalfNormal("a"), pm.HalfNormal("b"), shape=size)
+        prior("x", pm.HalfNormal("a"), pm.HalfNormal("b"), shape=size)
     assert coordinates_of(model)["x"].weighted
+
+
+GRAPHS = {
+    "sigmoid": (pm.math.invlogit, True),
+    "exponential": (pm.math.exp, True),
+    "square": (pm.math.sqr, False),
+    "sigmoid of a product": (lambda x: pm.math.invlogit(2 * x), False),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_functions_of_a_normal_variable_are_standardised_in_it(name):
+    function, is_known = GRAPHS[name]
+
+    def of_normal(mu, sigma, size):
+        return function(pm.Normal.dist(mu, sigma, size=size))
+
+    with pm.Model() as model:
+        pm.CustomDist("x", pm.Normal("mu"), pm.HalfNormal("s"), dist=of_normal, shape=3)
+    coordinate = coordinates_of(model)["x"]
+    assert bool(coordinate.weighted) == is_known
+    if is_known:
+        location, scale = coordinate.map.parents(*coordinate.rv.owner.inputs)
+        known = {
+            model[name]: pt.constant(x, dtype="float64") for name, x in (("mu", 1.5), ("s", 0.5))
+        }
+        found = [x.eval(mode=PLAIN) for x in graph_replace([location, scale], known)]
+        np.testing.assert_allclose(np.broadcast_arrays(*found)[0], 1.5)
+        np.testing.assert_allclose(np.broadcast_arrays(*found)[1], 0.5)

@@ -393,3 +393,23 @@ def test_a_chain_goes_on_where_it_stopped():
             point, _ = each.step(point)
         ends.append(point)
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in last)
+
+
+def test_chances_of_normals():
+    """As the sd falls a chance of a school of few pupils is the mean's: a funnel."""
+    tries = np.array([100, 48, 45, 30, 50, 60, 12])
+    hits = np.array([27, 11, 9, 4, 15, 19, 2])
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu", 0, 20), pm.HalfNormal("sd", 12)
+        pm.Binomial("y", tries, pm.LogitNormal("p", mu, sd, shape=7), observed=hits)
+    result = run(sg.CoRVSGLD(model=model, backend="jax"))
+    # By quadrature over each school's log odds, on a grid of mean and sd
+    nodes, share = np.polynomial.hermite_e.hermegauss(60)
+    m, s = np.linspace(-3, 1, 161), np.linspace(0.005, 4, 300)
+    x = m[:, None, None] + s[:, None] * nodes
+    p, log_p = 1 / (1 + np.exp(-x)), stats.norm.logpdf(m, 0, 20)[:, None] - s**2 / 288
+    for n, k in zip(tries, hits, strict=True):
+        log_p = log_p + np.log(stats.binom.pmf(k, n, p) @ share)
+    weight = weights(log_p)
+    exact = {"mu": moments(weight.sum(axis=1), m), "sd": moments(weight.sum(axis=0), s)}
+    assert_right(result.posterior, exact)
