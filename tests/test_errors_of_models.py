@@ -57,6 +57,15 @@ def walled():
     return model
 
 
+def censored():
+    """Bounds of inf are meant: it is the start at which the log survival is -inf."""
+    upper = np.array([np.inf, 4.0, np.inf, 4.0])
+    with pm.Model() as model:
+        lifetimes = pm.Weibull.dist(pm.HalfNormal("shape", 50), 1.0)
+        pm.Censored("y", lifetimes, None, upper, observed=[1.0, 4.0, 0.9, 4.0])
+    return model
+
+
 def black_box():
     with pm.Model() as model:
         pm.Normal("y", Cube()(pm.Normal("x")), observed=1.0)
@@ -242,7 +251,9 @@ BAD_MODELS = [
     ("potential infinite at the start", sampled(model=walled), SamplingError,
      "log density of 'wall' is -inf", "Pass initvals="),
     ("data infinite", sampled(model=lambda: location_and_scale([1.0, np.inf])), SamplingError,
-     "log density of 'y' is -inf", "values that the priors and the likelihood allow"),
+     "has inf in 1 of 2 rows, row 1", "Leave these rows out, unless they are meant"),
+    ("bounds infinite", sampled(model=censored), SamplingError,
+     "'y' is -inf or NaN in 2 of 4 rows, the first of them row 1", "pass initvals="),
     # While sampling
     ("updates not finite", sampled(method=sg.SMLD, step_size=1e4), SamplingError,
      "stuck at draw 11: .* the variable 's' furthest out, at step size 10000",

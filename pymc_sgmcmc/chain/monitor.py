@@ -171,8 +171,9 @@ def final_warning(
     if outside:
         texts.append(
             f"{outside}: these draws are wrong. A gradient does not show where a density ends. "
-            "Give the variable a transform, such as transform=pm.distributions.transforms.log, or "
-            "a distribution that has these bounds."
+            "Give the variable a transform that ends there, such as "
+            "transform=pm.distributions.transforms.Interval(0, 10), or a distribution that has "
+            "these bounds."
         )
     if monitor is not None:
         texts += monitor.warnings(widening=widening, temperature=temperature)

@@ -87,12 +87,14 @@ def why_not_finite(
     names = terms or posterior.terms
     # Where a prior has no density either, the start is at fault
     of_data = {rv.name for rv in model.observed_RVs}.issuperset(terms)
-    cure = (
-        faults_of_data(model, names)
-        or (of_data and impossible_rows(model, posterior, backend, names, point))
-        or "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
-    )
-    return f"The chain cannot start: {what}. {cure}"
+    cures = [faults_of_data(model, names)]
+    if "NaN" not in cures[0]:
+        # A bound can be infinite without fault
+        cures += [
+            (of_data and impossible_rows(model, posterior, backend, names, point))
+            or "Pass initvals= to pm.sample with values that the priors and the likelihood allow."
+        ]
+    return " ".join([f"The chain cannot start: {what}.", *filter(None, cures)])
 
 
 def impossible_rows(

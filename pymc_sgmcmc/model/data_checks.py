@@ -258,20 +258,13 @@ def faults_of_data(model: Model, names: Collection[str]) -> str:
             faults[f"{label} {fault}"] = "NaN" in fault
     if not faults:
         return ""
+    data = f"The data are not finite: {'; '.join(faults)}."
     if any(faults.values()):
-        cure = (
-            "Of an array given to observed= as it is, without pm.Minibatch, PyMC samples the "
-            "missing values."
+        return (
+            f"{data} Leave these rows out, or fill in what is missing. Of an array given to "
+            "observed= as it is, without pm.Minibatch, PyMC samples the missing values."
         )
-    else:  # a bound can be infinite without fault
-        cure = (
-            "Where they are meant, pass initvals= to pm.sample with values that the priors and the "
-            "likelihood allow."
-        )
-    return (
-        f"The data are not finite: {'; '.join(faults)}. Leave these rows out, or fill in what is "
-        f"missing. {cure}"
-    )
+    return f"{data} Leave these rows out, unless they are meant, as an infinite bound is."
 
 
 def impossible(model: Model, rv: Any, bad: np.ndarray, count: int) -> str:
