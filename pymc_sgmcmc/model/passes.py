@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from functools import reduce
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -44,8 +42,9 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
-from pymc_sgmcmc.model.graphs import is_data, nodes_of, rebuilt, same_memory, substitute
+from pymc_sgmcmc.model.graphs import is_data, nodes_of, same_memory, substitute
 from pymc_sgmcmc.model.minibatch import evaluate
+from pymc_sgmcmc.model.whole_numbers import whole_numbers
 
 __all__ = [
     "canonical",
@@ -54,7 +53,6 @@ __all__ = [
     "masks_as_numbers",
     "products_for_solves",
     "simplify",
-    "whole_numbers",
 ]
 
 # Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX, and what
@@ -170,52 +168,6 @@ def constants_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
         and all(isinstance(leaf, Constant) for leaf in ancestors([x]) if leaf.owner is None)
     }
     return substitute(graphs, known) if known else list(graphs)
-
-
-def whole_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
-    """Return ``graphs`` with right results of arithmetic on whole numbers as they are written.
-
-    ``sigma=20`` is an 8-bit integer, whose square in PyMC's densities is -112.
-    """
-    exact: dict[Variable, np.ndarray] = {}
-    known: dict[Variable, Variable] = {}
-    for node in io_toposort([], list(graphs)):
-        values = [_whole(x, exact) for x in node.inputs]
-        result: Any = node.outputs[0]
-        if not _is_small(result) or any(x is None for x in values):
-            continue
-        if (value := _computed(node, values)) is None:
-            continue
-        exact[result], limits = value, np.iinfo(result.type.dtype)
-        if np.any((value < limits.min) | (value > limits.max)):
-            known[result] = pt.as_tensor(value.astype(np.min_scalar_type(-np.abs(value).max() - 1)))
-    return rebuilt(graphs, known) if known else list(graphs)
-
-
-def _whole(x: Any, exact: Mapping[Variable, np.ndarray]) -> np.ndarray | None:
-    """Return the value of a constant of small integers, or of what is computed from such."""
-    if isinstance(x, Constant) and _is_small(x):
-        return np.asarray(x.data, dtype=np.int64)
-    return exact.get(x)
-
-
-def _computed(node: Any, values: Sequence[Any]) -> Any:
-    """Return what NumPy makes of whole numbers, None where it has no such function."""
-    if isinstance(node.op, DimShuffle):
-        storage: list[Any] = [None]
-        node.op.perform(node, values, [storage])
-        return storage[0]
-    name, count, _ = getattr(getattr(node.op, "scalar_op", None), "nfunc_spec", None) or ("", 0, 0)
-    function: Any = getattr(np, name, None)
-    if function is None or (len(values) != count and count != 2):
-        return None
-    with suppress(ValueError):  # a power of a negative exponent
-        return function(*values) if len(values) == count else reduce(function, values)
-    return None
-
-
-def _is_small(x: Any) -> bool:
-    return getattr(x.type, "dtype", "") in ("int8", "uint8", "int16", "uint16")
 
 
 def lengths_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:

@@ -411,12 +411,11 @@ class Checkpoint(CompoundStep):
             # Without its beginning on disk no draw of a chain is written
             self._kept &= self._made > 0
             if last or not self._failed:
-                then = "stay in memory until a write succeeds"
-                if last or not self._kept:
-                    then = "are in the result alone"
-                _log.warning(
-                    "%s The run goes on. The other draws of chain %s %s.", error, self._number, then
-                )
+                alone = last or not self._kept
+                kept = "stay in memory until a write succeeds"
+                they = "are in the result alone" if alone else kept
+                said = f"The run goes on. The other draws of chain {self._number} {they}."
+                _log.warning("%s %s", error, said)
             self._failed = True
 
     def __getstate__(self) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from pymc_sgmcmc.model.passes import (
     log_softmax_of_classes,
     masks_as_numbers,
     products_for_solves,
-    whole_numbers,
 )
 from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.model.whole_numbers import whole_numbers
 
 ROWS, CLASSES = 40, 6
 
