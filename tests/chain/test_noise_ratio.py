@@ -42,6 +42,7 @@ def with_and_without_batches(method, h, draws, burn):
     return excess, statistics, exact
 
 
+@pytest.mark.slow
 def test_noise_is_made_up_for_at_a_step_size_by_hand():
     """At this step the batches would widen the variance by a quarter."""
     model, mean, sd = unit_scale(minibatched=True)

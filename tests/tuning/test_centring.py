@@ -395,6 +395,7 @@ def test_a_chain_goes_on_where_it_stopped():
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in last)
 
 
+@pytest.mark.slow
 def test_chances_of_normals():
     """As the sd falls a chance of a school of few pupils is the mean's: a funnel."""
     tries = np.array([100, 48, 45, 30, 50, 60, 12])
