@@ -37,9 +37,9 @@ y = 0.5 + X @ [1.0, 2.0, 3.0] + rng.normal(size=100_000)
 # %% [markdown]
 # ## The model, and one argument more
 #
-# The model is the same as for NUTS. Only `step=` is new. (Where processes are not
-# forked, on Windows, on macOS with an Intel processor and with Python 3.14, a script
-# needs `if __name__ == "__main__":`. A notebook does not.)
+# The model is the same as for NUTS. Only `step=` is new. (On Windows, on macOS with
+# an Intel processor and from Python 3.14 on, a script needs
+# `if __name__ == "__main__":`. A notebook does not.)
 
 # %%
 with pm.Model(coords={"covariate": ["a", "b", "c"]}) as model:

@@ -115,8 +115,6 @@ class TestSMLD:
             covariance = np.diag(point[:-1]) - np.outer(point[:-1], point[:-1])
             exact = self.posterior.sum() * covariance
             np.testing.assert_allclose(hessian, exact, rtol=1e-6, atol=1e-8)
-            # A matrix minus a product of one column: positive definite where this is below 1
-            assert point[:-1].sum() < 1
 
     def test_distances_of_dual_and_primal(self):
         """Theorem 2: x is no farther than y, since h is 1-strongly convex."""

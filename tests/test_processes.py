@@ -90,11 +90,6 @@ def agree(outcomes):
     assert len({o["bits"] for o in outcomes.values()}) == 1
 
 
-def test_pymc_takes_start_methods_by_name():
-    for name in multiprocessing.get_all_start_methods():
-        assert _initialize_multiprocessing_context(name).get_start_method() == name
-
-
 def test_pymc_does_not_fork_where_its_backend_is_jax():
     # So that pm.sample(backend="jax") is a cure
     assert _initialize_multiprocessing_context(None, mode="JAX").get_start_method() != "fork"

@@ -1,5 +1,7 @@
 """A likelihood known by an estimate of its gradient alone, on a model whose answer is known."""
 
+from functools import partial
+
 import numpy as np
 import pymc as pm
 import pytensor
@@ -17,9 +19,20 @@ from pymc_sgmcmc.testing import UNTUNED
 ROWS = 20
 
 
-def of_latent(theta, y, noise):
-    """∇ log p(y | θ) of y ~ N(z, 1), z ~ N(θ, 1), with z drawn given y: shape of θ."""
-    z = (y + theta) / 2 + noise.normal(y.type.shape) * np.sqrt(0.5)
+# Each kind of noise with mean 0 and variance 1
+KINDS = {
+    "normal": lambda noise, shape: noise.normal(shape),
+    "uniform": lambda noise, shape: (noise.uniform(shape) - 0.5) * np.sqrt(12),
+    "exponential": lambda noise, shape: noise.exponential(shape) - 1,
+}
+
+
+def of_latent(theta, y, noise, kind="normal"):
+    """∇ log p(y | θ) of y ~ N(z, 1), z ~ N(θ, 1), with z drawn given y: shape of θ.
+
+    Only the mean and the variance of the draw matter to what the test sees.
+    """
+    z = (y + theta) / 2 + KINDS[kind](noise, y.type.shape) * np.sqrt(0.5)
     return (z - theta).sum(axis=0)
 
 
@@ -41,14 +54,26 @@ def test_latent_variables_in_numba():
     sampled_latent_variables(sg.CoRVSGLD, 4, "numba")
 
 
-def sampled_latent_variables(method, batch, backend):
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [
+        *((kind, "jax") for kind in ("uniform", "exponential")),
+        *(pytest.param(k, "numba", marks=pytest.mark.slow) for k in ("uniform", "exponential")),
+    ],
+)
+def test_latent_variables_from_other_noise(kind, backend):
+    sampled_latent_variables(sg.CoRVSGLD, None, backend, kind)
+
+
+def sampled_latent_variables(method, batch, backend, kind="normal"):
     replicates, h = 500, 0.02
     data = np.random.default_rng(0).normal(1.0, np.sqrt(2), size=(ROWS, replicates))
     with pm.Model():
         theta = pm.Flat("theta", shape=replicates, initval=data.mean(axis=0))
         y = data if batch is None else pm.Minibatch(data, batch_size=batch)
         size = None if batch is None else ROWS
-        sg.GradientPotential("y", of_latent, [theta], [y], total_size=size)
+        estimate = partial(of_latent, kind=kind)
+        sg.GradientPotential("y", estimate, [theta], [y], total_size=size)
         sd = np.sqrt(2 / ROWS)
         step = method(
             step_size=h if method is not sg.MSGNHT else 0.1, thin=100, scale={"theta": sd},

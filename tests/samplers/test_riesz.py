@@ -66,15 +66,15 @@ def test_drift_is_the_sum_of_the_definition():
     np.testing.assert_allclose(found, exact, rtol=1e-10)
 
 
-def left_mass(terms, backend="jax", draws=3000, chains=16):
+def left_mass(terms):
     with pm.Model():
         x = pm.Flat("x", initval=0.0)
         pm.Potential("U", -((x + 5) * (x + 1) * (x - 1.02) * (x - 5) / 10 + 0.5))
         step = sg.FLA(
-            alpha=1.5, drift="riesz", delta=0.2, terms=terms, step_size=0.01, backend=backend,
+            alpha=1.5, drift="riesz", delta=0.2, terms=terms, step_size=0.01, backend="jax",
             **{**UNTUNED, "thin": 50},
         )  # fmt: skip
-        dt = run(step, draws, chains, 2, tune=100)
+        dt = run(step, 3000, 16, 2, tune=100)
     assert not dt.sample_stats["diverging"].values.any()
     return mean_and_error((dt.posterior["x"].values < 0).mean(axis=1))
 
@@ -86,12 +86,6 @@ def test_weights_of_modes_are_right_once_the_sum_reaches_the_other_mode():
     far, se = left_mass(50)
     assert abs(far - 0.5426) < STANDARD_ERRORS * se
     assert far - near > 0
-
-
-@pytest.mark.slow
-def test_numba_samples_too():
-    mass, _ = left_mass(5, backend="numba", draws=50, chains=2)
-    assert 0 <= mass <= 1
 
 
 @pytest.mark.slow

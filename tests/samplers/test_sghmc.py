@@ -79,8 +79,9 @@ def test_kinetic_temperature_of_the_splitting():
         pm.Normal("x", shape=4000)
         step = sg.SGHMC(step_size=0.2, backend="jax", **UNTUNED)
     found = [stats["kinetic_temperature"] for _, stats in drawn(step, 60)]
-    # Second order in h
+    # Second order in h; momenta that never change have an error of 0.02, too
     assert abs(np.mean(found[20:]) - 1) < 0.02
+    assert np.std(found[20:]) > 0.01
 
 
 @BOTH

@@ -1,9 +1,11 @@
 """Runs that are kept on disk: the bits of the unbroken run, whatever came between."""
 
+import itertools
 import logging
 import re
 
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -15,7 +17,7 @@ from helpers.attempts import location_and_scale
 from helpers.kept import KilledError, Killer, bits, failing_writes, location, run, untuned
 from helpers.sampling import QUIET
 from pymc_sgmcmc.kernel import tables
-from pymc_sgmcmc.store import chain_store
+from pymc_sgmcmc.store import chain_store, checkpoint
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -72,6 +74,21 @@ def test_more_draws_and_fewer(tmp_path, unbroken):
     shorter = run(tmp_path, 10)
     for name, values in shorter.posterior.data_vars.items():
         assert np.array_equal(values, longer.posterior[name][:, :10])
+
+
+def test_draws_are_written_every_so_many_seconds(tmp_path, monkeypatch):
+    """A draw takes a second here, by a clock that goes on whenever it is read."""
+    written, clock = [], itertools.count()
+    save = chain_store.ChainStore.save
+
+    def counted(store, draws, *state):
+        written.append(draws)
+        return save(store, draws, *state)
+
+    monkeypatch.setattr(chain_store.ChainStore, "save", counted)
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    run(tmp_path, chains=1, every=10.0)
+    assert written == [10, 20, 30, 40]
 
 
 def test_what_a_store_holds_is_told_without_the_burn_in(tmp_path, caplog):

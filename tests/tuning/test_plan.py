@@ -318,9 +318,10 @@ def test_plan_measures_noise_where_the_posterior_is_without_whitening_too():
     assert none.batches == dense.batches
 
 
-def test_plan_of_many_dimensions_is_diagonal():
+@pytest.mark.parametrize("scale", ["auto", "dense"])
+def test_plan_of_many_dimensions_is_diagonal(scale):
     precisions = np.geomspace(1, 1e4, 600)
-    plan = plan_for(Gaussian(np.zeros(600), precisions), np.ones(600))
+    plan = plan_for(Gaussian(np.zeros(600), precisions), np.ones(600), scale=scale)
     assert plan.root.shape == (600,)
     # As in the test of the diagonal Gaussian
     assert np.std(np.log(plan.root * precisions**0.5)) < 0.15
