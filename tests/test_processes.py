@@ -1,7 +1,6 @@
 """Cores and start methods: every combination samples, or is refused at once with its cure."""
 
 import json
-import multiprocessing
 import os
 import re
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +22,7 @@ from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.tables import read_batches, sizes_of
-from pymc_sgmcmc.kernel.whitening import Unwhitened, Whitening
+from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import gradient_of, numbers_computed, substitute
 from pymc_sgmcmc.model.passes import canonical
@@ -72,7 +72,7 @@ class Potential:
         self.batch_size = sum(size for _, size in self.sizes)  # 0 without minibatches
         # Blocks in a pass over the full data; 1 without minibatches
         self.n_blocks = max([-(-rows // size) for rows, size in self.sizes], default=1)
-        self._on_disk = has_source(posterior.arrays)
+        self.on_disk = has_source(posterior.arrays)
         # A call reads its rows first
         read = sum(
             minibatch.batch_size * (array.size // len(array))
@@ -82,7 +82,7 @@ class Potential:
         )
         fit = min(_LARGEST_CALL // self.dimension, _LARGEST_OUTPUT // max(read, 1))
         self._length = int(np.clip(fit, 1, _LENGTH))
-        self._dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
+        self.dtype = str(np.result_type(pytensor.config.floatX, *[x.dtype for x in posterior.phi]))
         # Elements of φ of variables without bounds, shape (d,)
         self.unbounded = np.repeat([c.unbounded for c in posterior.coordinates], self._ravel.sizes)
         self.circular = posterior.circular  # elements of φ on a circle, shape (d,)
@@ -94,7 +94,7 @@ class Potential:
         self._padded = backend == "jax"
         self._density = BatchDensity(posterior, contiguous=True, backend=backend)
         self.inputs = inputs_of(self._density)  # what is fixed
-        self._sums: dict[str, Any] = {}  # compiled when first needed
+        self._sums: dict[Hashable, Any] = {}  # compiled when first needed
         self._fixed: list[Any] = []
         self._function = self._compile()
 
@@ -123,10 +123,10 @@ class Potential:
         added = [value - outputs[0], gradient + self._joined(outputs[1:])]
         return self._loop(added, inputs, self.n_blocks, starts, [point])
 
-    def _compile_pairs(self, count: int, batches: int) -> Any:
+    def _compile_pairs(self, count: int, batches: int, whitening: Whitening) -> Any:
         """Compile sums over pairs of positions, kept in memory for one pair."""
         phi, point = self.posterior.phi, self._point()
-        estimate = Estimator(self._density, Unwhitened(), phi, anchored=False, batches=batches)
+        estimate = Estimator(self._density, whitening, phi, anchored=False, batches=batches)
         width, signs = point.type("width"), pt.vector("signs", dtype="int8", shape=point.type.shape)
         rows = estimate.new_rows()
         above, below = (
@@ -139,17 +139,18 @@ class Potential:
         # Not powers, which XLA leaves to a function of single numbers
         terms = [middle, middle * middle, change * signs, change * change]
         sums = [point.type() for _ in terms]
-        number = pt.scalar("number", dtype=self._dtype)
+        number = pt.scalar("number", dtype=self.dtype)
         added = [
-            number + finite.astype(self._dtype),
+            number + finite.astype(self.dtype),
             *(
-                s + pt.switch(finite, t, 0).astype(self._dtype)
+                s + pt.switch(finite, t, 0).astype(self.dtype)
                 for s, t in zip(sums, terms, strict=True)
             ),
         ]
-        starts = {number: pt.zeros((), dtype=self._dtype)}
+        starts = {number: pt.zeros((), dtype=self.dtype)}
         starts |= {s: pt.zeros_like(point) for s in sums}
-        return self._loop(added, [*rows, signs], count, starts, [point, width])
+        same = [point, width, *whitening.symbols]
+        return self._loop(added, [*rows, signs], count, starts, same)
 
     def _loop(
         self,
@@ -187,10 +188,10 @@ class Potential:
         return wanted, point, [base, *rows, *counted, *of_row], outputs
 
     def _point(self) -> TensorVariable:
-        return pt.vector("point", dtype=self._dtype, shape=(self.dimension,))
+        return pt.vector("point", dtype=self.dtype, shape=(self.dimension,))
 
     def _joined(self, gradient: Sequence[TensorVariable]) -> Any:
-        return pt.concatenate([g.reshape((-1,)) for g in gradient]).astype(self._dtype)
+        return pt.concatenate([g.reshape((-1,)) for g in gradient]).astype(self.dtype)
 
     # ------------------------------------------------------------------ what it is evaluated on
 
@@ -228,7 +229,7 @@ class Potential:
         """Return U, shape (P,), and ∇U, shape (P, d), of the full data at points (P, d)."""
         total, gradient = np.zeros(len(points)), np.zeros((len(points), self.dimension))
         too_large = self.n_blocks > 1 and self.n_blocks * self.dimension > _LARGEST_OUTPUT
-        if too_large and not self._on_disk:
+        if too_large and not self.on_disk:
             # The blocks' gradients would not fit into memory
             for k, point in enumerate(points):
                 total[k], gradient[k] = self._summed(point)
@@ -246,7 +247,7 @@ class Potential:
     def _tiles(self, count: int) -> list[tuple[slice, np.ndarray]]:
         """Return parts of the points, and blocks that are evaluated at each of them."""
         blocks = np.arange(self.n_blocks)
-        if self._on_disk:
+        if self.on_disk:
             # Each row is read once for all points
             each = max(1, self._length // max(count, 1))
             return [(slice(None), blocks[k : k + each]) for k in range(0, len(blocks), each)]
@@ -259,7 +260,7 @@ class Potential:
             self._sums["blocks"] = self._compile_sum()
         self._count[0] += self.n_blocks
         _, arrays = self._arrays(self._blocks(np.arange(self.n_blocks)), slice(None), self.n_blocks)
-        u, g = self._sums["blocks"](point.astype(self._dtype), *arrays, *self._fixed)
+        u, g = self._sums["blocks"](point.astype(self.dtype), *arrays, *self._fixed)
         return float(u), np.asarray(g, dtype=float)
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:
@@ -287,22 +288,31 @@ class Potential:
         return self._evaluate(points, self._batches(rows))[1]
 
     def pair_sums(
-        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+        self,
+        point: np.ndarray,
+        width: np.ndarray,
+        signs: np.ndarray,
+        rows: np.ndarray,
+        whitening: Whitening | None = None,
     ) -> PairSums:
         """Sum batch gradients at ``point ± signs width``, with signs of ±1, shape (P, d).
 
         ``rows`` are the offsets of each pair's batch, shape (P, minibatches), or of m batches to
-        average, shape (P, m, minibatches).
+        average, shape (P, m, minibatches). Positions and gradients are those of a ``whitening``
+        where it is given, not for rows on disk.
         """
-        if self._on_disk:
+        if self.on_disk:
+            assert whitening is None
             return summed_pairs(self.batch_gradient, point, width, signs, rows)
+        whitening = whitening or Whitening()
         count, batches = len(signs), rows.shape[1] if rows.ndim == 3 else 1
         self._count[0] += 2 * count * batches
-        if (key := f"{count} pairs of {batches}") not in self._sums:
-            self._sums[key] = self._compile_pairs(count, batches)
+        if (key := ("pairs", count, batches, whitening.kind)) not in self._sums:
+            self._sums[key] = self._compile_pairs(count, batches, whitening)
         sums = self._sums[key](
-            point.astype(self._dtype),
-            width.astype(self._dtype),
+            point.astype(self.dtype),
+            width.astype(self.dtype),
+            *whitening.arrays,
             *(x.astype(np.int32) for x in np.moveaxis(rows, -1, 0)),
             signs.astype(np.int8),
             *self._fixed,
@@ -342,7 +352,7 @@ class Potential:
             wanted = np.full(length, _NOTHING, dtype=np.int8)
             wanted[:count] = _VALUE_TOO if value else _GRADIENT
             fixed, arrays = self._arrays(rows, index, length)
-            u, g = self._function(wanted, points[index].astype(self._dtype), *arrays, *fixed)
+            u, g = self._function(wanted, points[index].astype(self.dtype), *arrays, *fixed)
             values[part] = np.asarray(u, dtype=float)[:count]
             gradient[part] = np.asarray(g, dtype=float)[:count]
         return values, gradient
@@ -353,7 +363,7 @@ class Potential:
         """Return all fixed inputs and those of a call; rows on disk are read."""
         floatX = pytensor.config.floatX
         starts, fixed = [x[index].astype(np.int32) for x in rows.starts], self._fixed
-        if self._on_disk:
+        if self.on_disk:
             of_call = self.inputs.like(fixed)
             read = read_batches(self.posterior, of_call["tables"], starts, aligned)
             starts, of_call["tables"] = read

@@ -17,7 +17,6 @@ from pymc_sgmcmc.kernel.whitening import (
     Shear,
     Sheared,
     Turned,
-    Unwhitened,
     Whitening,
 )
 
@@ -97,7 +96,7 @@ class Settings(Comparable):
 
     def _map(self) -> Whitening:
         if self.root is None:
-            return Unwhitened()
+            return Whitening()
         if isinstance(self.root, np.ndarray):
             return Dense(self.centre, self.root)
         inner = Diagonal(self.centre, self.root)

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.kernel.blocks import Blocks
-from pymc_sgmcmc.kernel.whitening import Unwhitened, Whitening
+from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.graphs import gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
@@ -42,7 +42,7 @@ class Variables:
         self.names = tuple(c.name for c in posterior.coordinates)
         self.kinds = tuple(c.kind for c in posterior.coordinates)
         self._posterior = posterior
-        self._unwhitened = isinstance(whitening, Unwhitened)
+        self._unwhitened = whitening.kind == Whitening.kind
 
     def theta(self, position: Blocks) -> Blocks:
         """Return θ = f(φ) of each variable."""

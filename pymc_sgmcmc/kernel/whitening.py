@@ -14,7 +14,7 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.kernel.ravel import Ravel
 
 __all__ = [
-    "Dense", "Diagonal", "Shear", "Sheared", "Turned", "Unwhitened", "Whitening",
+    "Dense", "Diagonal", "InShear", "Shear", "Sheared", "Turned", "Whitening",
     "parts_of_variances",
 ]  # fmt: skip
 
@@ -60,10 +60,6 @@ class Whitening:
     def diagonal(self, psi: Parts, symbols: Parts) -> list[Any]:
         """Return the diagonal of L, one entry for each block of ψ."""
         return [1.0 for _ in psi]
-
-
-class Unwhitened(Whitening):
-    """ψ = φ."""
 
 
 class Diagonal(Whitening):
@@ -221,6 +217,24 @@ class Shear:
         for _ in range(max(len(self.columns(x, k)) for k in range(len(self.families)))):
             inverse = self(x, [y - at for y, at in zip(inverse, m, strict=True)], away)
         return inverse
+
+
+class InShear(Whitening):
+    """A shear alone, φ = (I + N) ψ, with N of each family in a dtype."""
+
+    def __init__(self, shear: Shear, below: Sequence[np.ndarray], dtype: str) -> None:
+        super().__init__()
+        self._shear = shear
+        self.kind = "shear", shear.families
+        self._add([f"shear_{i}" for i in range(len(below))], [c.astype(dtype) for c in below])
+
+    def to_phi(self, psi: Parts, symbols: Parts) -> list[Any]:
+        """Return (I + N) ψ."""
+        return self._shear(psi, psi, symbols)
+
+    def pull_back(self, gradient: Parts, symbols: Parts) -> list[Any]:
+        """Return (I + N') ∇."""
+        return self._shear(gradient, gradient, symbols, transposed=True)
 
 
 class Sheared(Whitening):

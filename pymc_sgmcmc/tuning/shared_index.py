@@ -8,14 +8,25 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.pair_sums import PairSums
+from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.ravel import Ravel
-from pymc_sgmcmc.kernel.whitening import Shear
+from pymc_sgmcmc.kernel.whitening import InShear, Shear
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.conditional import Mapped
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
 from pymc_sgmcmc.tuning.normal_fit import NARROW, gaussian_of_many
-from pymc_sgmcmc.tuning.surface import CLEAR, MOST_OF_MANY, Flat, Points, Rng, Surface, antithetic
+from pymc_sgmcmc.tuning.surface import (
+    CLEAR,
+    MOST_OF_MANY,
+    Flat,
+    Points,
+    Rng,
+    Rows,
+    Surface,
+    antithetic,
+)
 
 __all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
 
@@ -56,6 +67,14 @@ class InBlocks(Mapped):
         """Return C'g, shape (P, d)."""
         g = self._ravel.split(gradient)
         return _joined(self.shear(g, g, self.below, transposed=True))
+
+    def pair_sums(self, point: Flat, width: Flat, signs: Points, rows: Rows) -> PairSums:
+        """Sum gradients at opposite positions, in one compiled call where the surface has it."""
+        surface = self._surface
+        if isinstance(surface, Potential) and not surface.on_disk:
+            whitening = InShear(self.shear, self.below, surface.dtype)
+            return surface.pair_sums(point, width, signs, rows, whitening)
+        return super().pair_sums(point, width, signs, rows)
 
     def inward(self, points: Points) -> Points:
         """Return x = C⁻¹φ, shape (P, d)."""

@@ -19,10 +19,13 @@ from helpers.minibatched_models import (
 )
 from helpers.modes import PLAIN
 from pymc_sgmcmc.backends.placing import place
+from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.potential import Potential
+from pymc_sgmcmc.kernel.whitening import Shear
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.posterior import Posterior
+from pymc_sgmcmc.tuning.shared_index import InBlocks
 
 
 class FullDensity:
@@ -122,3 +125,33 @@ def test_a_call_reads_no_more_rows_than_fit_into_memory(tmp_path):
         pm.Normal("y", pm.Normal("mu"), observed=x, total_size=1000)
     full, *_ = full_density(model)
     assert full.potential._length == 10
+
+
+@pytest.mark.parametrize("batches", [1, 3])
+def test_pairs_in_blocks_are_summed_as_one_by_one(batches):
+    """Elements of a vector and of a matrix's columns share an index."""
+    rng = np.random.default_rng(2)
+    groups, rows = 20, 400
+    with pm.Model() as model:
+        g, x, y = pm.Minibatch(
+            rng.integers(0, groups, rows), rng.normal(size=(rows, 2)), rng.normal(size=rows),
+            batch_size=30,
+        )  # fmt: skip
+        a, b = pm.Normal("a", 0, 2, shape=groups), pm.Normal("b", shape=(groups, 2))
+        pm.Normal("y", a[g] + (b[g] * x).sum(axis=1), 1, observed=y, total_size=rows)
+    full, phi, _ = full_density(model, backend="jax")
+    full(phi)
+    potential, d = full.potential, full.potential.dimension
+    shear = Shear([((0, -1, 0), (1, -2, 2))])
+    blocks = InBlocks(potential, shear, [rng.normal(size=(3, groups))], np.ones(d))
+    pairs = 4
+    several = [] if batches == 1 else [batches]
+    offsets = rng.integers(0, rows, size=(pairs, *several, 1))
+    given = rng.normal(size=d), rng.random(d), rng.choice([-1.0, 1.0], size=(pairs, d)), offsets
+    found = blocks.pair_sums(*given)
+    one_by_one = summed_pairs(blocks.batch_gradient, *given)
+    assert found.count == one_by_one.count == pairs
+    for name in ("middle", "middle_squared", "change", "change_squared"):
+        np.testing.assert_allclose(
+            getattr(found, name), getattr(one_by_one, name), rtol=1e-9, atol=1e-9, err_msg=name
+        )
