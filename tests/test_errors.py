@@ -20,6 +20,12 @@ def discrete():
     return model
 
 
+def empty():
+    with pm.Model() as model:
+        pm.Normal("nothing", shape=0)
+    return model
+
+
 def simulator():
     with pm.Model() as model, warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of PyMC's own call of PyTensor
@@ -160,6 +166,8 @@ BAD_ARGUMENTS = [
     ("no variables named", built(vars=[]), ValueError, "vars is empty", "leave vars out"),
     ("no free variables", built(model=pm.Model), ValueError, "no free variables",
      r"Give it one without observed="),
+    ("no elements", built(model=empty), ValueError, "'nothing' has no elements",
+     "a shape without 0"),
     ("a simulator", built(model=simulator), ValueError, r"'y' is a pm\.Simulator",
      r"pm\.sample_smc"),
     *(

@@ -51,8 +51,8 @@ class Monitor(Comparable):
     # Finite draws in each part, and their weights together
     counts: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     masses: np.ndarray = field(default_factory=lambda: np.zeros(0))
-    # Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, by weight, shape (parts, 3, d), d at most 1024. The last
-    # part may be incomplete
+    # Of ψ_i ĝ_i, ψ_i and ĝ_i in the parts, by weight, shape (parts, 3, d), d that of what is
+    # watched. The last part may be incomplete
     sums: np.ndarray | None = None
     noise: float = 0.0  # weighted sum of the noise ratios
 
@@ -184,7 +184,7 @@ def final_warning(
 
 
 def watched(parts: Sequence[Any]) -> np.ndarray:
-    """Return up to 1024 elements, evenly spread over the blocks."""
+    """Return about 1024 elements, evenly spread in each block, and at least one of each."""
     stride = max(1, -(-sum(part.size for part in parts) // MOST_WATCHED))
     if stride > 1:
         parts = [every(part, stride) for part in parts]

@@ -134,7 +134,7 @@ def bias_report(
             "more of each chain, and 100 or more in all."
         )
     tolerance = positive("tolerance", tolerance, usual=0.1)
-    if order is not None and list(np.ravel(order)) not in ([1], [2]):
+    if order is not None and not (np.ndim(order) == 0 and order in (1, 2)):
         raise ValueError(f"order must be 1 or 2, or left out, got {order!r}.")
     made = _made(step, model, options)
     tune = made.default_tune_steps if tune is None else positive_int("tune", tune, usual=100)

@@ -69,11 +69,11 @@ class ModelDensity:
         batch_dim: str | Mapping[str, int] | None = None,
     ) -> None:
         values = sampled_values(model, None)
-        discrete = [v for v in model.value_vars if v.dtype not in continuous_types]
-        if discrete:
+        if left := [v for v in model.value_vars if v not in values]:
+            kind = "made of trees" if left[0].dtype in continuous_types else "discrete"
             raise NotImplementedError(
-                f"The variable '{model.values_to_rvs[discrete[0]].name}' is discrete and has no "
-                "gradient, which this diagnostic needs of all variables. Sum it out of the model."
+                f"The variable '{model.values_to_rvs[left[0]].name}' is {kind} and has no "
+                "gradient, which this diagnostic needs of all variables. Leave it out of the model."
             )
         with warnings.catch_warnings():
             # The step method has warned of these already
@@ -109,7 +109,7 @@ class ModelDensity:
         self.set_rows(0).block(np.zeros((1, self.dimension)), 0)
 
     def set_rows(self, row_order: int) -> Potential:
-        """Put the rows into an order, 0 for that of the data, and return the potential."""
+        """Put the rows into the order of a seed, and return the potential."""
         self._potential = self._compiled.potential_at(row_order, [], [])
         return self._potential
 

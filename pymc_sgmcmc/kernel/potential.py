@@ -103,7 +103,7 @@ class Potential:
     def _compile(self) -> Any:
         """Compile what evaluates a list of pairs."""
         wanted, point, inputs, outputs = self._evaluation()
-        self.numbers = numbers_computed(outputs[1:])  # computed for a gradient of one batch
+        self.numbers = max(1, numbers_computed(outputs[1:]))  # for a gradient of one batch
         zero = pt.zeros((), dtype=outputs[0].dtype)
         # The log density may cost more than its gradient, and most of tuning needs only that
         potential = ifelse(pt.eq(wanted, _VALUE_TOO), -outputs[0], zero)
@@ -203,8 +203,7 @@ class Potential:
     def set_fixed(self, fixed: Sequence[Any]) -> None:
         """Set the scales, others, data and tables, placed for the backend.
 
-        The tables hold the rows in the order of batches, wrapped round, as ``kernel/tables.py``
-        lays them out.
+        The tables hold the rows in the order of batches, as ``kernel/tables.py`` lays them out.
         """
         self._fixed = list(fixed)
 

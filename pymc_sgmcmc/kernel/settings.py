@@ -50,7 +50,7 @@ class Settings(Comparable):
     # The shear after it, as ``Sheared`` takes it
     families: list[tuple[tuple[int, int, int], ...]] = field(default_factory=list)
     below: list[np.ndarray] = field(default_factory=list)
-    step_size: float | None = None  # largest of all coordinates; None for the user's schedule
+    step_size: float | None = None  # largest of all coordinates; None where nothing was tuned
     # Step sizes over the largest, shaped as ψ; empty where all are the same
     relative: list[np.ndarray] = field(default_factory=list)
     # Of the gradient estimate, shaped as ψ, for samplers that subtract it, else empty

@@ -164,7 +164,7 @@ def _check_axis(terms: Mapping[str, Any], name: str, axis: Any) -> None:
             f"It has {listed}."
         )
     count = len(_axes(terms[name]))
-    if isinstance(axis, bool) or not isinstance(axis, int) or not 0 <= axis < count:
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or not 0 <= axis < count:
         of = f"an axis from 0 to {count - 1}" if count else "no axis of rows"
         raise ValueError(
             f"batch_dim={{{name!r}: {axis!r}}}: '{name}' has {of}. Those of a multivariate "

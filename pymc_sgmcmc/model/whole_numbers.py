@@ -28,9 +28,11 @@ def whole_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     exact: dict[Variable, np.ndarray] = {}
     known: dict[Variable, Variable] = {}
     for node in io_toposort([], list(graphs)):
-        values = [_whole(x, exact) for x in node.inputs]
         result: Any = node.outputs[0]
-        if not _is_small(result) or any(x is None for x in values):
+        if not _is_small(result):
+            continue
+        values = [_whole(x, exact) for x in node.inputs]
+        if any(x is None for x in values):
             continue
         if (value := _computed(node, values)) is None:
             continue
@@ -54,7 +56,8 @@ def _computed(node: Any, values: Sequence[Any]) -> Any:
         node.op.perform(node, values, [storage])
         return storage[0]
     name, count, _ = getattr(getattr(node.op, "scalar_op", None), "nfunc_spec", None) or ("", 0, 0)
-    function: Any = getattr(np, name, None)
+    # That of ~x depends on how many bits x has
+    function: Any = None if name == "invert" else getattr(np, name, None)
     if function is None or (len(values) != count and count != 2):
         return None
     with suppress(ValueError):  # a power of a negative exponent

@@ -134,6 +134,11 @@ def refuse_unfit(model: Model, variables: Any) -> None:
             "The model has no free variables, so that there is nothing to sample. Give it one "
             "without observed=, or use pm.sample_prior_predictive."
         )
+    if all(0 in rv.type.shape for rv in model.free_RVs):
+        raise ValueError(
+            f"The variable '{model.free_RVs[0].name}' has no elements, nor has any other: there is "
+            "nothing to sample. Give one a shape without 0."
+        )
     if isinstance(variables, list | tuple) and not variables:
         raise ValueError("vars is empty. Name a variable, or leave vars out to sample all.")
     for rv in model.observed_RVs:
@@ -368,7 +373,9 @@ def checked_backend(backend: Any, compile_kwargs: Any) -> tuple[str, dict[str, A
                 f"compile_kwargs has {key!r}, which is no argument of pm.compile that can be set "
                 f"here. Choose from {', '.join(_FOR_COMPILE)}."
             )
-    if kwargs.get("mode") is not None:
+    if kwargs.get("mode") is None:
+        kwargs.pop("mode", None)
+    else:
         linker = _linker(kwargs["mode"])
         kinds: dict[str, type] = {"jax": JAXLinker, "numba": NumbaLinker}
         of_mode = next((name for name, kind in kinds.items() if isinstance(linker, kind)), None)

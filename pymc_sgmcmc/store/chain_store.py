@@ -45,6 +45,11 @@ _log = logging.getLogger("pymc.sgmcmc")
 # Bytes of records that wait in memory, and that are read at once
 _BUFFER, _READ = 2**20, 2**24
 
+# Errors that say nothing of what a file holds
+_OF_OTHERS = RuntimeError, MemoryError, ImportError
+
+_ANEW = "With the same random_seed the chain is run anew, with the same draws."
+
 
 class ChainStore:
     """One chain in a folder of its own, which is made when the chain begins.
@@ -90,15 +95,26 @@ class ChainStore:
                 "as it is: run the same line again once it can be read."
             ) from error
         except Exception as error:
-            # None of these says what a file holds
-            of_others = RuntimeError, MemoryError, ImportError
-            if isinstance(error, of_others) and not isinstance(error, DamagedError):
+            if isinstance(error, _OF_OTHERS) and not isinstance(error, DamagedError):
                 raise
             kind = "folder" if self.folder.is_dir() else "file"
             raise DamagedError(
                 f"{_damaged(path, error)} The chain cannot go on. Remove the {kind} "
-                f"'{self.folder}': with the same random_seed the chain is run anew, with the same "
-                "draws."
+                f"'{self.folder}'. {_ANEW}"
+            ) from error
+
+    @contextmanager
+    def going_on(self) -> Generator[None]:
+        """Say of an error in the first draw after the stored ones that it may be the state's."""
+        try:
+            yield
+        except _OF_OTHERS:
+            raise
+        except Exception as error:
+            raise SamplingError(
+                f"The first draw after those in '{self.folder}' failed ({type(error).__name__}: "
+                f"{error}). If it fails with another path, too, the store is sound. Else its state "
+                f"is damaged: remove the folder. {_ANEW}"
             ) from error
 
     def records(self) -> Iterator[np.void]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 
 from collections.abc import Generator, Iterator, Sequence
@@ -24,10 +23,10 @@ from pymc.util import (
 )
 
 from pymc_sgmcmc.chain.orphans import end_with_parent
-from pymc_sgmcmc.checks import a_model, a_path, not_negative
+from pymc_sgmcmc.checks import a_model, not_negative
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import ChainStore
-from pymc_sgmcmc.store.files import DamagedError, UnwrittenError
+from pymc_sgmcmc.store.files import DamagedError, UnwrittenError, a_folder, release
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_parts
 from pymc_sgmcmc.store.formats import Begin, Records, layout_of, refuse_unkept
 
@@ -151,11 +150,11 @@ class Checkpoint(CompoundStep):
         self._ours = [method for method in self._flat if isinstance(method, SGMCMCStep)]
         super().__init__(getattr(self._inner, "methods", [self._inner]))
         if model is None:
-            model = getattr(self._flat[0], "model", None)
+            model = next((m for x in self._flat if (m := getattr(x, "model", None))), None)
         self.model: Model = a_model(model)
-        self.path = _folder("path", path)
+        self.path = a_folder("path", path)
         self.every = not_negative("every", every, usual=10)
-        self.after = None if after is None else _folder("after", after)
+        self.after = None if after is None else a_folder("after", after)
         self._require_all_variables()
         # What the model was when its fingerprint was taken
         self._lines: dict[str, str] = {}
@@ -282,6 +281,14 @@ class Checkpoint(CompoundStep):
         self._failed = False  # the last write failed: the next failure is not logged again
         self._goes_on = False  # the next draw is the first that is made from a stored state
         self._kept = True  # this chain's draws are written
+        try:
+            self._look_up(store, rng, tune, draws)
+        except BaseException:
+            store.close()
+            raise
+
+    def _look_up(self, store: ChainStore, rng: RandomGenerator, tune: int, draws: int) -> None:
+        """Take the chain, check what is stored of it, and set the step methods up for the rest."""
         is_whole = store.saved.draws >= self._last
         if not is_whole:
             with self._in_memory():
@@ -319,9 +326,10 @@ class Checkpoint(CompoundStep):
                     method.chain.jitter = 0.0
 
     def let_go(self) -> None:
-        """Release the chain of a run that was interrupted, for the processes of the next."""
+        """Release the chains of a run that was interrupted, for the processes of the next."""
         if self._store is not None:
             self._store.close()
+        release(self.path)
 
     def step(self, point: PointType) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the next draw that is stored, or make one and store it."""
@@ -363,8 +371,7 @@ class Checkpoint(CompoundStep):
             # A chain that was killed before its first state starts from the same point again
             begun = store.begun or self._begin(store, point)
             point = {name: np.array(begun.start[name]) for name in point}
-        # A stored state that does not fit shows in the first step that is made from it
-        with store.reading() if self._goes_on else nullcontext():
+        with store.going_on() if self._goes_on else nullcontext():
             point, stats = self._inner.step(point)
         self._goes_on = False
         self._made += 1
@@ -422,22 +429,6 @@ class Checkpoint(CompoundStep):
         # Open files, and what is read again where the step is sampled
         unsent: dict[str, Any] = {"_store": None, "_stored": iter(()), "_lines": {}, "_parts": []}
         return {**self.__dict__, **unsent}
-
-
-def _folder(argument: str, path: Any) -> Path:
-    """Check for the path of a folder, or of none yet."""
-    folder = a_path(argument, path, "a folder, such as 'run'").absolute()
-    for place in (folder, *folder.parents):
-        exists = os.path.exists(place)
-        kind = "a file" if exists and not place.is_dir() else ""
-        if place.is_symlink() and not exists:
-            kind = "a link to nothing"
-        if kind:
-            raise ValueError(
-                f"{argument}='{path}' cannot be the folder of a run: '{place}' is {kind}. Pass "
-                "another path."
-            )
-    return folder
 
 
 def _chains(path: Path) -> list[ChainStore]:

@@ -11,15 +11,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from threading import current_thread
-from typing import IO, ClassVar
+from typing import IO, Any, ClassVar
 
 from pymc.exceptions import SamplingError
 
+from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.source import sync
 
 __all__ = [
-    "DamagedError", "Lock", "UnwrittenError", "append", "digest", "explained", "locked", "opened",
-    "read_whole", "to_read", "write_whole",
+    "DamagedError", "Lock", "UnwrittenError", "a_folder", "append", "digest", "explained", "locked",
+    "opened", "read_whole", "release", "to_read", "write_whole",
 ]  # fmt: skip
 
 _MAGIC = b"sgmcmc-1"
@@ -179,6 +180,16 @@ class Lock:
         self._file = None
 
 
+def release(folder: Path) -> None:
+    """Release what this thread, or one that has ended, still has locked below a folder."""
+    held = Path(os.path.realpath(folder))
+    for key, lock in list(Lock._held.items()):
+        process, thread = lock._of
+        left = thread is current_thread() or not thread.is_alive()
+        if process == os.getpid() and left and held in Path(key).parents:
+            lock.close()
+
+
 def locked(path: Path) -> Lock:
     """Return the file, locked for this thread; that another one keeps it is an error."""
     lock, end = Lock(path), time.monotonic() + _PATIENCE
@@ -194,3 +205,19 @@ def locked(path: Path) -> Lock:
         lock.close()
         raise
     return lock
+
+
+def a_folder(argument: str, path: Any) -> Path:
+    """Check for the path of a folder, or of none yet."""
+    folder = a_path(argument, path, "a folder, such as 'run'").absolute()
+    for place in (folder, *folder.parents):
+        exists = os.path.exists(place)
+        kind = "a file" if exists and not place.is_dir() else ""
+        if place.is_symlink() and not exists:
+            kind = "a link to nothing"
+        if kind:
+            raise ValueError(
+                f"{argument}='{path}' cannot be the folder of a run: '{place}' is {kind}. Pass "
+                "another path."
+            )
+    return folder

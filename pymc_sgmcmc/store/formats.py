@@ -210,21 +210,29 @@ class Records:
     ) -> None:
         self.warnings = list(warnings)
         self._warnings = {(draw, k, name): content for draw, k, name, *content in warnings}
-        self._record = np.zeros((), dtype=record_type(layout))
+        self._type = record_type(layout)
         self._declared = [method.stats_dtypes_shapes for method in methods]
+        self._floats = [
+            {name for name, (kind, _) in declared.items() if np.dtype(kind).kind == "f"}
+            for declared in self._declared
+        ]
 
     def write(self, number: int, point: PointType, stats: Sequence[Mapping[str, Any]]) -> bytes:
         """Return the record of a draw, and keep its warnings."""
+        # What a step leaves out of a draw is 0, as in PyMC's traces
+        record = np.zeros((), dtype=self._type)
         for name, value in point.items():
-            self._record[_VALUE + name] = value
+            record[_VALUE + name] = value
         for k, of_method in enumerate(stats):
             for name, value in of_method.items():
                 if isinstance(value, SamplerWarning):
                     content = value.kind.name, value.message, value.level
                     self.warnings.append([number, k, name, *content])
                 elif value is not None:
-                    self._record[_statistic(k, name)] = value
-        return self._record.tobytes()
+                    record[_statistic(k, name)] = value
+                elif name in self._floats[k]:
+                    record[_statistic(k, name)] = np.nan
+        return record.tobytes()
 
     def read(self, number: int, record: np.void) -> tuple[PointType, list[dict[str, Any]]]:
         """Return the point and the statistics of a draw."""

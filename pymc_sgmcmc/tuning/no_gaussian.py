@@ -80,9 +80,8 @@ def tune_without_gaussian(
     runner = job.begin(plan)
     if job.options.thin is None and not job.step_changes:
         runner.settings.thin = job.bounds(plan).largest_thin(runner.settings.thin)
-    thin, began = runner.settings.thin, time.perf_counter()
+    thin = runner.settings.thin
     step_size, damping, largest_gradient = _warm_up(job, runner, surface, units)
-    job.seconds = (time.perf_counter() - began) * plan.batches / max(1, runner.gradients)
     if damping > 1:
         job.gradients += runner.gradients
         plan = replace(plan, centre=Potential.join(runner.phi()), root=units / damping)
@@ -200,10 +199,12 @@ def _warm_up(
         if not fixed:
             h = min(h, allowed(curvatures))
         assert runner.state.psi is not None
-        before = [np.array(x) for x in runner.state.psi]
+        before, began = [np.array(x) for x in runner.state.psi], time.perf_counter()
         rejected = sum(
             runner.advance(h, updates, job.density.others).rejected for _ in range(draws)
         )
+        # The latest, without what compiles
+        job.seconds = (time.perf_counter() - began) / (draws * updates)
         if not rejected and potential() <= highest:
             continue
         halvings += 1

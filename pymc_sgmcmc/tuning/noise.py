@@ -122,7 +122,7 @@ def measured_noise(
         places = _places(surface, centre, bulk, rng, signs=in_pass)
         return _samples(surface, centre, places, draw, batches)
 
-    if many and root.ndim == bulk.ndim == 1 and not isinstance(surface, Remembered):
+    if many and root.ndim == bulk.ndim == 1 and _remembered(surface) is None:
         plain, controlled = _variances_of_pairs(surface, centre, bulk, rng)
         return GradientNoise(root**2 * plain, root**2 * controlled)
     if root.ndim == 1 or not rotated:
@@ -217,15 +217,23 @@ def _places(
 
     With ``signs`` each whitened coordinate is one sd from the centre.
     """
-    visited = surface.places() if isinstance(surface, Remembered) else ()
+    mean = _remembered(surface)
+    visited = () if mean is None else mean.places()
     moves = rng.standard_normal((_POINTS, len(centre)))
     for k, e in enumerate(np.sign(moves) if signs else moves):
-        if isinstance(surface, Remembered):
+        if mean is not None:
             # The chain's position at those values, as the bulk moves with the other variables
-            here = k % len(surface.views)
-            yield surface.views[here], surface.views[-1], visited[here]
+            here = k % len(mean.views)
+            yield mean.views[here], mean.views[-1], visited[here]
         else:
             yield surface, surface, centre + (spread @ e if spread.ndim == 2 else spread * e)
+
+
+def _remembered(surface: Surface) -> Remembered | None:
+    """Return the mean over places that a surface is, as it is or in blocks; None of another one."""
+    if isinstance(surface, InBlocks):
+        return surface.remembered
+    return surface if isinstance(surface, Remembered) else None
 
 
 def _samples(
@@ -294,9 +302,7 @@ def _variances_of_pairs(surface: Surface, centre: Flat, width: Flat, rng: Rng) -
     # A batch of all rows has no noise
     ratio = _ratio(surface, passes.batches) or 1.0
     plain = np.maximum(middle_squared - middle**2, 0) * count / (count - 1)
-    # Batches of one pass share no rows, and differ more than independent ones
-    apart = 1 - 1 / max(passes.pairs, PAIRS)
-    return plain / ratio, apart * change / 4 / ratio
+    return plain / ratio, _apart(passes) * change / 4 / ratio
 
 
 class NoiseOnTheWay:
@@ -341,18 +347,24 @@ class NoiseOnTheWay:
 
     def variance(self) -> Flat | None:
         """Return one batch's variance for φ (in blocks for C⁻¹φ), (d,), None if it is not known."""
-        ratio, pairs = _ratio(self._surface, self._passes.batches), self._passes.pairs
+        ratio = _ratio(self._surface, self._passes.batches)
         # Batches that are all rows, each once, show nothing of others
         if not self._count or not ratio:
             return None
-        # Batches of one pass share no rows, and differ more than independent ones
-        apart = 1 - 1 / max(pairs, PAIRS) if pairs > 1 else 1.0
-        found = apart * self._sum / self._count / ratio
+        found = _apart(self._passes) * self._sum / self._count / ratio
         return found if np.all(np.isfinite(found)) else None
 
 
 def _steps(surface: Surface, passes: Passes) -> int:
     return max(_LEAST_BATCHES, FEW_PASSES * surface.n_blocks) // (PAIRS * passes.batches)
+
+
+def _apart(passes: Passes) -> float:
+    """Return the factor for batches of one pass: they share no rows, and differ more than others.
+
+    Where a pass is a single pair, its batches are independent of the next pair's.
+    """
+    return 1 - 1 / max(passes.pairs, PAIRS) if passes.pairs > 1 else 1.0
 
 
 def _ratio(surface: Surface, batches: int) -> float:

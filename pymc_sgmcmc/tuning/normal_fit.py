@@ -31,9 +31,10 @@ NARROW = 1e-3
 # First steps, whose curvature may be unreliable, its weight there, and the largest move in sds
 _FIRST, _FIRST_WEIGHT, _MOST_MOVES = 50, 0.3, 30.0
 
-# Of fits with few parameters: passes, least steps, share of these at the full rate where gradients
-# are noisy, fall of the rate afterwards, and least weight of a step's curvature
-_PASSES, _LEAST_STEPS, _FULL_RATE, _FALL_OF_FEW, _LEAST_WEIGHT = 60, 200, 1 / 15, 2.5, 0.03
+# Of fits with few parameters: passes, least and most steps; share of these at the full rate where
+# gradients are noisy, fall of the rate afterwards, and least weight of a step's curvature
+_PASSES, _LEAST_STEPS, _MOST_STEPS = 60, 200, 10_000
+_FULL_RATE, _FALL_OF_FEW, _LEAST_WEIGHT = 1 / 15, 2.5, 0.03
 # Factor of the known curvature above which a step's is absurd
 _ABSURD = 1e12
 # Squared slope, in sds, below which x has settled, and for how many steps
@@ -62,7 +63,7 @@ def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Fl
     d = len(start)
     x, velocity, total, count = start.copy(), _Velocity(d), np.zeros(d), 0
     sd, precision = np.full(d, NARROW), np.zeros(d)
-    steps = max(_LEAST_STEPS, _PASSES * surface.n_blocks // PAIRS)
+    steps = int(np.clip(_PASSES * surface.n_blocks // PAIRS, _LEAST_STEPS, _MOST_STEPS))
     settled, failed = 0, 0
     # The noise of batches keeps x moving, and σ would grow as if the posterior were wider
     full_rate = max(_FIRST, int(_FULL_RATE * steps)) if surface.n_blocks > 1 else steps

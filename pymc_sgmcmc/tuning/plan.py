@@ -157,7 +157,7 @@ def make_plan(
         unit=unit, bound=regime.noise_terms(policy).bound,
         turn=bulk.turn, blocks=surface if isinstance(surface, InBlocks) else None,
     )  # fmt: skip
-    if surface.batch_size:
+    if surface.n_blocks > 1:
         report("measuring the noise of batches")
         plan = _with_batches(plan, surface, bulk.root, problem, rng, least_noise, compiled)
     # Friction bounds h²σ², other methods hσ²

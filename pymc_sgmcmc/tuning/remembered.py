@@ -21,6 +21,7 @@ class Remembered(Mapped):
 
     def __init__(self, views: Sequence[Surface], places: Callable[[], np.ndarray]) -> None:
         super().__init__(views[0])
+        self.shapes = views[0].shapes
         self.views, self.places = list(views), places
 
     def full(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

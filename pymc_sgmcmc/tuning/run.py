@@ -69,7 +69,7 @@ class Tuning:
         # A schedule goes on where the chain was
         self._updates = state.updates if again else 0
         self._job = Job(engine, options, state, density, Report(logged), again)
-        self._jumps: list[Warned] = []
+        self._of_model: list[Warned] = []  # what is off whatever the settings
 
     def run(self, *, trials: bool = True) -> Runner:
         """Tune and return the chain's runner, without trials of the step size unless ``trials``."""
@@ -123,7 +123,7 @@ class Tuning:
             refuse_stiff(surface, centre, root, job.rng)
         if trials:
             names = [c.name for c in job.engine.posterior.coordinates]
-            self._jumps = jumps(surface, centre, root, names, job.problem.sizes, job.rng)
+            self._of_model = jumps(surface, centre, root, names, job.problem.sizes, job.rng)
         regime = regime_of(root, exchangeable=begin.exchangeable)
         rounds = Rounds(job, surface, Fit(centre, root), regime)
         last = rounds.run()
@@ -137,10 +137,6 @@ class Tuning:
         if (quieter := rounds.replanned(last, plan)) is not None:
             job.gradients += runner.gradients
             runner, plan = quieter.runner, self._tried(quieter, collapses=collapses)
-        if job.report.seconds + job.draws * runner.settings.thin * job.seconds > _LONG:
-            for warning in runner.settings.warnings:
-                # Logged before the draws, and again at the end of the chain
-                _log.warning("Tuning: %s.", text_of(warning))
         return runner, plan
 
     # ------------------------------------------------------------------ trials
@@ -226,7 +222,7 @@ class Tuning:
         """Let the chain begin, and log what tuning chose."""
         job, settings = self._job, runner.settings
         job.state.updates = job.state.next_refresh = self._updates
-        settings.warnings = settings.warnings + self._jumps
+        settings.warnings = settings.warnings + self._of_model
         if settings.warnings and (text := improper(job.engine.model)):
             settings.warnings.append(("improper", {"text": text}))
         settings.noise = plan.noise_of_each([x.size for x in settings.centre])
@@ -242,6 +238,10 @@ class Tuning:
         if not trials:
             return  # a tuning that will be repeated is of no interest to the user
         each = updates_of_draw(job.options.step_size, settings.thin)
+        if job.report.seconds + job.draws * each * job.seconds > _LONG:
+            for warning in settings.warnings:
+                # Logged before the draws, and again at the end of the chain
+                _log.warning("Tuning: %s.", text_of(warning))
         cost = cost_of_draws(
             job.draws,
             each,

@@ -17,6 +17,7 @@ from pymc_sgmcmc.tuning.conditional import Mapped
 from pymc_sgmcmc.tuning.curvature import difference_step, mean_gradient_change, rounding
 from pymc_sgmcmc.tuning.failure import named_step
 from pymc_sgmcmc.tuning.normal_fit import NARROW, gaussian_of_many
+from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.surface import (
     CLEAR,
     MOST_OF_MANY,
@@ -67,6 +68,14 @@ class InBlocks(Mapped):
         """Return C'g, shape (P, d)."""
         g = self._ravel.split(gradient)
         return _joined(self.shear(g, g, self.below, transposed=True))
+
+    @property
+    def remembered(self) -> Remembered | None:
+        """The views of a mean over places, each in blocks; None of another surface."""
+        if not isinstance(mean := self._surface, Remembered):
+            return None
+        views = [InBlocks(view, self.shear, self.below, self.sd) for view in mean.views]
+        return Remembered(views, lambda: self.inward(mean.places()))
 
     def pair_sums(self, point: Flat, width: Flat, signs: Points, rows: Rows) -> PairSums:
         """Sum gradients at opposite positions, in one compiled call where the surface has it."""

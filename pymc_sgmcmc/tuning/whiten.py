@@ -15,6 +15,7 @@ from pymc_sgmcmc.tuning.curvature import (
 )
 from pymc_sgmcmc.tuning.failure import NEARER, named_step
 from pymc_sgmcmc.tuning.surface import (
+    MOST_NUMBERS,
     TINY,
     Flat,
     Matrix,
@@ -236,11 +237,14 @@ class _Whitening:
         d, blocks, root = len(self.centre), self.surface.n_blocks, self.root
         curvature, rate, last, move = 1.0, _STEP, np.inf, np.zeros(d)
         for _ in range(_MOST_PASSES):
-            e = antithetic(self.rng, blocks, d)
-            g = self.surface.block(self.centre + e @ root.T, np.repeat(np.arange(blocks), 2)) @ root
-            g = np.where(np.isfinite(g), g, 0.0)
-            slope = g.reshape(-1, 2, d).mean(axis=1).sum(axis=0)
-            curvature = float(np.sum((g[::2] - g[1::2]) * e[::2]) / (2 * d))
+            slope, along = np.zeros(d), 0.0
+            for some in np.array_split(np.arange(blocks), -(-2 * blocks * d // MOST_NUMBERS)):
+                e = antithetic(self.rng, len(some), d)
+                g = self.surface.block(self.centre + e @ root.T, np.repeat(some, 2)) @ root
+                g = np.where(np.isfinite(g), g, 0.0)
+                slope += g.reshape(-1, 2, d).mean(axis=1).sum(axis=0)
+                along += float(np.sum((g[::2] - g[1::2]) * e[::2]))
+            curvature = along / (2 * d)
             size = float(slope @ slope)
             if size > 2 * last:
                 # Along some direction the curvature is far larger than L says

@@ -253,3 +253,9 @@ def test_sums_of_small_whole_numbers_are_left():
     graph = pt.vector("x")[two + 1] * (three * two)
     [same] = whole_numbers([graph])
     assert same is graph
+
+
+def test_complements_of_small_whole_numbers_have_their_bits():
+    graph = ~pt.constant(np.array([1, 7], dtype="uint8"))
+    [same] = whole_numbers([graph])
+    np.testing.assert_array_equal(same.eval(mode=PLAIN), [254, 248])

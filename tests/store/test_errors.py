@@ -222,7 +222,7 @@ def test_a_state_that_does_not_fit_is_named(copied, fault):
     for path in store.states:
         path.unlink()
     files.write_whole(store.folder / "state-0", packed(vars(store.saved)))
-    with pytest.raises(SamplingError, match=r"state-0' is damaged, or of another version .*Remove"):
+    with pytest.raises(SamplingError, match=r"in '.*chain-0' failed.*remove the folder"):
         run(copied, 41)
 
 
@@ -348,3 +348,34 @@ def test_a_run_that_was_interrupted_goes_on_in_other_processes(tmp_path, monkeyp
         pm.sample(20, cores=1, callback=stop, **options)
         dt = pm.sample(20, cores=2, mp_ctx="fork", **options)
     assert dict(dt.posterior.sizes) == {"chain": 2, "draw": 20}
+
+
+def test_a_callback_that_raises_keeps_no_other_process_waiting(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_PATIENCE", 1.0)
+
+    def fail(trace, draw):
+        if draw.draw_idx == 5:
+            raise ZeroDivisionError
+
+    with pm.Model():
+        x = pm.Normal("x")
+        step = sg.checkpoint(pm.Metropolis([x]), tmp_path, every=0)
+        options = {"tune": 2, "chains": 2, "random_seed": 1, **QUIET}
+        with pytest.raises(ZeroDivisionError):
+            pm.sample(20, step=step, cores=1, callback=fail, **options)
+        # The cell is run again, and makes its step anew
+        again = sg.checkpoint(pm.Metropolis([x]), tmp_path, every=0)
+        dt = pm.sample(20, step=again, cores=2, mp_ctx="fork", **options)
+    assert dict(dt.posterior.sizes) == {"chain": 2, "draw": 20}
+
+
+def test_an_error_of_the_first_new_draw_is_named(tmp_path):
+    """A table of step sizes that is too short for more draws is no damage."""
+    table = np.full(40 * 5, 1e-4)
+
+    def step(model):
+        return untuned(model, step_size=lambda t: table[t])
+
+    run(tmp_path, 30, chains=1, step=step)
+    with pytest.raises(SamplingError, match=r"failed \(.*another path, too, the store is sound"):
+        run(tmp_path, 50, chains=1, step=step)

@@ -16,7 +16,7 @@ from pymc.util import get_state_from_generator
 import pymc_sgmcmc as sg
 
 from helpers.steps import location, start, step_for, take
-from pymc_sgmcmc.store.formats import layout_of, packed, unpacked
+from pymc_sgmcmc.store.formats import Records, layout_of, packed, record_type, unpacked
 
 
 def round_trip(value):
@@ -119,6 +119,23 @@ def test_statistics_that_are_no_numbers_are_refused_before_the_first_draw():
     declared["variable_inclusion"] = (object, [])
     with pytest.raises(NotImplementedError, match="'variable_inclusion', that is no number"):
         layout_of([method], {"x": np.zeros(2)})
+
+
+def test_statistics_that_a_draw_lacks_are_as_in_traces_of_pymc():
+    """One that is left out is 0 there, and one that is None is NaN where it can be."""
+    declared = {"left": (np.float64, []), "none": (np.float64, []), "count": (np.int64, [])}
+    method = SimpleNamespace(stats_dtypes_shapes=declared)
+    point = {"x": np.zeros(2)}
+    layout = layout_of([method], point)
+    records = Records([method], layout, [])
+    written = [
+        records.write(k, point, [stats])
+        for k, stats in enumerate([dict(left=1.0, none=2.0, count=3), dict(none=None, count=None)])
+    ]
+    for k, expected in enumerate([[1.0, 2.0, 3], [0.0, np.nan, 0]]):
+        [record] = np.frombuffer(written[k], dtype=record_type(layout))
+        _, [stats] = records.read(k, record)
+        np.testing.assert_array_equal([stats[name] for name in declared], expected)
 
 
 def test_a_step_method_of_ones_own_needs_a_state(tmp_path):

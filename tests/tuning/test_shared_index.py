@@ -8,8 +8,12 @@ import pymc_sgmcmc as sg
 
 from helpers.sampling import run
 from helpers.surfaces import Exact, Gaussian, away_from_identity
+from helpers.surfaces_of_rows import Means
 from helpers.z_scores import assert_right
-from pymc_sgmcmc.tuning.shared_index import fitted_in_blocks, in_blocks
+from pymc_sgmcmc.kernel.whitening import Shear
+from pymc_sgmcmc.tuning.noise import measured_noise
+from pymc_sgmcmc.tuning.remembered import Remembered
+from pymc_sgmcmc.tuning.shared_index import InBlocks, fitted_in_blocks, in_blocks
 
 GROUPS = 300
 
@@ -182,3 +186,28 @@ def test_intercepts_and_slopes_on_a_covariate_that_is_not_centred(method, caplog
     ends = {"a": slice(0, 10), "b": slice(groups, groups + 10), "mu": -2, "nu": -1}
     posterior = {k: found.posterior[k][..., :10] if k in "ab" else found.posterior[k] for k in ends}
     assert_right(posterior, {name: (mean[k], sd[k]) for name, k in ends.items()})
+
+
+def test_blocks_of_a_mean_over_places():
+    """Beside other steps: blocks are found there, and what places differ in is no noise."""
+    exact = pairs(0.97, SHAPES_OF_VECTORS)
+    sd, rng = np.diag(exact.matrix) ** -0.5, np.random.default_rng(0)
+    places = np.stack([exact.mean, exact.mean + sd])
+    found = in_blocks(Remembered([exact, exact], lambda: places), exact.mean, sd, rng)
+    np.testing.assert_allclose(found.remembered.places(), found.inward(places))
+    index = np.arange(400).reshape(2, 200)
+    data = rng.normal(size=(800, index.size))
+    views = [Means(data, 40), Means(data + 1, 40)]
+    for view in views:
+        view.shapes = [(200,), (200,)]
+    centre, ones = data.mean(axis=0), np.ones(index.size)
+    at = np.tile(centre, (2, 1))
+    noise = []
+    for surface in (views[0], Remembered(views, lambda: at)):
+        shear = Shear([((0, -1, 0), (1, -1, 0))])
+        blocks = InBlocks(surface, shear, [np.full((1, 200), 0.7)], ones)
+        x = blocks.inward(centre[None])[0]
+        noise.append(measured_noise(blocks, x, ones, np.random.default_rng(1), many=True).plain)
+    # Each from 512 batches or a few passes: a tenth
+    for of_blocks in index:
+        np.testing.assert_allclose(noise[1][of_blocks].mean(), noise[0][of_blocks].mean(), rtol=0.1)
