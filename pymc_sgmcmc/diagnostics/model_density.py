@@ -18,7 +18,7 @@ from scipy.linalg import cholesky, solve_triangular
 from pymc_sgmcmc.backends.jax_backend import refuse_inherited
 from pymc_sgmcmc.checks import positive
 from pymc_sgmcmc.diagnostics.result import unconstrained
-from pymc_sgmcmc.kernel.engine import Engine
+from pymc_sgmcmc.kernel.engine import Engine, parts_of, same_objects
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
@@ -32,7 +32,8 @@ __all__ = ["DRAWS_A_DIMENSION", "ModelDensity", "Standard", "density_of"]
 # A covariance from fewer draws would say more of them than of the posterior
 DRAWS_A_DIMENSION = 5
 
-_latest: tuple[dict[str, Any], ModelDensity] | None = None
+# Its options, the objects that its model is made of, and itself
+_latest: tuple[dict[str, Any], list[Any], ModelDensity] | None = None
 
 
 def density_of(model: Model, **options: Any) -> ModelDensity:
@@ -41,15 +42,16 @@ def density_of(model: Model, **options: Any) -> ModelDensity:
     Several diagnostics of one result, or of several results of one model, compile once.
     """
     global _latest  # noqa: PLW0603
+    contents = [model, *parts_of(model), *model.rvs_to_values.values()]
     if options.get("backend") != "numba":
         refuse_inherited("Pass backend='numba', or start the process by 'forkserver' or 'spawn'.")
-    if _latest is not None and _latest[0] == options and not _latest[1].is_stale(_contents(model)):
+    if _latest is not None and _latest[0] == options and same_objects(_latest[1], contents):
         # Nothing depends on what was computed before
-        _latest[1].set_rows(0)
+        _latest[2].set_rows(0)
     else:
         _latest = None  # frees its memory before the next one takes some
-        _latest = options, ModelDensity(model, **options)
-    return _latest[1]
+        _latest = options, contents, ModelDensity(model, **options)
+    return _latest[2]
 
 
 class ModelDensity:
@@ -79,7 +81,6 @@ class ModelDensity:
             # The step method has warned of these already
             warnings.simplefilter("ignore", UserWarning)
             check_minibatches(model)
-        self._contents = _contents(model)
         chosen = chosen_batches(model, batch_size, batch_dim)
         self.model = model
         backend, kwargs = checked_backend(backend, None)
@@ -99,10 +100,6 @@ class ModelDensity:
         self._compiled.attempt(self._start)
         self.batch_size = self._potential.batch_size
         self.rows = sum(len(arrays[0]) for arrays in self._compiled.posterior.arrays)
-
-    def is_stale(self, contents: tuple[Any, ...]) -> bool:
-        """Whether the model now has other variables or other data."""
-        return self._contents != contents or self._compiled.is_stale()
 
     def _start(self) -> None:
         # Only the first call lets JAX trace the graph
@@ -184,10 +181,6 @@ class ModelDensity:
                 "that was sampled."
             )
         return gradients
-
-
-def _contents(model: Model) -> tuple[Any, ...]:
-    return model, *model.basic_RVs, *model.potentials, *model.rvs_to_values.values()
 
 
 @dataclass(frozen=True)

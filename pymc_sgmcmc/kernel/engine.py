@@ -69,7 +69,6 @@ class Engine:
         self.values = values
         self.options = options
         self.backend = "numba" if options.backend == "numba" else "jax"
-        self._read = shared_arrays(model)
         # Maps a point of PyMC to φ and the scales that belong to it
         coordinates, self.express, self._of_values = coordinates_for(
             model,
@@ -110,10 +109,6 @@ class Engine:
         """The sampler's compiled updates."""
         return Program(self.posterior, self.sampler, self.scheme, self.options.compile_kwargs)
 
-    def is_stale(self) -> bool:
-        """Whether the model's data were replaced since they were read."""
-        return not same_objects(shared_arrays(self.model), self._read)
-
     def joint(self, point: Mapping[str, np.ndarray]) -> Engine:
         """Return the model of all continuous variables, as one step would sample them."""
         if self._joint is None:
@@ -137,12 +132,14 @@ class Engine:
             inputs = [*values, *(c.scale for c in coordinates if c.scale is not None)]
             function = compiled(inputs, self._of_values, self.backend)
             try:
-                function(*arguments)
+                results = function(*arguments)
             except BackendError:
                 # A user's transform may have an inverse alone
                 function = compiled(inputs, self._of_values, "interpreter")
+                results = function(*arguments)
             self._functions["of values"] = function
-        results = self._functions["of values"](*arguments)
+        else:
+            results = self._functions["of values"](*arguments)
         return [np.array(x, dtype=c.phi.dtype) for x, c in zip(results, coordinates, strict=True)]
 
     def values_at(self, phi: Arrays, scales: Arrays, others: Arrays) -> list[np.ndarray]:
@@ -310,12 +307,15 @@ class Engine:
     def _function(
         self, name: str, outputs: list[TensorVariable], further: Sequence[TensorVariable] = ()
     ) -> Callable[..., Any]:
-        """Return a function of a point, compiled once, as :func:`explain.at_some_rows` has it."""
+        """Return a function of a point at some rows, compiled once; see :func:`explain.at_rows`."""
         if name not in self._functions:
-            self._functions[name] = explain.at_some_rows(
-                self.posterior, self.backend, outputs, further
-            )
+            function = explain.at_rows(self.posterior, self.backend, outputs, further)
+            self._functions[name] = lambda *point: function(point, self._some_rows)
         return self._functions[name]
+
+    @cached_property
+    def _some_rows(self) -> list[list[np.ndarray]]:
+        return explain.some_rows(self.posterior)
 
     def at_some_rows(self, phi: Arrays, scales: Arrays, others: Arrays) -> tuple[float, np.ndarray]:
         """Return U and ∇U, flat, from B rows of each minibatch, non-finite ones among them."""
@@ -349,18 +349,14 @@ def same_objects(some: Sequence[Any], others: Sequence[Any]) -> bool:
 
 def parts_of(model: Model) -> list[Any]:
     """Return what a density is made of, the same objects while it is unchanged."""
-    return [*shared_arrays(model), *model.basic_RVs, *model.potentials]
-
-
-def shared_arrays(model: Model) -> list[np.ndarray]:
-    """Return the arrays of every pm.Data and shared variable in the model."""
     values = model.rvs_to_values.values()
     graphs = [*model.basic_RVs, *values, *model.potentials, *model.data_vars]
-    return [
+    arrays = [
         source.get_value(borrow=True)
         for source in graph_inputs(graphs)
         if isinstance(source, SharedVariable) and isinstance(source.type, TensorType)
     ]
+    return [*arrays, *model.basic_RVs, *model.potentials]
 
 
 def _at_least(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -17,22 +17,14 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.model.data_checks import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["at_some_rows", "impossible_rows", "why_not_finite"]
+__all__ = ["at_rows", "impossible_rows", "some_rows", "why_not_finite"]
 
 # Number of rows on disk that are searched for non-finite ones
 _SEARCHED = 2**14
 
 
-def at_some_rows(
-    posterior: Posterior,
-    backend: str,
-    outputs: list[TensorVariable],
-    further: Sequence[TensorVariable] = (),
-) -> Callable[..., Any]:
-    """Return a function of a point, from B rows of each minibatch, non-finite ones among them.
-
-    A point has the values of φ, scales, others and ``further`` symbols.
-    """
+def some_rows(posterior: Posterior) -> list[list[np.ndarray]]:
+    """Return B rows of each minibatch, non-finite ones among them."""
     batches: list[list[np.ndarray]] = []
     for whole, batch in zip(posterior.arrays, posterior.minibatches, strict=True):
         arrays = sampled(whole, max(batch.batch_size, _SEARCHED))
@@ -42,17 +34,19 @@ def at_some_rows(
         good = np.flatnonzero(~bad[: batch.batch_size + len(of_bad)])
         first = np.concatenate([of_bad, good])[: batch.batch_size]
         batches.append([array[first] for array in arrays])
-    function = _at_rows(posterior, backend, outputs, further)
-    return lambda *point: function(point, batches)
+    return batches
 
 
-def _at_rows(
+def at_rows(
     posterior: Posterior,
     backend: str,
     outputs: list[TensorVariable],
     further: Sequence[TensorVariable] = (),
 ) -> Callable[..., Any]:
-    """Return a function of a point and of one batch of each minibatch."""
+    """Return a function of a point and of one batch of each minibatch.
+
+    A point has the values of φ, scales, others and ``further`` symbols.
+    """
     rng = np.random.default_rng(0)
     noise: dict[Any, np.ndarray] = {
         x: FILL[kind](rng, np.empty(x.type.shape, dtype=x.dtype))
@@ -70,8 +64,9 @@ def why_not_finite(
     model: Model, posterior: Posterior, backend: str, point: Sequence[np.ndarray]
 ) -> str:
     """Return a message that names non-finite terms at a start."""
-    values = at_some_rows(posterior, backend, list(posterior.terms.values()))(*point)
-    gradients = at_some_rows(posterior, backend, posterior.gradient)(*point)
+    graphs = [*posterior.terms.values(), *posterior.gradient]
+    found = at_rows(posterior, backend, graphs)(point, some_rows(posterior))
+    values, gradients = found[: len(posterior.terms)], found[len(posterior.terms) :]
     terms = {
         name: float(value)
         for name, value in zip(posterior.terms, values, strict=True)
@@ -108,7 +103,7 @@ def impossible_rows(
     sentences = []
     for rv in [rv for rv in model.observed_RVs if rv.name in names]:
         log_density, of = posterior.entries[rv.name]
-        function, n, size = _at_rows(posterior, backend, [log_density]), 1, 1
+        function, n, size = at_rows(posterior, backend, [log_density]), 1, 1
         if of is not None:
             n, size = len(posterior.arrays[of][0]), posterior.minibatches[of].batch_size
         bad = []

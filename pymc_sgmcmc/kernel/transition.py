@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,7 @@ class Transition:
             unchanged(self._same.flat),
             self.layout.backend,
             in_a_row=1 if on_processor(self.layout.backend) else _IN_A_ROW,
-            settled=_without_rejected,
+            settled=partial(_without_rejected, self.layout.backend),
         )
         [step_sizes] = given["step_size"]
         rejected = step_sizes.shape[0].astype("int32") - accepted
@@ -177,13 +177,13 @@ class Transition:
         return (self.layout.groups / self.layout.stored_batches * sums).astype(estimates.dtype)
 
 
-def _without_rejected(begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
+def _without_rejected(backend: str, begin: Sequence[Any], end: Sequence[Any]) -> list[Any]:
     """Return what an update, or some in a row, ends with, or its begin where that is not finite.
 
     Both are a state, the tamed and the accepted updates.
     """
     *old, _, before = begin
     *new, tamed, accepted = end
-    finite = is_finite(new)
+    finite = is_finite(new, backend)
     kept = [pt.switch(finite, x, was) for x, was in zip(new, old, strict=True)]
     return [*kept, tamed, pt.switch(finite, accepted, before)]

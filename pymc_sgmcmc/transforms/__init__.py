@@ -31,8 +31,8 @@ from pytensor.graph.basic import Variable
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.centring.partial import Centring
-from pymc_sgmcmc.floats import distance_from, like, normal, off
-from pymc_sgmcmc.transforms.bounded import OneSided, TwoSided, floating
+from pymc_sgmcmc.floats import as_float, distance_from, like, normal, off
+from pymc_sgmcmc.transforms.bounded import OneSided, TwoSided
 
 __all__ = ["ICLL", "Arctan", "Centring", "EntropicMirror", "Exp", "Sigmoid", "Softplus", "Softsign"]
 
@@ -318,7 +318,7 @@ class EntropicMirror(Transform):
 
     def forward(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Map a simplex of K entries in the last axis to K - 1 real coordinates."""
-        value = floating(value)
+        value = as_float(value)
         log_value = pt.log(distance_from(like(value, 0), value))
         return log_value[..., :-1] - log_value[..., -1, None]
 
@@ -327,6 +327,6 @@ class EntropicMirror(Transform):
         return pt.sum(pt.special.log_softmax(self._with_zero(value), axis=-1), axis=-1)
 
     def _with_zero(self, value: Any) -> TensorVariable:
-        value = floating(value)
+        value = as_float(value)
         zero = pt.zeros_like(pt.sum(value, axis=-1, keepdims=True))
         return pt.concatenate([value, zero], axis=-1)

@@ -14,9 +14,9 @@ from pytensor.tensor.exceptions import NotScalarConstantError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.checks import a_function
-from pymc_sgmcmc.floats import distance_from, like, normal, off
+from pymc_sgmcmc.floats import as_float, distance_from, like, normal, off
 
-__all__ = ["Bounded", "OneSided", "TwoSided", "floating", "infinite_elements", "mixed"]
+__all__ = ["Bounded", "OneSided", "TwoSided", "infinite_elements", "mixed"]
 
 type BoundsFn = Callable[..., tuple[Any, Any]]
 
@@ -118,7 +118,7 @@ class TwoSided(Bounded):
     def _value_and_bounds(
         self, value: Any, inputs: Sequence[Variable]
     ) -> tuple[TensorVariable, TensorVariable, TensorVariable]:
-        value = floating(value)
+        value = as_float(value)
         lower, upper = self.bounds(*inputs)
         return value, like(value, lower), like(value, upper)
 
@@ -145,20 +145,14 @@ class OneSided(Bounded):
 
     def log_jac_det(self, value: Any, *inputs: Variable) -> TensorVariable:
         """Return the logarithm of the absolute derivative of `backward`."""
-        return self._log_slope(floating(value))
+        return self._log_slope(as_float(value))
 
     def _value_bound_sign(
         self, value: Any, inputs: Sequence[Variable]
     ) -> tuple[TensorVariable, TensorVariable, int]:
-        value = floating(value)
+        value = as_float(value)
         lower, upper = self.bounds(*inputs)
         return (value, *((like(value, upper), -1) if lower is None else (like(value, lower), 1)))
-
-
-def floating(value: Any) -> TensorVariable:
-    """Return `value` as a tensor of floating-point numbers."""
-    value = pt.as_tensor_variable(value)
-    return value if value.dtype.startswith("float") else value.astype("floatX")
 
 
 def infinite_elements(bound: Any) -> NDArray[np.bool_]:
