@@ -20,6 +20,11 @@ class PairSums:
     change: np.ndarray  # of (g₊ − g₋) times the signs, shape (d,)
     change_squared: np.ndarray  # of its square, shape (d,)
 
+    def __add__(self, other: PairSums) -> PairSums:
+        """Return the sums over the pairs of both."""
+        both = zip(vars(self).values(), vars(other).values(), strict=True)
+        return PairSums(*(a + b for a, b in both))
+
 
 def summed_pairs(
     batch_gradient: Callable[[np.ndarray, np.ndarray], np.ndarray],

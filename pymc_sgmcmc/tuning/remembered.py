@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import operator
+
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
+from pymc_sgmcmc.kernel.pair_sums import PairSums
 from pymc_sgmcmc.tuning.conditional import Mapped
 from pymc_sgmcmc.tuning.surface import Surface
 
@@ -45,6 +49,21 @@ class Remembered(Mapped):
             return self.full(points)[1]
         return self._of_each(
             lambda view, chosen: view.batch_gradient(points[chosen], rows[chosen]), _number(rows)
+        )
+
+    def pair_sums(
+        self, point: np.ndarray, width: np.ndarray, signs: np.ndarray, rows: np.ndarray
+    ) -> PairSums:
+        """Sum gradients at opposite positions, each pair at the value that its rows choose."""
+        if not self.batch_size:
+            return super().pair_sums(point, width, signs, rows)
+        numbers = _number(rows.reshape(len(rows), -1)) % len(self.views)
+        return reduce(
+            operator.add,
+            (
+                self.views[k].pair_sums(point, width, signs[i : i + 1], rows[i : i + 1])
+                for i, k in enumerate(numbers)
+            ),
         )
 
     def block(self, points: np.ndarray, which: int | np.ndarray) -> np.ndarray:

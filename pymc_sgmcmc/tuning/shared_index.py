@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class InBlocks(Mapped):
         g = self._ravel.split(gradient)
         return _joined(self.shear(g, g, self.below, transposed=True))
 
-    @property
+    @cached_property
     def remembered(self) -> Remembered | None:
         """The views of a mean over places, each in blocks; None of another surface."""
         if not isinstance(mean := self._surface, Remembered):
@@ -77,13 +78,20 @@ class InBlocks(Mapped):
         views = [InBlocks(view, self.shear, self.below, self.sd) for view in mean.views]
         return Remembered(views, lambda: self.inward(mean.places()))
 
-    def pair_sums(self, point: Flat, width: Flat, signs: Points, rows: Rows) -> PairSums:
-        """Sum gradients at opposite positions, in one compiled call where the surface has it."""
+    @cached_property
+    def _summed(self) -> Callable[..., PairSums]:
+        """What sums pairs: a mean over places, one compiled call, or NumPy."""
         surface = self._surface
+        if self.remembered is not None:
+            return self.remembered.pair_sums
         if isinstance(surface, Potential) and not surface.on_disk:
             whitening = InShear(self.shear, self.below, surface.dtype)
-            return surface.pair_sums(point, width, signs, rows, whitening)
-        return super().pair_sums(point, width, signs, rows)
+            return partial(surface.pair_sums, whitening=whitening)
+        return super().pair_sums
+
+    def pair_sums(self, point: Flat, width: Flat, signs: Points, rows: Rows) -> PairSums:
+        """Sum gradients at opposite positions."""
+        return self._summed(point, width, signs, rows)
 
     def inward(self, points: Points) -> Points:
         """Return x = C⁻¹φ, shape (P, d)."""

@@ -302,6 +302,7 @@ MODELS = (
     "linear_blocks",
     "linear_correlated_blocks",
     "poisson_three_blocks",
+    "lines_of_groups_blocks",
     "mixture_blocks",
     "hierarchical_normal_blocks",
     "hierarchical_logit_blocks",

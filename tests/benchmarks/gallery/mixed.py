@@ -22,6 +22,7 @@ from pymc.distributions.transforms import ordered
 import pymc_sgmcmc as sg
 
 from . import exact
+from .pairs import lines_of_groups, moments_of_lines
 from .registry import Builder, batched
 
 # From a model, a class and its options, such as the backend
@@ -241,6 +242,12 @@ MIXED = {
         poisson,
         blocks(["intercept"], ["first"], ["rest"]),
         marginal=lambda: poisson(None),
+        batched=True,
+    ),
+    "lines_of_groups_blocks": Mixed(
+        lines_of_groups,
+        blocks(["mu", "tau", "a", "b"], ["sigma"]),
+        exact=moments_of_lines,
         batched=True,
     ),
     "mixture_blocks": Mixed(

@@ -10,6 +10,7 @@ import pymc as pm
 from .conjugate import mixed, of_few
 from .exact import Moments
 from .many import MANY
+from .registry import batched
 
 __all__ = ["PAIRS_OF_EFFECTS"]
 
@@ -29,11 +30,11 @@ def rows_of_lines() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def lines_of_groups(batch_size: int = 500) -> pm.Model:
+def lines_of_groups(batch_size: int | None = 500) -> pm.Model:
     """Return 600 intercepts and slopes on a covariate that is not centred; scales are learned."""
     group, x, y = rows_of_lines()
     with pm.Model() as model:
-        g, covariate, seen = pm.Minibatch(group, x, y, batch_size=batch_size)
+        g, covariate, seen = batched(batch_size, group, x, y)
         a, b, sigma = _effects(GROUPS)
         pm.Normal("y", a[g] + b[g] * covariate, sigma, observed=seen, total_size=len(y))
     return model
