@@ -53,8 +53,9 @@ _MOST_HALVINGS = 20
 # Largest rise of U above its start, per parameter: in the bulk it is 1/2 above a mode
 _MOST_RISE = 10.0
 
-# Friction of a step, and the draws in which a weight informed only by its prior is forgotten
-_DAMPING, _DRAWS_TO_FORGET = 0.2, 25
+# What noise may add to a thermostat, friction of a step, and the draws in which a weight informed
+# only by its prior is forgotten
+_HEATED, _DAMPING, _DRAWS_TO_FORGET = 0.05, 0.2, 25
 
 # Factors of the step size and of the bound after a draw with many gradients beyond the bound
 _SMALLER, _HIGHER = 0.95, 1.1
@@ -217,9 +218,9 @@ def _warm_up(
     if not fixed and not job.step_changes:
         # Not the last alone: the smaller the step, the sharper the regions it falls into
         h = min(h, allowed(curvatures[_WINDOWS // 2 :]))
-        # Only noise that takes more friction than a thermostat begins with
-        if policy.absorbs_noise and job.engine.sampler.widening(h, noise, 0.0) > 1:
-            damping = max(1.0, min(_DAMPING / h, _DRAWS_TO_FORGET * settings.thin * h))
+        if policy.absorbs_noise:
+            heated = float(job.engine.sampler.widening(h, noise, 0.0)) / _HEATED
+            damping = max(1.0, min(heated, _DAMPING / h, _DRAWS_TO_FORGET * settings.thin * h))
     largest = LARGEST_GRADIENT * float(np.sqrt(max(curvatures) + noise)) / damping
     return float(h) * damping, damping, largest if policy.gradients_bounded else None
 
