@@ -14,8 +14,8 @@ of the reference (of the other tables: the least and the most of each figure), a
 seconds; the ratio of these medians. A row ends with the seeds of which a run failed. The last lines
 count the rows, those with a lower share, and those that take more than 1.1 times as long.
 
-``before_after.md``, ``before_after_nets.md`` and ``before_after_topics.md``, beside this file, are
-what it wrote for c449f5e.
+``before_after.md``, ``before_after_large.md``, ``before_after_nets.md`` and
+``before_after_topics.md``, beside this file, are what it wrote for c449f5e.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
 from helpers.steps import normal_and_scale, step_for
+from pymc_sgmcmc.step.arguments import checked_backend
 
 HUGE = 10**30
 
@@ -53,6 +54,11 @@ def own_density():
 def test_nonsense_is_named(options, error, said):
     with pytest.raises(error, match=said):
         sg.MSGNHT(**{"model": model(), **options})
+
+
+def test_a_mode_of_none_is_none():
+    backend, kwargs = checked_backend("numba", {"mode": None, "on_unused_input": "ignore"})
+    assert (backend, kwargs) == ("numba", {"on_unused_input": "ignore"})
 
 
 @pytest.mark.parametrize("thin", [3, "auto"])

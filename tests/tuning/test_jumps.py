@@ -86,3 +86,15 @@ def test_a_jump_is_named_with_its_variable(build, monkeypatch):
 @pytest.mark.parametrize("build", [hinge, kinks, funnel, narrow])
 def test_what_gradients_show_is_no_jump(build, monkeypatch):
     assert "jumps" not in warnings_of(build, monkeypatch)
+
+
+def test_they_are_logged_before_the_draws_of_a_long_run(monkeypatch, caplog):
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run._LONG", 0.0)
+    with pm.Model() as model:
+        rounded()
+        step = sg.CoRVSGLD(backend="jax")
+    step.setup_chain(np.random.default_rng(0), 5, 10)
+    with caplog.at_level("WARNING", logger="pymc.sgmcmc"):
+        step.step(model.initial_point())
+    [said] = [text for text in caplog.messages if text.startswith("Tuning: ")]
+    assert "a" in said and "jump" in said

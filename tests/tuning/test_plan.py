@@ -398,3 +398,10 @@ def test_steps_of_heavy_tails_on_sds_are_those_of_the_narrowest_direction():
 def test_steps_that_are_lengths_are_short_beside_the_friction():
     plan = plan_for(Gaussian(np.zeros(2), np.eye(2) / 1600), np.zeros(2), THERMOSTAT, scale=None)
     assert plan.step_size == THERMOSTAT.step_size
+
+
+def test_plan_of_batches_of_all_rows_is_that_of_no_batches():
+    data = np.random.default_rng(1).normal(size=(200, 3))
+    plan = plan_at_zero(Means(data, 200), THERMOSTAT, many=True, shares_noise=True, sizes=[3])
+    np.testing.assert_array_equal(plan.variance, 0)
+    assert (plan.batches, plan.step_size) == (1, THERMOSTAT.step_size)
