@@ -72,10 +72,12 @@ class ModelDensity:
     ) -> None:
         values = sampled_values(model, None)
         if left := [v for v in model.value_vars if v not in values]:
-            kind = "made of trees" if left[0].dtype in continuous_types else "discrete"
+            trees = left[0].dtype in continuous_types
+            kind, cure = ("made of trees", "Leave") if trees else ("discrete", "Sum")
             raise NotImplementedError(
                 f"The variable '{model.values_to_rvs[left[0]].name}' is {kind} and has no "
-                "gradient, which this diagnostic needs of all variables. Leave it out of the model."
+                "gradient, which this diagnostic needs of all variables. "
+                f"{cure} it out of the model."
             )
         with warnings.catch_warnings():
             # The step method has warned of these already

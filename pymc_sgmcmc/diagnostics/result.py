@@ -60,7 +60,7 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
         )
     chains, draws = sizes["chain"], sizes["draw"]
     count = draws if limit is None else min(draws, positive_int("draws", limit, usual=500))
-    if count < 2:
+    if draws > count == 1:
         raise ValueError("draws must be at least 2, got 1: a single draw says nothing of a chain.")
     kept = _kept(_weights(result, group, (chains, draws)), count)
     values = {}

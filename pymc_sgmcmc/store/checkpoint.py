@@ -22,8 +22,10 @@ from pymc.util import (
     random_generator_from_state,
 )
 
+from pymc_sgmcmc.backends.workarounds import hook_into_pymc
 from pymc_sgmcmc.chain.orphans import end_with_parent
 from pymc_sgmcmc.checks import a_model, not_negative
+from pymc_sgmcmc.step.notices import tell_log_likelihood
 from pymc_sgmcmc.step.step import SGMCMCStep
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError, UnwrittenError, a_folder, release
@@ -152,6 +154,8 @@ class Checkpoint(CompoundStep):
         if model is None:
             model = next((m for x in self._flat if (m := getattr(x, "model", None))), None)
         self.model: Model = a_model(model)
+        # Steps of PyMC alone have no hooks, and a run begins by letting go of the one before it
+        hook_into_pymc(self.model, tell_log_likelihood)
         self.path = a_folder("path", path)
         self.every = not_negative("every", every, usual=10)
         self.after = None if after is None else a_folder("after", after)

@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 
+from contextlib import suppress
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -335,37 +337,24 @@ def test_a_disk_that_fails_as_a_chain_begins_beside_others_costs_no_draws(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="there are no forks")
-def test_a_run_that_was_interrupted_goes_on_in_other_processes(tmp_path, monkeypatch):
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+def test_a_run_that_a_callback_ended_goes_on_in_other_processes(tmp_path, monkeypatch, error):
+    """By the same step after an interruption, and after an error by one that is made anew."""
     monkeypatch.setattr(files, "_PATIENCE", 1.0)
 
     def stop(trace, draw):
         if draw.draw_idx == 5:
-            raise KeyboardInterrupt
-
-    with pm.Model():
-        step = sg.checkpoint(pm.Metropolis([pm.Normal("x")]), tmp_path, every=0)
-        options = {"step": step, "tune": 2, "chains": 2, "random_seed": 1, **QUIET}
-        pm.sample(20, cores=1, callback=stop, **options)
-        dt = pm.sample(20, cores=2, mp_ctx="fork", **options)
-    assert dict(dt.posterior.sizes) == {"chain": 2, "draw": 20}
-
-
-def test_a_callback_that_raises_keeps_no_other_process_waiting(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "_PATIENCE", 1.0)
-
-    def fail(trace, draw):
-        if draw.draw_idx == 5:
-            raise ZeroDivisionError
+            raise error
 
     with pm.Model():
         x = pm.Normal("x")
-        step = sg.checkpoint(pm.Metropolis([x]), tmp_path, every=0)
         options = {"tune": 2, "chains": 2, "random_seed": 1, **QUIET}
-        with pytest.raises(ZeroDivisionError):
-            pm.sample(20, step=step, cores=1, callback=fail, **options)
-        # The cell is run again, and makes its step anew
-        again = sg.checkpoint(pm.Metropolis([x]), tmp_path, every=0)
-        dt = pm.sample(20, step=again, cores=2, mp_ctx="fork", **options)
+        step = first = sg.checkpoint(pm.Metropolis([x]), tmp_path, every=0)
+        with suppress(ZeroDivisionError):
+            pm.sample(20, step=first, cores=1, callback=stop, **options)
+        if error is ZeroDivisionError:
+            step = sg.checkpoint(pm.Metropolis([x]), tmp_path, every=0)
+        dt = pm.sample(20, step=step, cores=2, mp_ctx="fork", **options)
     assert dict(dt.posterior.sizes) == {"chain": 2, "draw": 20}
 
 
