@@ -20,6 +20,7 @@ import pymc_sgmcmc.testing
 from helpers.conjugate import normal_means
 from helpers.laws import error_of_cdf
 from helpers.sampling import QUIET, run
+from helpers.steps import start
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -195,12 +196,11 @@ def test_reflected_sampler_in_theta_errs_like_the_root_of_its_step():
 
 def test_reflected_sampler_refuses_what_it_cannot_reflect():
     Reflected = defined_by("class Reflected")["Reflected"]
-    with pm.Model() as model:
+    with pm.Model():
         pm.Normal("x")
         step = Reflected(step_size=0.01)
     with pytest.raises(NotImplementedError, match="needs positive variables"):
-        step.setup_chain(np.random.default_rng(0), 0, 1)
-        step.step(model.initial_point())
+        step.step(start(step, 0, 1))
 
 
 def test_gradient_of_the_users_own(monkeypatch):

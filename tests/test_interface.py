@@ -11,6 +11,7 @@ from scipy import stats
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
+from helpers.conjugate import flat_means
 from helpers.laws import error_of_cdf
 from helpers.steps import drawn
 from helpers.z_scores import STANDARD_ERRORS
@@ -150,12 +151,9 @@ def test_independent_rows_halve_the_noise(backend):
     rows, columns, batch = 200, 400, 20
     data = np.random.default_rng(1).normal(0.0, np.sqrt(rows), size=(rows, columns))
     noise, h = rows / batch * data.var(axis=0).mean() / rows, 0.05
-    with pm.Model() as model:
-        x = pm.Flat("x", shape=columns, initval=np.zeros(columns))
-        y = pm.Minibatch(data, batch_size=batch)
-        pm.Normal("y", x, np.sqrt(rows), observed=y, total_size=rows)
-        options = {**UNTUNED, "thin": 20}
-        step = TwoRows(step_size=h, batch="random", backend=backend, **options)
+    model = flat_means(data, np.sqrt(rows), batch)
+    options = {**UNTUNED, "thin": 20}
+    step = TwoRows(model=model, step_size=h, batch="random", backend=backend, **options)
     draws = run_chain(model, step, burn=12, draws=60, seed=3)["x"] - data.mean(axis=0)
     variances = (draws**2).mean(axis=0)
     error = variances.std(ddof=1) / np.sqrt(columns)

@@ -22,8 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -35,9 +33,8 @@ from typing import Any
 import numpy as np
 
 from memory import memory_of
-from table import Table
+from table import Table, fresh
 
-ROOT = Path(__file__).parents[2]
 COLUMNS = 9
 COLUMNS_OF_TABLE = "what", "data", "figures"
 SLOPES = np.linspace(-1.0, 1.0, COLUMNS)
@@ -183,25 +180,18 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=500)
     parser.add_argument("--parts", nargs="+", default=["update", "sample"])
     parser.add_argument("--write", type=Path, default=None)
-    parser.add_argument("--one", default=None, help="used by the program itself")
+    parser.add_argument("--one", nargs=3, help="used by the program itself")
     arguments = parser.parse_args()
     rows = int(arguments.rows)
-    if arguments.one is not None:
-        kind, *rest = json.loads(arguments.one)
-        found = {"timed": timed, "sampled": sampled}[kind](Path(rest[0]), *rest[1:])
-        print(json.dumps(found))
+    if arguments.one:
+        kind, folder, backend = arguments.one
+        measure = {"timed": timed, "sampled": sampled}[kind]
+        print(
+            json.dumps(measure(Path(folder), rows, arguments.batch_size, backend, arguments.draws))
+        )
         return
     with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         run(Path(name), rows, arguments)
-
-
-def fresh(*what: Any) -> Any:
-    """Run one measurement in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", json.dumps(what, default=str)],
-        cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def run(folder: Path, rows: int, arguments: Any) -> None:
@@ -210,9 +200,10 @@ def run(folder: Path, rows: int, arguments: Any) -> None:
     size = sum(file.stat().st_size for file in folder.iterdir())
     print(f"{rows:,} rows, {size / 1e9:.3g} GB, written in {time.perf_counter() - begin:.0f} s")
     draws = arguments.draws
+    same = "--rows", rows, "--batch-size", arguments.batch_size, "--draws", draws
     table = Table(COLUMNS_OF_TABLE, ["an update", "two chains"], arguments.write)
     for backend in arguments.backends if "update" in arguments.parts else []:
-        found = fresh("timed", folder, rows, arguments.batch_size, backend, draws)
+        found = fresh(__file__, "--one", "timed", folder, backend, *same, check=True)
         ratio = found["on disk"] / found["in memory"]
         cells = [
             f"an update, {backend}",
@@ -225,7 +216,7 @@ def run(folder: Path, rows: int, arguments: Any) -> None:
         print("  ".join(cells), flush=True)
         table.add(cells)
     for backend in arguments.backends if "sample" in arguments.parts else []:
-        found = fresh("sampled", folder, rows, arguments.batch_size, backend, draws)
+        found = fresh(__file__, "--one", "sampled", folder, backend, *same, check=True)
         off = np.abs(np.subtract(found["mean"], exact["mean"]) / exact["sd"])
         widths = np.divide(found["sd"], exact["sd"])
         cells = [

@@ -33,9 +33,15 @@ from typing import Any
 import numpy as np
 
 from large import measure
-from table import Table, digits
+from table import Table, digits, fresh
 
-from kernel import bare_transition, blackjax_updates, logistic_model, readme_model
+from kernel import (
+    bare_transition,
+    blackjax_updates,
+    factorisation,
+    logistic_model,
+    readme_model,
+)
 
 UPDATES = ["logistic 500", "logistic 50000", "net", "large net", "factorisation"]
 RUNS = ["README", "images 0.1", "ratings"]
@@ -54,19 +60,6 @@ def net(hidden: int) -> Any:
         W = pm.Normal("W", 0, 0.1, shape=(784, hidden))
         V = pm.Normal("V", 0, 0.1, shape=(hidden, 10))
         pm.Categorical("y", logit_p=pm.math.tanh(xb @ W) @ V, observed=yb, total_size=rows)
-    return model
-
-
-def factorisation() -> Any:
-    """Return a factorisation of made ratings."""
-    import pymc as pm
-
-    rng, rows, users, items = np.random.default_rng(0), 1_000_000, 71_567, 10_681
-    i, j = (rng.integers(0, n, rows).astype("int32") for n in (users, items))
-    with pm.Model() as model:
-        ib, jb, yb = pm.Minibatch(i, j, rng.normal(size=rows).astype("float32"), batch_size=10_000)
-        u, v = pm.Normal("u", 0, 1, shape=(users, 20)), pm.Normal("v", 0, 1, shape=(items, 20))
-        pm.Normal("y", (u[ib] * v[jb]).sum(axis=-1), 1, observed=yb, total_size=rows)
     return model
 
 
@@ -264,32 +257,17 @@ def main() -> None:
         for platform, kind in devices.items():
             if kind is None:
                 continue
-            found = measured("--one", model, platform, kind)
-            if found is None:
+            env = {"JAX_PLATFORMS": platform}
+            if (found := fresh(__file__, "--one", model, env=env)) is None:
                 continue
             if model in UPDATES:
-                beside = measured("--peer", model, platform, kind) or (None, None)
+                beside = fresh(__file__, "--peer", model, env=env) or (None, None)
                 pairs = zip(found, beside, strict=True)
                 row = [*("" if x is None else digits(x) for pair in pairs for x in pair), ""]
             else:
                 row = [*[""] * 4, digits(found)]
             print(" | ".join([model, kind, *row]), flush=True)
             table.add([model, kind, *row])
-
-
-def measured(what: str, model: str, platform: str, kind: str) -> Any:
-    """Return what a fresh process measures, None where it fails."""
-    done = subprocess.run(
-        [sys.executable, __file__, what, model],
-        env={**os.environ, "JAX_PLATFORMS": platform},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        print(model, kind, "failed:", done.stderr.splitlines()[-1], flush=True)
-        return None
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

@@ -15,10 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
-import subprocess
-import sys
 
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass
@@ -28,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from gpu import UPDATES, blackjax, started
-from table import Table, digits
+from table import Table, digits, fresh
 
 H200 = """
 gpu_device_info {
@@ -255,14 +252,8 @@ def called(run: Callable[[], None], count: int) -> int:
 
 def measured(name: str, of: str) -> list[Kernel]:
     """Return the same from a fresh process."""
-    done = subprocess.run(
-        [sys.executable, __file__, "--one", name, of],
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return [Kernel(*row) for row in json.loads(done.stdout.splitlines()[-1])]
+    env = {"JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    return [Kernel(*row) for row in fresh(__file__, "--one", name, of, check=True, env=env)]
 
 
 def _two(cells: list[str]) -> list[str]:

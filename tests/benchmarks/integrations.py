@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 
@@ -29,7 +27,7 @@ from typing import Any
 import arviz as az
 import numpy as np
 
-from table import Table, digits
+from table import Table, digits, fresh
 
 MODELS = "bambi", "marketing"
 REFERENCE = "nutpie"
@@ -84,7 +82,7 @@ def marketing() -> tuple[Any, Any]:
 
 
 def run(name: str, method: str, file: Path, draws: int) -> None:
-    """Sample, keep the draws of all entries in a file and print seconds."""
+    """Sample, keep the draws of all entries in a file and print seconds as JSON."""
     import pymc_sgmcmc as sg
 
     built, model = globals()[name]()
@@ -102,18 +100,7 @@ def run(name: str, method: str, file: Path, draws: int) -> None:
     shape = found.sizes["chain"], found.sizes["draw"], -1
     flat = [found[x].values.reshape(shape) for x in sorted(found)]
     np.save(file, np.concatenate(flat, axis=2))
-    print("seconds", json.dumps(seconds))
-
-
-def in_a_process(
-    name: str, method: str, folder: Path, draws: int
-) -> tuple[np.ndarray, list[float]]:
-    """Return draws, chains first, and seconds by the clock and of the processor."""
-    file = folder / f"{name} {method}.npy"
-    command = [sys.executable, __file__, "--run", name, method, str(file), str(draws)]
-    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    [line] = [line for line in output.splitlines() if line.startswith("seconds")]
-    return np.load(file), json.loads(line.removeprefix("seconds"))
+    print(json.dumps(seconds))
 
 
 def over_entries(function: Any, draws: np.ndarray, **options: Any) -> np.ndarray:
@@ -139,7 +126,10 @@ def main() -> None:
         for name in options.models:
             reference: Any = None
             for method in [REFERENCE, *(m for m in options.methods if m != REFERENCE)]:
-                draws, seconds = in_a_process(name, method, Path(temporary), options.draws)
+                file = Path(temporary, "draws.npy")
+                # By the clock and of the processor
+                seconds = fresh(__file__, "--run", name, method, file, options.draws, check=True)
+                draws = np.load(file)
                 if method == REFERENCE:
                     reference = draws
                 ess = over_entries(az.ess, draws, method="bulk").min()

@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from table import fresh
+
 N, D, THIN = 100_000, 50, 20
 BATCHES = 50, 500, 5000
 ROUNDS = 5
@@ -60,19 +62,23 @@ def logistic_model(batch_size: int, dtype: str) -> Any:
     return model
 
 
-def package_updates(
-    batch_size: int, dtype: str, backend: str, thin: int = THIN
-) -> tuple[Callable[[], Any], int]:
-    """Return a run of the compiled transition, noise and batches included, and its updates."""
+def started(model: Any, draws: int = 10**9, **options: Any) -> Any:
+    """Return SGLD of which nothing is tuned, after the first of its draws."""
     import pymc_sgmcmc as sg
 
     from pymc_sgmcmc.testing import UNTUNED
 
-    model = logistic_model(batch_size, dtype)
-    with model:
-        step = sg.SGLD(step_size=1e-6, backend=backend, **{**UNTUNED, "thin": thin})
-    step.setup_chain(np.random.default_rng(0), 0, 10**9)
+    step = sg.SGLD(model=model, **{**UNTUNED, "step_size": 1e-6, **options})
+    step.setup_chain(np.random.default_rng(0), 0, draws)
     step.step(model.initial_point())
+    return step
+
+
+def package_updates(
+    batch_size: int, dtype: str, backend: str, thin: int = THIN
+) -> tuple[Callable[[], Any], int]:
+    """Return a run of the compiled transition, noise and batches included, and its updates."""
+    step = started(logistic_model(batch_size, dtype), backend=backend, thin=thin)
     runner = step._runner
     # Whole calls, or the best round would only hand out what another one has made
     runner.settle()
@@ -157,9 +163,7 @@ def sample() -> None:
             (f"{backend:>6}", "draws-of-sample", backend),
             ("  busy for as long,", "draws-of-nothing", str(bare)),
         ):
-            command = [sys.executable, __file__, part, argument]
-            out = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-            whole, of_parent = map(float, out.stdout.splitlines()[-1].split())
+            whole, of_parent = fresh(__file__, part, argument, check=True)
             print(
                 f"{name} two processes, from the first draw to the last: "
                 f"{whole:.0f} µs a draw / {bare:.0f} µs = {whole / bare:.2f}, while PyMC's own "
@@ -170,15 +174,7 @@ def sample() -> None:
 
 def draws_of_kernel(backend: str) -> None:
     """Print microseconds of the bare transition for a draw, the median of several runs."""
-    import pymc_sgmcmc as sg
-
-    from pymc_sgmcmc.testing import UNTUNED
-
-    model = logistic_model(500, "float64")
-    with model:
-        step = sg.SGLD(step_size=1e-6, backend=backend, **UNTUNED)
-    step.setup_chain(np.random.default_rng(0), 0, 10**9)
-    step.step(model.initial_point())
+    step = started(logistic_model(500, "float64"), backend=backend)
     times = []
     for _ in range(7):
         start = time.perf_counter()
@@ -241,7 +237,7 @@ def two_chains(step: Any, context: str) -> None:
     end = min(t[-1] for t in times.values())
     of_draw = max((end - begin) / sum(begin < t <= end for t in of) for of in times.values())
     of_parent = (processor[-1] - processor[0]) / (len(processor) - 1)
-    print(of_draw * 1e6, of_parent * 1e6)
+    print(json.dumps([of_draw * 1e6, of_parent * 1e6]))
 
 
 def sample_one(backend: str) -> None:
@@ -293,38 +289,35 @@ def bare_transition(step: Any, draws: int) -> None:
         runner.advance(1e-6, runner.settings.thin, [])
 
 
+def factorisation() -> Any:
+    """Return a factorisation of made ratings."""
+    import pymc as pm
+
+    rng, rows, users, items = np.random.default_rng(0), 1_000_000, 71_567, 10_681
+    i, j = (rng.integers(0, n, rows).astype("int32") for n in (users, items))
+    with pm.Model() as model:
+        ib, jb, yb = pm.Minibatch(i, j, rng.normal(size=rows).astype("float32"), batch_size=10_000)
+        u, v = pm.Normal("u", 0, 1, shape=(users, 20)), pm.Normal("v", 0, 1, shape=(items, 20))
+        pm.Normal("y", (u[ib] * v[jb]).sum(axis=-1), 1, observed=yb, total_size=rows)
+    return model
+
+
 def large() -> None:
     """Print milliseconds an update of a matrix factorisation with 1.6 million parameters."""
-    import pymc as pm
     import pytensor
 
-    import pymc_sgmcmc as sg
-
-    from pymc_sgmcmc.testing import UNTUNED
-
     pytensor.config.floatX = "float32"
-    rng = np.random.default_rng(0)
-    users, items, rank, rows, batch_size = 71_567, 10_681, 20, 1_000_000, 10_000
-    i = rng.integers(0, users, rows).astype("int32")
-    j = rng.integers(0, items, rows).astype("int32")
-    y = rng.normal(size=rows).astype("float32")
-    with pm.Model() as model:
-        ib, jb, yb = pm.Minibatch(i, j, y, batch_size=batch_size)
-        u = pm.Normal("u", 0, 1, shape=(users, rank))
-        v = pm.Normal("v", 0, 1, shape=(items, rank))
-        pm.Normal("y", (u[ib] * v[jb]).sum(axis=-1), 1, observed=yb, total_size=rows)
-        step = sg.SGLD(step_size=1e-5, backend="numba", **UNTUNED)
-    step.setup_chain(np.random.default_rng(0), 0, 100)
-    point = model.initial_point()
-    point, _ = step.step(point)
+    model = factorisation()
+    step = started(model, draws=100, step_size=1e-5, backend="numba")
+    point, _ = step.step(model.initial_point())
 
     def run() -> None:
         nonlocal point
         point, _ = step.step(point)
 
-    size = (users + items) * rank
+    size = sum(x.size for x in point.values())
     cost = best(run, THIN) / 1e3
-    print(f"\nmatrix factorisation, {size:,} parameters, batch {batch_size}, float32, numba:")
+    print(f"\nmatrix factorisation, {size:,} parameters, batch 10000, float32, numba:")
     print(f"{cost:.1f} ms an update", flush=True)
 
 
@@ -375,6 +368,7 @@ def first() -> None:
     print("\nseconds from the call of pm.sample to the first draw, in a fresh process,")
     print("best of three (numba cold: of one). README: its example, tuned; by hand: a logistic")
     print("regression of which nothing is tuned")
+    flags = os.environ.get("PYTENSOR_FLAGS", "")
     for what, backend, rounds in (
         ("README", "jax", FRESH),
         ("by hand", "jax", FRESH),
@@ -383,25 +377,18 @@ def first() -> None:
         cold, warm = [], []
         for _ in range(rounds):
             with tempfile.TemporaryDirectory() as cache:
-                cold.append(fresh_process(what, backend, cache))
-                warm += [fresh_process(what, backend, cache) for _ in range(FRESH // rounds)]
+                env = {
+                    "PYTENSOR_FLAGS": f"{flags},base_compiledir={cache}".strip(","),
+                    "NUMBA_CACHE_DIR": str(Path(cache) / "numba"),
+                }
+                seconds = [
+                    fresh(__file__, "first-draw", what, backend, check=True, env=env)
+                    for _ in range(1 + FRESH // rounds)
+                ]
+                cold.append(seconds[0])
+                warm += seconds[1:]
         line = f"cold {min(cold):6.1f}, warm {min(warm):6.1f}"
         print(f"{what:>8} {backend:>6} {line}", flush=True)
-
-
-def fresh_process(what: str, backend: str, cache: str) -> float:
-    """Return the seconds to the first draw in a new process with a compilation cache."""
-    flags = os.environ.get("PYTENSOR_FLAGS", "")
-    env = {
-        **os.environ,
-        "PYTENSOR_FLAGS": f"{flags},base_compiledir={cache}".strip(","),
-        "NUMBA_CACHE_DIR": str(Path(cache) / "numba"),
-    }
-    out = subprocess.run(
-        [sys.executable, __file__, "first-draw", what, backend],
-        env=env, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return float(out.stdout.splitlines()[-1])
 
 
 def main(parts: list[str]) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -54,15 +55,22 @@ class Table:
         return "| " + " | ".join(cells) + " |"
 
 
-def fresh(script: str | Path, *arguments: object, check: bool = False) -> Any:
+def fresh(
+    script: str | Path,
+    *arguments: object,
+    check: bool = False,
+    env: Mapping[str, str] | None = None,
+) -> Any:
     """Return the JSON of the last line that a program prints in a process of its own.
 
-    Where the process fails, say so by the first argument's values and return None, or raise if
-    ``check``.
+    Where the process fails, say so by the first argument's values and return None, or end with
+    what it said if ``check``. The process has the variables ``env`` beside those of this one.
     """
     words = list(map(str, arguments))
-    command = [sys.executable, script, *words]
-    run = subprocess.run(command, check=check, capture_output=True, text=True)
+    command, env = [sys.executable, script, *words], {**os.environ, **(env or {})}
+    run = subprocess.run(command, check=False, capture_output=True, text=True, env=env)
+    if run.returncode and check:
+        sys.exit(run.stderr)
     if run.returncode:
         what = takewhile(lambda word: not word.startswith("--"), words[1:])
         print(*what, "failed:", *run.stderr.splitlines()[-1:], flush=True)

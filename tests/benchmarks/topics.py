@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 
 from collections.abc import Callable
@@ -32,7 +30,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from table import Table, digits
+from table import Table, digits, fresh
 
 DATA = Path(__file__).parents[1] / "data"
 TEXTS = "chapter", "paragraph"
@@ -209,26 +207,15 @@ def main() -> None:
     table = Table(COLUMNS, TEXTS, arguments.write)
     for name in arguments.texts:
         for method in arguments.methods:
-            found = [_in_a_process(name, method, k) for k in range(RUNS.get(method, OTHER_RUNS))]
-            if None in found:
-                print(name, method, "failed", flush=True)
+            count = RUNS.get(method, OTHER_RUNS)
+            runs = [fresh(__file__, "--one", name, method, seed) for seed in range(count)]
+            if None in runs:
                 continue
-            together, each, seconds = np.transpose(found)
+            together, each, seconds = np.transpose([[run[x] for x in FIGURES] for run in runs])
             numbers = together.mean(), together.min(), together.max(), each.mean()
             row = [name, method, *(f"{x:.1f}" for x in numbers), digits(seconds.mean())]
             print(*row, sep="  ", flush=True)
             table.add(row)
-
-
-def _in_a_process(name: str, method: str, seed: int) -> list[float] | None:
-    """Run one method in a process of its own; what it logs is for whoever waits."""
-    command = [sys.executable, __file__, "--one", name, method, str(seed)]
-    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        return None
-    found = [json.loads(done.stdout.splitlines()[-1])[name] for name in FIGURES]
-    print(name, method, seed, found, file=sys.stderr, flush=True)
-    return found
 
 
 if __name__ == "__main__":

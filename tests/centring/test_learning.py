@@ -10,6 +10,7 @@ from pytensor.graph.replace import graph_replace
 
 import pymc_sgmcmc as sg
 
+from helpers.rings import ring
 from helpers.sampling import run
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.centring.coefficients import information_of_block
@@ -178,8 +179,7 @@ def test_a_walk_is_standardised_whatever_the_sd_of_its_likelihood(theta_of, fact
 # ---------------------------------------------------------------------- fields
 
 COUNT = 12
-W = np.roll(np.eye(COUNT, dtype=int), 1, axis=0)
-W = W + W.T
+W = ring(COUNT)
 
 
 def test_fields_learn_from_a_common_move():

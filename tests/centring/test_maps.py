@@ -11,6 +11,7 @@ import pytest
 from pytensor.graph.replace import graph_replace
 from scipy.special import expit
 
+from helpers.rings import ring
 from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.centring.elements import Elements
@@ -21,8 +22,7 @@ from pymc_sgmcmc.centring.walks import Walk, steady
 from pymc_sgmcmc.model.coordinates import coordinates_at
 
 COUNT = 6
-W = np.roll(np.eye(COUNT, dtype=int), 1, axis=0)
-W = W + W.T
+W = ring(COUNT)
 
 
 def location_scale():

@@ -51,9 +51,18 @@ def test_a_chain_is_given_free_when_only_the_main_process_is_killed(tmp_path, mo
     # Not while it lives
     for chain in chains:
         os.kill(chain, 0)
+    kill(main)
+    assert_are_free(paths, chains, monkeypatch)
+
+
+def kill(main):
     main.send_signal(signal.SIGKILL)
     main.wait()
     main.stdout.close()
+
+
+def assert_are_free(paths, chains, monkeypatch):
+    """Assert that the locks of these chains can be had; end the chains that have not."""
     monkeypatch.setattr("pymc_sgmcmc.store.files._PATIENCE", 10.0)
     try:
         for path in paths:
@@ -92,15 +101,8 @@ def test_a_chain_of_a_forkserver_ends_with_the_main_process(tmp_path, monkeypatc
     assert main.stdout is not None
     assert main.stdout.readline() == "locked\n"
     chain = int(path.read_text())
-    main.send_signal(signal.SIGKILL)
-    main.wait()
-    main.stdout.close()
-    monkeypatch.setattr("pymc_sgmcmc.store.files._PATIENCE", 10.0)
-    try:
-        locked(path).close()
-    finally:
-        if path.read_text() == str(chain):
-            os.kill(chain, signal.SIGKILL)
+    kill(main)
+    assert_are_free([path], [chain], monkeypatch)
 
 
 def test_every_step_method_ends_with_its_parent(monkeypatch):
@@ -142,9 +144,7 @@ def test_chains_that_are_not_kept_end_with_the_main_process():
     assert main.stdout is not None
     chains = [int(word) for word in main.stdout.readline().split()]
     assert len(chains) == 2
-    main.send_signal(signal.SIGKILL)
-    main.wait()
-    main.stdout.close()
+    kill(main)
     end = time.monotonic() + 20
     try:
         while alive := [chain for chain in chains if is_alive(chain)]:

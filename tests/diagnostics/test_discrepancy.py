@@ -19,7 +19,6 @@ def test_ksd_separates_sds_ten_percent_too_wide_from_exact_ones(ten_normals):
     )
     (low, low_error), (high, high_error) = mean_and_error(exact["ksd"]), mean_and_error(wide["ksd"])
     # Seen: 0.159 ± 0.001 and 0.188 ± 0.002
-    print(f"KSD of exact draws {low:.4f} ± {low_error:.4f}, wide {high:.4f} ± {high_error:.4f}")
     assert high - low > 8 * np.hypot(low_error, high_error)
     assert exact["ksd"].max() < wide["ksd"].min()
     # KSD² of exact draws has the expectation that is reported

@@ -25,8 +25,7 @@ def test_bias_report_finds_the_known_bias_of_euler():
     sds = np.sqrt([2 / 1.6, 2 / 1.8])
     for name, expected in (("estimate", sds[0]), ("half", sds[1]), ("bias", 2 * (sds[0] - sds[1]))):
         found, error = mean_and_error(report[name].sel(statistic="sd"))
-        print(f"{name}: {found:.4f} ± {error:.4f}, exact {expected:.4f}")
-        assert abs(found - expected) < STANDARD_ERRORS * error
+        assert abs(found - expected) < STANDARD_ERRORS * error, name
     # The standard errors are those that twenty coordinates show
     bias, se = report["bias"], report["se"]
     spread = bias.std("parameter", ddof=1) / np.sqrt((se**2).mean("parameter"))
@@ -65,8 +64,6 @@ def test_bias_report_flags_naive_sgld(scale_regression, caplog):
         sg.SGLD, scale_regression, step_size=0.02 / 5000, draws=500, tune=100, chains=2,
         random_seed=13, **{**UNTUNED, "thin": 50},
     )  # fmt: skip
-    table = report.sel(statistic="sd").to_dataframe()
-    print(table.round(4))
     assert list(report["parameter"].values) == ["beta[age]", "beta[height]", "sigma"]
     assert report["flagged"].sel(statistic="sd").all()
     assert (report["relative"].sel(statistic="sd") > 0.2).all()
@@ -83,7 +80,6 @@ def test_bias_report_flags_naive_sgld(scale_regression, caplog):
 def test_bias_report_does_not_flag_the_default(scale_regression, caplog):
     with caplog.at_level(logging.ERROR):
         report = bias_report(sg.CoRVSGLD, scale_regression, draws=500, chains=2, random_seed=14)
-    print(report.sel(statistic="sd").to_dataframe().round(4))
     assert not report["flagged"].any()
     assert (
         np.abs(report["relative"])

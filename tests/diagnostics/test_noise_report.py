@@ -45,7 +45,6 @@ def test_gradient_noise_is_that_of_a_conjugate_normal_model():
     assert list(noise["feature"].values) == ["age", "height"]
     error = noise.attrs["relative_error"]
     assert error == pytest.approx(0.029, abs=0.001)
-    print("relative error of σ²:", (noise["b"].values / exact - 1).round(3), f"± {error:.3f}")
     np.testing.assert_allclose(noise["b"], exact, rtol=STANDARD_ERRORS * error)
     # The largest comes from half of the batches
     np.testing.assert_allclose(

@@ -11,6 +11,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.rows_in_files import columns_of, write_rows
 from helpers.sampling import QUIET
 from pymc_sgmcmc.disk import npy, source
 from pymc_sgmcmc.disk.on_disk import opened
@@ -19,29 +20,10 @@ from pymc_sgmcmc.testing import UNTUNED
 ROWS = np.random.default_rng(1).normal(size=400)
 
 
-def write(path, rows):
-    """Write rows in the format of the path, in chunks of a hundred."""
-    match path.suffix:
-        case ".npy":
-            np.save(path, rows)
-        case ".zarr":
-            zarr = pytest.importorskip("zarr")
-            zarr.create_array(path, data=rows, chunks=(100,), overwrite=True)
-        case ".parquet":
-            pa = pytest.importorskip("pyarrow")
-            from pyarrow import parquet
-
-            parquet.write_table(pa.table({"x": rows}), path, row_group_size=100)
-
-
-def columns(path):
-    return {"columns": "x"} if path.suffix == ".parquet" else {}
-
-
 def sampled(path, then):
     """Sample, and do something after the last draw."""
     with pm.Model() as model:
-        y = pm.Minibatch(sg.on_disk(path, **columns(path)), batch_size=50)
+        y = pm.Minibatch(sg.on_disk(path, **columns_of(path)), batch_size=50)
         pm.Normal("y", pm.Normal("mu"), observed=y, total_size=len(ROWS))
         step = sg.SGLD(step_size=1e-4, backend="jax", **{**UNTUNED, "thin": 2})
         return model, pm.sample(
@@ -60,12 +42,12 @@ def cut_off(path):
 
 def rename_over(path):
     other = path.with_name("other" + path.suffix)
-    write(other, ROWS[::-1])
+    write_rows(other, ROWS[::-1])
     os.replace(other, path)
 
 
 def write_anew(path):
-    write(path, ROWS[::-1])
+    write_rows(path, ROWS[::-1])
     file = path / "zarr.json" if path.is_dir() else path
     os.utime(file, ns=(1, 1))
 
@@ -73,7 +55,7 @@ def write_anew(path):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     path = tmp_path_factory.mktemp("rows") / "x.npy"
-    write(path, ROWS)
+    write_rows(path, ROWS)
     return sampled(path, lambda path: None)[1]
 
 
@@ -96,7 +78,7 @@ def test_no_draws_are_lost_by_what_becomes_of_the_file(
     tmp_path, undisturbed, caplog, monkeypatch, suffix, change, observed
 ):
     path = tmp_path / f"x{suffix}"
-    write(path, ROWS)
+    write_rows(path, ROWS)
     if not observed:
         monkeypatch.setattr(source, "_LARGEST_CACHE", 0)
     if observed:
@@ -125,7 +107,7 @@ def source_of(model):
 @pytest.mark.parametrize("change", ["removed", "written anew", "a pipe"])
 def test_chunks_that_are_changed_before_they_are_read(tmp_path, change):
     path = tmp_path / "x.zarr"
-    write(path, ROWS)
+    write_rows(path, ROWS)
     found = opened(path)
     np.testing.assert_array_equal(found.rows(0, 100), ROWS[:100])
     chunk = path / "c" / "2"
@@ -157,7 +139,7 @@ def test_chunks_that_were_never_written_are_the_fill_value(tmp_path):
 
 def test_one_file_of_a_folder_is_open_at_a_time(tmp_path):
     for k in range(3):
-        write(tmp_path / f"{k}.parquet", ROWS[100 * k : 100 * (k + 1)])
+        write_rows(tmp_path / f"{k}.parquet", ROWS[100 * k : 100 * (k + 1)])
     source = opened(tmp_path, columns="x")
     np.testing.assert_array_equal(source.rows(0, 300), ROWS[:300])
     assert len(source.handles) <= 1
@@ -168,7 +150,7 @@ def test_one_file_of_a_folder_is_open_at_a_time(tmp_path):
 @pytest.mark.parametrize("mapped", [False, True])
 def test_what_was_read_whole_stays_when_the_file_is_cut_off(tmp_path, monkeypatch, mapped):
     monkeypatch.setattr(npy, "_READ", 0 if mapped else 2**20)
-    write(tmp_path / "x.npy", ROWS)
+    write_rows(tmp_path / "x.npy", ROWS)
     rows = opened(tmp_path / "x.npy")
     os.replace(tmp_path / "x.npy", tmp_path / "moved.npy")
     with pytest.raises(sg.DiskError, match="cannot be opened"):
@@ -187,7 +169,7 @@ def test_what_was_read_whole_stays_when_the_file_is_cut_off(tmp_path, monkeypatc
 @pytest.mark.parametrize("suffix", [".npy", ".zarr", ".parquet"])
 def test_a_model_that_is_done_with_takes_no_memory(tmp_path, suffix):
     path = tmp_path / f"x{suffix}"
-    write(path, ROWS)
+    write_rows(path, ROWS)
 
     def used():
         model, _ = sampled(path, lambda path: None)
@@ -229,8 +211,8 @@ def test_numbers_that_a_type_cannot_hold_are_refused(tmp_path, monkeypatch, rows
 
 def test_a_refused_chunk_is_refused_again(tmp_path):
     path = tmp_path / "x.parquet"
-    write(path, np.full(10, 2**32 + 3))
-    stored = opened(path, **columns(path))
+    write_rows(path, np.full(10, 2**32 + 3))
+    stored = opened(path, **columns_of(path))
     for _ in range(2):
         with pytest.raises(sg.DiskError, match="beyond the range of int32"):
             stored.rows(0, 3)

@@ -35,6 +35,10 @@ def model_of(x, y, batch_size=100, total_size=1000):
     return model
 
 
+def of_files(folder):
+    return model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+
+
 def step_of(model, **options):
     with model:
         return sg.SGLD(step_size=1e-5, backend="jax", **{**UNTUNED, **options})
@@ -258,7 +262,7 @@ def test_a_disk_that_fails_is_named(folder, monkeypatch, code, call):
 def test_arrays_of_different_lengths(folder):
     np.save(folder / "y.npy", np.zeros(999))
     with pytest.raises(ValueError, match=r"different lengths, \[1000, 999\]"):
-        step_of(model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy")))
+        step_of(of_files(folder))
 
 
 def test_rows_that_are_used_whole(folder):
@@ -276,7 +280,7 @@ def test_rows_that_are_changed_before_they_are_drawn(folder):
 
 
 def test_single_rows_at_random(folder):
-    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    model = of_files(folder)
     with pytest.raises(ValueError, match=r"batch='random'.*on disk"):
         step_of(model, batch="random")
 
@@ -292,13 +296,13 @@ def drawn(step, model, then, draws=40):
 
 
 def test_a_file_that_is_cut_off_while_it_is_sampled_from(folder):
-    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    model = of_files(folder)
     with pytest.raises(sg.DiskError, match=r"x.npy' .*cut off"):
         drawn(step_of(model), model, lambda: os.truncate(folder / "x.npy", 1000))
 
 
 def test_a_file_that_is_written_to_while_it_is_sampled_from(folder):
-    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    model = of_files(folder)
 
     def write():
         np.lib.format.open_memmap(folder / "y.npy", "r+")[:] = 1.0
@@ -309,7 +313,7 @@ def test_a_file_that_is_written_to_while_it_is_sampled_from(folder):
 
 
 def test_a_file_that_vanishes(folder):
-    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    model = of_files(folder)
     (folder / "x.npy").unlink()
     with pytest.raises(sg.DiskError, match=r"x.npy' cannot be opened"):
         step_of(model)
@@ -329,13 +333,13 @@ def test_rows_that_are_not_finite_are_named(folder):
     y = np.load(folder / "y.npy")
     y[[700, 701]] = np.nan
     np.save(folder / "y.npy", y)
-    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    model = of_files(folder)
     with model, pytest.raises(pm.exceptions.SamplingError, match=r"y.npy' has NaN in 2 of 1000"):
         drawn(sg.MSGNHT(backend="jax"), model, lambda: None)
 
 
 def test_result_holds_few_observed_rows_and_not_many(folder, monkeypatch, caplog):
-    model = model_of(sg.on_disk(folder / "x.npy"), sg.on_disk(folder / "y.npy"))
+    model = of_files(folder)
     caplog.set_level("INFO", logger="pymc.sgmcmc")
     np.testing.assert_array_equal(find_observations(model)["y"], np.load(folder / "y.npy"))
     monkeypatch.setattr(on_disk, "_MOST_OBSERVED", 7999)

@@ -8,12 +8,13 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.rows_in_files import columns_of, write_rows
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint
 
 
-def lines_of(folder, format_of="npy"):
+def lines_of(path):
     with pm.Model() as model:
-        x = sg.on_disk(folder / f"x.{format_of}", columns="x" if format_of == "parquet" else None)
+        x = sg.on_disk(path, **columns_of(path))
         mu = pm.Normal("mu")
         pm.Normal(
             "y", mu, observed=pm.Minibatch(x, batch_size=10), total_size=len(x.owner.op.source)
@@ -21,50 +22,37 @@ def lines_of(folder, format_of="npy"):
     return fingerprint(model, [])
 
 
-def write(folder, rows, format_of="npy"):
-    folder.mkdir(exist_ok=True)
-    if format_of == "npy":
-        np.save(folder / "x.npy", rows)
-    elif format_of == "zarr":
-        zarr = pytest.importorskip("zarr")
-        zarr.create_array(folder / "x.zarr", data=rows, chunks=(100,))
-    else:
-        pa = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
-
-        parquet.write_table(pa.table({"x": rows}), folder / "x.parquet", row_group_size=100)
-
-
-@pytest.mark.parametrize("format_of", ["npy", "zarr", "parquet"])
-def test_the_same_rows_elsewhere_are_the_same(tmp_path, format_of):
-    write(tmp_path / "a", np.arange(1000.0), format_of)
-    first = lines_of(tmp_path / "a", format_of)
+@pytest.mark.parametrize("name", ["x.npy", "x.zarr", "x.parquet"])
+def test_the_same_rows_elsewhere_are_the_same(tmp_path, name):
+    write_rows(tmp_path / "a" / name, np.arange(1000.0))
+    first = lines_of(tmp_path / "a" / name)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert not differences(first, lines_of(tmp_path / "b", format_of))
-    write(tmp_path / "c", np.arange(1000.0)[::-1].copy(), format_of)
-    assert differences(first, lines_of(tmp_path / "c", format_of)) == ["the data of 'y' differ"]
+    assert not differences(first, lines_of(tmp_path / "b" / name))
+    write_rows(tmp_path / "c" / name, np.arange(1000.0)[::-1].copy())
+    assert differences(first, lines_of(tmp_path / "c" / name)) == ["the data of 'y' differ"]
 
 
-@pytest.mark.parametrize("format_of", ["npy", "zarr", "parquet"])
+@pytest.mark.parametrize("name", ["x.npy", "x.zarr", "x.parquet"])
 @pytest.mark.parametrize("row", [0, 150, 499, 999])
-def test_one_other_row_of_few_is_seen(tmp_path, format_of, row):
+def test_one_other_row_of_few_is_seen(tmp_path, name, row):
     rows = np.arange(1000.0)
-    write(tmp_path / "a", rows, format_of)
+    write_rows(tmp_path / "a" / name, rows)
     rows[row] += 1e-9
-    write(tmp_path / "b", rows, format_of)
-    lines = [lines_of(tmp_path / name, format_of) for name in "ab"]
+    write_rows(tmp_path / "b" / name, rows)
+    lines = [lines_of(tmp_path / folder / name) for folder in "ab"]
     assert differences(*lines) == ["the data of 'y' differ"]
 
 
 def test_other_rows_have_other_fingerprints(tmp_path):
-    write(tmp_path / "a", np.arange(1000.0))
-    first = lines_of(tmp_path / "a")
-    write(tmp_path / "a", np.arange(1001.0))
-    assert "the data of 'y' differ" in differences(first, lines_of(tmp_path / "a"))
+    path = tmp_path / "x.npy"
+    write_rows(path, np.arange(1000.0))
+    first = lines_of(path)
+    write_rows(path, np.arange(1001.0))
+    assert "the data of 'y' differ" in differences(first, lines_of(path))
 
 
 def test_the_type_that_rows_are_read_as_counts(tmp_path):
-    write(tmp_path / "a", np.arange(1000.0))
-    read = [sg.on_disk(tmp_path / "a" / "x.npy", dtype=dtype) for dtype in ("float64", "float32")]
+    write_rows(tmp_path / "x.npy", np.arange(1000.0))
+    read = [sg.on_disk(tmp_path / "x.npy", dtype=dtype) for dtype in ("float64", "float32")]
     first, second = (x.owner.op.source.fingerprint() for x in read)
     assert first != second

@@ -38,6 +38,16 @@ def normal_means(data, sd, *, prior=10.0, batch_size=None):
     return model, data.sum(axis=0) / sd**2 / precision, precision**-0.5
 
 
+def flat_means(data, sd, batch_size):
+    """Means "x" of the columns of minibatched normal data of known sd, with a flat prior."""
+    rows, columns = data.shape
+    with pm.Model() as model:
+        x = pm.Flat("x", shape=columns, initval=np.zeros(columns))
+        y = pm.Minibatch(data, batch_size=batch_size)
+        pm.Normal("y", x, sd, observed=y, total_size=rows)
+    return model
+
+
 def location_and_precision(y):
     """mu | tau ~ N(m, 1 / (k tau)) and tau ~ Gamma(a, b)."""
     with pm.Model() as model:

@@ -2,19 +2,22 @@
 
 import hashlib
 import itertools
+import multiprocessing
 
+from contextlib import contextmanager
 from copy import copy
 from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers import steps
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.workarounds import interpreted
-from pymc_sgmcmc.store import files
+from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.testing import UNTUNED
 
 
@@ -85,6 +88,20 @@ class Killer:
             raise KilledError
 
 
+def killed(path, *counts, **options):
+    """Begin a run and go on with it, each time killed after so many draws."""
+    for count in counts:
+        with pytest.raises(KilledError):
+            run(path, callback=Killer(count), **options)
+
+
+def assert_goes_on(path, *counts, unbroken=None, **options):
+    """Assert that a run has the bits of one that is not killed, with the same options or others."""
+    killed(path, *counts, **options)
+    expected = run(None, **(options if unbroken is None else unbroken))
+    assert bits(run(path, **options)) == bits(expected)
+
+
 def failing_writes(patch, fails, error, byte=None):
     """Let writes into stores end in an error, in their middle or after some bytes.
 
@@ -99,3 +116,28 @@ def failing_writes(patch, fails, error, byte=None):
         append(descriptor, data)
 
     patch.setattr(files, "append", write)
+
+
+@contextmanager
+def open_in_another_process(folder):
+    """Have another process keep a chain's store open, of which the number is returned.
+
+    It is killed at the end, so that the system gives the store free.
+    """
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+
+    def keep():
+        store = chain_store.ChainStore(folder)
+        store.open()
+        theirs.send("open")
+        theirs.recv()
+
+    other = fork.Process(target=keep)
+    other.start()
+    try:
+        assert ours.recv() == "open"
+        yield other.pid
+    finally:
+        other.kill()
+        other.join()

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+import pymc_sgmcmc as sg
+
 from pymc_sgmcmc.testing import run_chain
 
 
@@ -21,6 +23,12 @@ def thermostat_variance(h, noise):
 def sghmc_variance(h, noise):
     """Of the splitting, with friction 1 and noise that the sampler does not know of."""
     return (1 + h * noise / 2) * (h / 2) / np.sinh(h / 2)
+
+
+def stable_scale(alpha, h):
+    """σ of FLA's exact law SαS(σ) on N(0, 1)."""
+    c = sg.FLA.drift_constant(alpha)
+    return (h / (1 - (1 - h * c) ** alpha)) ** (1 / alpha)
 
 
 def error_of_cdf(model, step, law, seed, draws=60, burn=12):

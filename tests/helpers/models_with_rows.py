@@ -1,4 +1,4 @@
-"""Models whose rows have the dim "obs", and nothing else that tells of batches."""
+"""Models whose rows have the dim "obs", and nothing else that tells of batches; their steps."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,10 @@ import pytensor.sparse
 import pytensor.tensor as pt
 import scipy.sparse
 
+import pymc_sgmcmc as sg
+
 from helpers.minibatched_models import data
+from pymc_sgmcmc.testing import UNTUNED
 
 N = 60
 X, Y = data(0, (N, 3), N)
@@ -210,3 +213,11 @@ MODELS = [
     weights_in_a_density,
     mediation,
 ]
+
+
+def step_of(model, **options):
+    """Return a step of seven of the rows at a time, of which nothing is tuned."""
+    return sg.SGLD(
+        model=model,
+        **{"step_size": 1e-3, "batch_size": 7, "batch_dim": "obs", **UNTUNED, **options},
+    )

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 
 from pymc.step_methods.state import equal_dataclass_values
 
@@ -37,6 +38,15 @@ def normal_and_scale():
     with pm.Model() as model:
         pm.Normal("x", shape=2)
         pm.HalfNormal("s")
+    return model
+
+
+def faulty():
+    """One row in twenty has no finite density."""
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        bad, y = pm.Minibatch(np.arange(20) == 13, np.zeros(20), batch_size=1)
+        pm.Normal("y", x * pt.switch(bad, np.inf, 1.0), observed=y, total_size=20)
     return model
 
 

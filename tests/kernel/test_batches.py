@@ -29,12 +29,7 @@ class FromStart(Recorder):
 
 
 UPDATES = lcm(60, 45)
-
-
-@pytest.fixture(autouse=True)
-def no_draws_ahead(monkeypatch):
-    """Chains are left after a draw; those that are made ahead and forgotten would count twice."""
-    monkeypatch.setattr("pymc_sgmcmc.kernel.program._MOST_DRAWS", 1)
+pytestmark = pytest.mark.usefixtures("no_draws_ahead")
 
 
 # One batch of rows that follow one another is in test_gradients.py

@@ -13,24 +13,20 @@ from pymc_sgmcmc.kernel.program import Program
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.testing import UNTUNED
 
+pytestmark = pytest.mark.usefixtures("no_draws_ahead")
 ROWS, BATCH, UPDATES = 60, 7, 120
 
 
-@pytest.fixture(autouse=True)
-def no_draws_ahead(monkeypatch):
-    """Each chain is left after a draw: those that are made with it would be for nothing."""
-    monkeypatch.setattr("pymc_sgmcmc.kernel.program._MOST_DRAWS", 1)
-
-
-def regression():
+def regression(*, batched=True):
     """Gradients of it are not linear in the position, so that a batch's noise varies with it."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
+    x, y = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
     with pm.Model() as model:
-        x, y = pm.Minibatch(X, y, batch_size=BATCH)
+        if batched:
+            x, y = pm.Minibatch(x, y, batch_size=BATCH)
         slopes = pm.Normal("slopes", 0.0, 1.0, shape=2)
         sd = pm.HalfNormal("sd", 1.0)
-        pm.Normal("y", x @ slopes, sd, observed=y, total_size=ROWS)
+        pm.Normal("y", x @ slopes, sd, observed=y, total_size=ROWS if batched else None)
     return model
 
 
@@ -106,14 +102,8 @@ def recorders(request):
 
 def test_full_gradient_is_that_of_pymc():
     step = recorder("shuffled", 1)
-    rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(ROWS, 2)), rng.normal(size=ROWS)
-    with pm.Model() as model:
-        slopes = pm.Normal("slopes", 0.0, 1.0, shape=2)
-        sd = pm.HalfNormal("sd", 1.0)
-        pm.Normal("y", X @ slopes, sd, observed=y)
-    point = {"slopes": HERE[0], "sd_log__": HERE[1]}
-    expected = -model.compile_dlogp(mode="FAST_COMPILE")(point)
+    of_pymc = regression(batched=False).compile_dlogp(mode="FAST_COMPILE")
+    expected = -of_pymc({"slopes": HERE[0], "sd_log__": HERE[1]})
     np.testing.assert_allclose(full_gradient(step, HERE), expected @ ROOT, rtol=1e-10)
 
 

@@ -6,10 +6,9 @@ import pytensor
 import pytest
 
 from helpers.modes import PLAIN
+from helpers.posteriors import posterior_of
 from pymc_sgmcmc.kernel.program import blocks_to_join
 from pymc_sgmcmc.kernel.tables import LARGEST_JOINED
-from pymc_sgmcmc.model.coordinates import coordinates_at
-from pymc_sgmcmc.model.posterior import Posterior
 
 ROWS, BATCH, COUNT = 40, 5, 4
 RNG = np.random.default_rng(0)
@@ -48,17 +47,20 @@ def scaled_by_hand():
     pm.Potential("y", -(ROWS / y.shape[0]) * (y - mu) ** 2 / 2)
 
 
+def read(build):
+    """Return a model's posterior and where it starts."""
+    with pm.Model() as model:
+        build()
+    posterior, phi, _ = posterior_of(model)
+    return posterior, phi
+
+
 @pytest.mark.parametrize(
     "build", [scaled, grouped, two_likelihoods, rows_of_two_numbers, scaled_by_hand]
 )
 def test_a_joined_batch_is_the_sum_of_its_blocks(build):
-    with pm.Model() as model:
-        build()
-    coordinates, phi, _ = coordinates_at(
-        model, model.value_vars, "lipschitz", model.initial_point()
-    )
+    posterior, phi = read(build)
     phi = [x + 0.3 for x in phi]
-    posterior = Posterior(model, coordinates)
     joined = posterior.joined(COUNT)
     assert joined is not None
     assert [batch.batch_size for batch in joined.minibatches] == [COUNT * BATCH]
@@ -79,24 +81,22 @@ def test_a_joined_batch_is_the_sum_of_its_blocks(build):
     np.testing.assert_allclose(evaluate(joined, 0, COUNT * BATCH), sum(blocks), rtol=1e-12)
 
 
-def test_what_is_written_for_a_number_of_rows_is_not_joined():
-    with pm.Model() as model:
-        y = pm.Minibatch(Y, batch_size=BATCH)
-        mu = pm.Normal("mu", 0, 1)
-        known = np.arange(1.0, 1 + BATCH)
-        pm.Normal("y", mu, known, observed=y, total_size=ROWS)
-    coordinates, _, _ = coordinates_at(model, model.value_vars, "lipschitz", model.initial_point())
-    assert Posterior(model, coordinates).joined(COUNT) is None
+def scales_of_each_row_of_a_batch():
+    y = pm.Minibatch(Y, batch_size=BATCH)
+    pm.Normal("y", pm.Normal("mu", 0, 1), np.arange(1.0, 1 + BATCH), observed=y, total_size=ROWS)
 
 
-def test_what_picks_from_a_number_of_rows_is_not_joined():
+def picked_by_labels():
     """The density of a categorical label counts the rows of a batch from 0."""
-    with pm.Model() as model:
-        x, label = pm.Minibatch(X, GROUPS.astype("int32"), batch_size=BATCH)
-        slopes = pm.Normal("slopes", 0, 1, shape=(2, 3))
-        pm.Categorical("label", logit_p=x @ slopes, observed=label, total_size=ROWS)
-    coordinates, _, _ = coordinates_at(model, model.value_vars, "lipschitz", model.initial_point())
-    assert Posterior(model, coordinates).joined(COUNT) is None
+    x, label = pm.Minibatch(X, GROUPS.astype("int32"), batch_size=BATCH)
+    slopes = pm.Normal("slopes", 0, 1, shape=(2, 3))
+    pm.Categorical("label", logit_p=x @ slopes, observed=label, total_size=ROWS)
+
+
+@pytest.mark.parametrize("build", [scales_of_each_row_of_a_batch, picked_by_labels])
+def test_what_is_written_for_a_number_of_rows_is_not_joined(build):
+    posterior, _ = read(build)
+    assert posterior.joined(COUNT) is None
 
 
 @pytest.mark.parametrize(

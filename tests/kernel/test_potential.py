@@ -18,13 +18,12 @@ from helpers.minibatched_models import (
     without_batches,
 )
 from helpers.modes import PLAIN
+from helpers.posteriors import posterior_of
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.kernel.pair_sums import summed_pairs
 from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.whitening import Shear
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
-from pymc_sgmcmc.model.coordinates import coordinates_at
-from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 
 
@@ -51,10 +50,8 @@ class FullDensity:
 
 
 def full_density(model, choice="model", backend="interpreter"):
-    coordinates, phi, scales = coordinates_at(
-        model, model.value_vars, choice, model.initial_point()
-    )
-    return FullDensity(Posterior(model, coordinates), backend), phi, scales
+    posterior, phi, scales = posterior_of(model, choice)
+    return FullDensity(posterior, backend), phi, scales
 
 
 def joined(blocks):
@@ -94,10 +91,9 @@ def test_blocks_in_lipschitz_coordinates_with_a_variable_of_another_step():
     models = with_batches(two_batches), without_batches(two_batches)
     found = []
     for model in models:
-        point = model.initial_point()
         values = [v for v in model.value_vars if v.name != "mean"]
-        coordinates, phi, scales = coordinates_at(model, values, "lipschitz", point)
-        full = FullDensity(Posterior(model, coordinates), "interpreter")
+        posterior, phi, scales = posterior_of(model, values=values)
+        full = FullDensity(posterior, "interpreter")
         assert [v.name for v in full.posterior.others] == ["mean"]
         log_density, gradient = full([x + 0.2 for x in phi], scales, [np.array([0.3, -0.2])])
         found.append([log_density, *joined(gradient)])

@@ -52,6 +52,15 @@ def twice(mu, sd, z):
     return sd * z[G] + sd * z[G[::-1]]
 
 
+def used(use):
+    """Return a model in which three effects are used so, with their location and scale."""
+    with pm.Model() as model:
+        mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
+        theta = use(mu, sd, pm.Normal("z", 0, 1, shape=3))
+        pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
+    return model, mu, sd
+
+
 @pytest.mark.parametrize(
     ("use", "location", "scale"),
     [
@@ -64,11 +73,7 @@ def twice(mu, sd, z):
     ],
 )
 def test_location_and_scale(use, location, scale):
-    with pm.Model() as model:
-        mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
-        z = pm.Normal("z", 0, 1, shape=3)
-        theta = use(mu, sd, z)
-        pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
+    model, mu, sd = used(use)
     [parents] = parents_of(model, set(model.free_RVs)).values()
     at = {mu: np.array(1.5), sd: np.array(0.5)}
     found = [pt.as_tensor(g).eval(at, mode=INTERPRETER, on_unused_input="ignore").squeeze()
@@ -100,11 +105,7 @@ def of_rows(mu, sd, z):
     "use", [squared, also_alone, other_scales, cumulated, steps_cumulated, signed, of_rows, twice]
 )
 def test_what_is_left_as_it_is(use):
-    with pm.Model() as model:
-        mu, sd = pm.Normal("mu"), pm.HalfNormal("sd")
-        z = pm.Normal("z", 0, 1, shape=3)
-        theta = use(mu, sd, z)
-        pm.Normal("y", theta, 1, observed=np.zeros(3 if theta.type.shape == (3,) else 6))
+    model, _, _ = used(use)
     assert parents_of(model, set(model.free_RVs)) == {}
 
 

@@ -12,12 +12,11 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.linalg import Cholesky
 
+from helpers.posteriors import posterior_of
 from pymc_sgmcmc.centring.coefficients import CoefficientsOfOneScale, information_of_block
 from pymc_sgmcmc.model.affine_use import ModelView
 from pymc_sgmcmc.model.basis import basis_coefficients
-from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.initial_point import initial_point
-from pymc_sgmcmc.model.posterior import Posterior
 
 ROWS, NOISE = 40, 0.5
 
@@ -79,10 +78,8 @@ def read(build):
     """Return coordinates and density of a model."""
     with pm.Model() as model:
         build()
-    coordinates, _, scales = coordinates_at(
-        model, model.value_vars, "lipschitz", initial_point(model), centring=True
-    )
-    return Posterior(model, coordinates), scales
+    posterior, _, scales = posterior_of(model, point=initial_point(model), centring=True)
+    return posterior, scales
 
 
 BLOCKS = {

@@ -6,6 +6,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.conjugate import flat_means
 from helpers.laid_out import laid_out
 from helpers.minibatched_models import data
 from helpers.sampling import run
@@ -199,12 +200,9 @@ def test_sweeps_cut_the_widening(name, expected):
     rows, batch, columns, h = 200, 20, 400, 0.1
     data = np.random.default_rng(1).normal(0.0, np.sqrt(rows), size=(rows, columns))
     noise = rows**2 / batch * data.var(axis=0).mean() / rows**2 * (1 - batch / rows)
-    with pm.Model() as model:
-        x = pm.Flat("x", shape=columns, initval=np.zeros(columns))
-        y = pm.Minibatch(data, batch_size=batch)
-        pm.Normal("y", x, np.sqrt(rows), observed=y, total_size=rows)
-        options = {**UNTUNED, "thin": 7}
-        step = sg.SGLD(step_size=h, batch=name, backend="jax", **options)
+    model = flat_means(data, np.sqrt(rows), batch)
+    options = {**UNTUNED, "thin": 7}
+    step = sg.SGLD(model=model, step_size=h, batch=name, backend="jax", **options)
     draws = run_chain(model, step, burn=20, draws=300, seed=3)["x"] - data.mean(axis=0)
     variances = (draws**2).mean(axis=0)
     error = variances.std(ddof=1) / np.sqrt(columns)

@@ -165,23 +165,27 @@ def test_a_size_without_rows_is_refused(build, match):
         sg.CoRVSGLD(model=model, batch_size=7)
 
 
-@pytest.mark.parametrize(
-    "build", [of_a_number, of_one_vector, in_pm_minibatch, of_a_series, of_their_number]
-)
-def test_without_a_size_such_models_take_all_rows(build, batches_pay):
-    with pm.Model() as model:
-        build()
-    assert sg.CoRVSGLD(model=model).options.batch_size is None
-
-
-def test_all_rows_are_taken_where_a_few_say_nothing(batches_pay):
+def of_few_that_say_nothing():
     """Their deviation is 0 and their density no number."""
     values = np.zeros(2000)
     values[-1] = 1
+    x = pm.Data("x", values, dims="obs")
+    z = (x - x.mean()) / x.std()
+    pm.Normal("y", pm.Normal("a") * z, observed=np.zeros(2000), dims="obs")
+
+
+def of_one_density():
+    pm.CustomDist("y", pm.Normal("a"), logp=lambda y, a: -pt.sum((y - a) ** 2), observed=Y)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [of_a_number, of_one_vector, in_pm_minibatch, of_a_series, of_their_number,
+     of_few_that_say_nothing, of_one_density],
+)  # fmt: skip
+def test_without_a_size_such_models_take_all_rows(build, batches_pay):
     with pm.Model() as model:
-        x = pm.Data("x", values, dims="obs")
-        z = (x - x.mean()) / x.std()
-        pm.Normal("y", pm.Normal("a") * z, observed=np.zeros(2000), dims="obs")
+        build()
     assert sg.CoRVSGLD(model=model).options.batch_size is None
 
 
@@ -200,11 +204,32 @@ def shape_of_their_number():
     pm.Normal("y", pm.Normal("a") + pt.zeros(y.shape[0]), observed=y)
 
 
-@pytest.mark.parametrize("build", [width_of_data, width_of_a_constant, shape_of_their_number])
-def test_lengths_of_arrays_may_be_shapes(build):
+def of_a_potential(dims):
+    x = pm.Data("x", Y, dims=dims)
+    pm.Potential("loss", -pt.abs(x - pm.Normal("a")))
+
+
+@pytest.mark.parametrize(
+    ("build", "given"),
+    [
+        # Lengths of arrays may be shapes
+        (width_of_data, None),
+        (width_of_a_constant, None),
+        (shape_of_their_number, None),
+        # A potential has the rows of its data
+        (lambda: of_a_potential("obs"), None),
+        (lambda: of_a_potential(None), None),
+        (lambda: of_a_potential(None), {"loss": 0}),
+        # One of two lengths can be named
+        (of_two_lengths, {"z": 0}),
+    ],
+)
+def test_rows_are_found_in_arrays(build, given):
     with pm.Model() as model:
         build()
-    step = sg.CoRVSGLD(model=model, batch_size=7, transforms="model", centring=None)
+    step = sg.CoRVSGLD(
+        model=model, batch_size=7, batch_dim=given, transforms="model", centring=None
+    )
     assert_density(step, model)
 
 
@@ -245,26 +270,6 @@ def test_what_has_no_dim_has_that_of_the_other_rows(build, size, batches_pay):
     step = sg.CoRVSGLD(model=model, batch_size=size)
     assert (step.options.batch_size, step.options.batch_dim) == (7, "obs")
     assert step._read_model.named_vars_to_dims["y"] == ("obs",)
-
-
-@pytest.mark.parametrize(("dims", "given"), [("obs", None), (None, None), (None, {"loss": 0})])
-def test_a_potential_has_the_rows_of_its_data(dims, given):
-    with pm.Model() as model:
-        x = pm.Data("x", Y, dims=dims)
-        pm.Potential("loss", -pt.abs(x - pm.Normal("a")))
-    step = sg.CoRVSGLD(
-        model=model, batch_size=7, batch_dim=given, transforms="model", centring=None
-    )
-    assert_density(step, model)
-
-
-def test_one_of_two_lengths_can_be_named():
-    with pm.Model() as model:
-        of_two_lengths()
-    step = sg.CoRVSGLD(
-        model=model, batch_size=7, batch_dim={"z": 0}, transforms="model", centring=None
-    )
-    assert_density(step, model)
 
 
 def test_the_step_says_what_it_draws(batches_pay, caplog):
@@ -318,12 +323,6 @@ def test_rows_on_disk_need_no_dim(tmp_path):
     with pm.Model():
         pm.Normal("y", x @ pm.Normal("b", shape=8), observed=y)
         assert sg.CoRVSGLD().options.batch_size == 2000
-
-
-def test_a_density_that_is_one_number_takes_all_rows(batches_pay):
-    with pm.Model() as model:
-        pm.CustomDist("y", pm.Normal("a"), logp=lambda y, a: -pt.sum((y - a) ** 2), observed=Y)
-    assert sg.CoRVSGLD(model=model).options.batch_size is None
 
 
 @pytest.mark.parametrize("dims", [None, ("obs", "k")])

@@ -39,6 +39,12 @@ def near_start(model):
     }
 
 
+def assert_same_density(twin, plain, rtol=0):
+    point = near_start(plain)
+    for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
+        np.testing.assert_allclose(found, value, rtol=rtol)
+
+
 @pytest.mark.parametrize("build", [*MODELS, *FIVE])
 def test_it_is_the_model_that_was_never_minibatched(build):
     twin, plain = sg.full_data(with_batches(build)), without_batches(build)
@@ -48,9 +54,7 @@ def test_it_is_the_model_that_was_never_minibatched(build):
     assert start.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(start[name], value)
-    point = near_start(plain)
-    for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
-        np.testing.assert_array_equal(found, value)
+    assert_same_density(twin, plain)
 
 
 def draws_of(model):
@@ -184,9 +188,7 @@ def test_sparse_data_that_are_not_drawn_in_batches():
 
     plain = model_of(of_row, Y)
     twin = sg.full_data(model_of(*pm.Minibatch(of_row, Y, batch_size=7), total_size=60))
-    point = near_start(plain)
-    for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
-        np.testing.assert_allclose(found, value, rtol=1e-12)
+    assert_same_density(twin, plain, rtol=1e-12)
 
 
 # ------------------------------------------------------------------------ what has none
@@ -260,9 +262,7 @@ def test_a_distribution_of_the_users_own_gets_the_parameters_of_the_twin():
     rows = np.exp(np.random.default_rng(0).normal(size=60))
     plain = model_of(rows)
     twin = sg.full_data(model_of(pm.Minibatch(rows, batch_size=7), total_size=60))
-    point = near_start(plain)
-    for found, value in zip(density_at(twin, point), density_at(plain, point), strict=True):
-        np.testing.assert_array_equal(found, value)
+    assert_same_density(twin, plain)
 
 
 @pytest.mark.filterwarnings("ignore:The potential")

@@ -9,6 +9,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.steps import start
 from pymc_sgmcmc.model.data_checks import check_indices
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -127,15 +128,14 @@ def test_an_index_from_either_end_is_taken(build, tmp_path):
 
 @pytest.mark.parametrize("drawn", [True, False])
 def test_new_data_are_checked(drawn):
-    with pm.Model(coords={"group": range(4), "obs": range(N)}) as model:
+    with pm.Model(coords={"group": range(4), "obs": range(N)}):
         dim_of_rows(G, None)
         step = sg.SGLD(step_size=1e-3, **UNTUNED)
         if drawn:
-            step.setup_chain(np.random.default_rng(0), 0, 1)
-            step.step(model.initial_point())
+            step.step(start(step, 0, 1))
         pm.set_data({"g": BEYOND})
         with pytest.raises(ValueError, match=r"The index 'g' has the value 4 in row 59"):
-            step.setup_chain(np.random.default_rng(0), 0, 1)
+            start(step, 0, 1)
 
 
 def test_many_rows_cost_a_look_at_their_extremes():

@@ -13,6 +13,7 @@ from pymc.model_graph import ModelGraph
 import pymc_sgmcmc as sg
 
 from helpers.sampling import QUIET
+from helpers.steps import start
 from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.testing import UNTUNED
 
@@ -177,12 +178,11 @@ def test_nan_ends_in_a_named_error():
 
 
 def test_a_call_has_few_draws_where_the_likelihood_draws_many_numbers():
-    with pm.Model() as model:
+    with pm.Model():
         x = pm.Normal("x")
         sg.GradientPotential("y", lambda x, noise: noise.normal((200, 1000)).mean() - x, [x])
         step = sg.SGLD(step_size=0.1, backend="jax", **UNTUNED)
-    step.setup_chain(np.random.default_rng(0), 0, 1)
-    step.step(model.initial_point())
+    step.step(start(step, 0, 1))
     assert step._runner._transition.layout.draws == 1
 
 

@@ -18,23 +18,15 @@ from scipy import stats
 import pymc_sgmcmc as sg
 
 from helpers.modes import PLAIN
+from helpers.posteriors import posterior_of
 from helpers.sampling import QUIET
 from pymc_sgmcmc.backends.compiling import INTERPRETER
-from pymc_sgmcmc.model.coordinates import coordinates_at
-from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.testing import UNTUNED
 
 # The same numbers, added in another order
 RTOL = 1e-12
 # PyMC takes normalising constants, such as log Γ(3.0), in single precision
 RTOL_CONSTANTS = 1e-8
-
-
-def read(model, choice="lipschitz", temperature=1.0, values=None):
-    """Return the posterior with its start and scales."""
-    values = model.continuous_value_vars if values is None else values
-    coordinates, phi, scales = coordinates_at(model, values, choice, model.initial_point())
-    return Posterior(model, coordinates, temperature), phi, scales
 
 
 def compiled(posterior, outputs, mode=PLAIN):
@@ -144,7 +136,7 @@ def case(request):
 
 def test_pymcs_transforms_give_pymcs_log_density_and_gradient(case):
     model, others, reference, mode = case
-    posterior, phi, _ = read(model, "model")
+    posterior, phi, _ = posterior_of(model, "model")
     evaluate = compiled(posterior, [posterior.log_density, *posterior.gradient], mode)
     rng = np.random.default_rng(1)
     for _ in range(3):
@@ -161,7 +153,7 @@ def test_pymcs_transforms_give_pymcs_log_density_and_gradient(case):
 def test_other_coordinates_leave_the_law_as_it_is(case, choice):
     """log π(φ) = log p(v) + log|det dv/dφ|, with v PyMC's own unconstrained values."""
     model, others, reference, mode = case
-    posterior, phi, scales = read(model, choice)
+    posterior, phi, scales = posterior_of(model, choice)
     v = pt.concatenate([value.flatten() for value in posterior.values])
     blocks = jacobian(v, posterior.phi, disconnected_inputs="ignore", vectorize=True)
     dv_dphi = pt.concatenate([block.reshape((v.shape[0], -1)) for block in blocks], axis=1)
@@ -180,7 +172,7 @@ def test_other_coordinates_leave_the_law_as_it_is(case, choice):
 def test_no_constant_mask_is_left():
     with pm.Model() as model:
         masks()
-    posterior, _, _ = read(model)
+    posterior, _, _ = posterior_of(model)
     inputs = ancestors([posterior.log_density, *posterior.gradient, *posterior.data])
     assert not [x for x in inputs if getattr(x, "dtype", "") == "bool" and x.owner is None]
 
@@ -188,7 +180,7 @@ def test_no_constant_mask_is_left():
 def test_jax_is_told_how_many_neighbours_there_are():
     with pm.Model() as model:
         neighbours()
-    posterior, _, _ = read(model)
+    posterior, _, _ = posterior_of(model)
     assert not [x for x in ancestors([posterior.log_density]) if x.owner and "onzero" in str(x)]
 
 
@@ -197,7 +189,7 @@ def test_lipschitz_coordinates_with_bounds_of_another_variable_in_closed_form():
         width = pm.HalfNormal("width", 2.0)
         x = pm.Uniform("x", -width, width)
         pm.Normal("y", x, 1.0, observed=0.5)
-    posterior, phi, scales = read(model)
+    posterior, phi, scales = posterior_of(model)
     evaluate = compiled(posterior, [posterior.log_density])
     start = float(np.exp(model.initial_point()["width_log__"]))
     np.testing.assert_allclose(scales, [10 * start])
@@ -220,7 +212,7 @@ def test_temperature_divides_prior_and_likelihood_but_not_the_jacobian():
         rate = pm.Gamma("rate", 3.0, 2.0)
         pm.Poisson("y", rate, observed=[1, 4])
         pm.Potential("pull", -rate)
-    posterior, phi, scales = read(model, temperature=4.0)
+    posterior, phi, scales = posterior_of(model, temperature=4.0)
     evaluate = compiled(posterior, [posterior.log_density])
     for x in [phi[0], 1.5]:
         s = scales[0]
@@ -235,7 +227,7 @@ def test_variables_of_other_steps_are_inputs_in_pymcs_own_values():
         sd = pm.HalfNormal("sd", 1.0)
         mean = pm.Normal("mean", 0.0, sd)
         pm.Normal("y", mean, sd, observed=[1.0, 2.0])
-    posterior, _, scales = read(model, values=[model.rvs_to_values[mean]])
+    posterior, _, scales = posterior_of(model, values=[model.rvs_to_values[mean]])
     assert [other.name for other in posterior.others] == ["sd_log__"]
     assert scales == []
     evaluate = compiled(posterior, [posterior.log_density])
@@ -271,7 +263,7 @@ def test_data_are_lifted_out_of_the_graph(minibatch):
         shift = pm.Data("shift", 2.0)
         pm.Normal("y", x @ weights + shift, 1.0, observed=y, total_size=100 if minibatch else None)
         pm.Normal("z", Z @ weights[0], 1.0, observed=np.ones(80))
-    posterior, *_ = read(model)
+    posterior, *_ = posterior_of(model)
     graphs = [posterior.log_density, *posterior.gradient, *posterior.values]
     assert large_leaves(graphs) == []
     # Each array once, and none of a minibatch but its rows
@@ -307,7 +299,7 @@ def test_lengths_of_dims_are_known_to_the_graph():
         V, c = pm.Normal("V", dims=("unit", "class")), pm.Normal("c", dims="class")
         logit = pm.math.tanh(x @ W + b) @ V + c
         pm.Categorical("y", logit_p=logit, observed=label, total_size=len(y))
-    posterior, _, _ = read(model)
+    posterior, _, _ = posterior_of(model)
     # JAX must know those of all that is broadcast; a range of a known length is no such thing
     types = [x.type for x in ancestors(posterior.gradient) if hasattr(x.type, "shape")]
     assert [t for t in types if None in t.shape and t.dtype.startswith("float")] == []
@@ -316,9 +308,7 @@ def test_lengths_of_dims_are_known_to_the_graph():
 def test_constants_of_double_precision_leave_a_hierarchy_single():
     with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
         pm.Normal("theta", np.zeros(3), pm.HalfNormal("tau"))
-        start = model.initial_point()
-        coordinates, *_ = coordinates_at(model, model.value_vars, "lipschitz", start, centring=True)
-        posterior = Posterior(model, coordinates)
+        posterior, _, _ = posterior_of(model, centring=True)
     assert {x.dtype for x in posterior.parameters} == {"float32"}
 
 

@@ -16,6 +16,7 @@ import pymc_sgmcmc as sg
 from helpers.conjugate import regression
 from helpers.modes import PLAIN
 from helpers.sampling import run
+from helpers.steps import start
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.testing import UNTUNED
@@ -150,8 +151,7 @@ def start_of(model, **options):
         model=model, step_size=1e-5, batch_size=50, batch_dim="row", backend="jax",
         **UNTUNED, **options,
     )  # fmt: skip
-    step.setup_chain(np.random.default_rng(0), 0, 3)
-    return step, model.initial_point()
+    return step, start(step, 0, 3)
 
 
 def test_new_data_are_read_at_the_next_chain():
@@ -160,7 +160,7 @@ def test_new_data_are_read_at_the_next_chain():
     (before, _), new = step.step(point), np.zeros((1000, 2))
     with model:
         pm.set_data({"x": new})
-    step.setup_chain(np.random.default_rng(0), 0, 3)
+    start(step, 0, 3)
     after, _ = step.step(point)
     assert not np.allclose(after["slopes"], before["slopes"])
     assert any(np.array_equal(x, new) for xs in step._engine.posterior.arrays for x in xs)

@@ -5,15 +5,13 @@ import pickle
 from itertools import islice
 
 import numpy as np
-import pymc as pm
-import pytensor.tensor as pt
 import pytest
 
 import pymc_sgmcmc as sg
 
 from helpers.conjugate import regression
 from helpers.sampling import run
-from helpers.steps import drawn
+from helpers.steps import drawn, faulty
 from helpers.z_scores import assert_right
 from pymc_sgmcmc.backends import compiling, jax_loop, once
 from pymc_sgmcmc.kernel import noise, transition, update
@@ -90,10 +88,7 @@ def test_small_blocks_joined_in_one_vector_give_the_same_draws(
 
 def test_updates_in_a_row_are_rejected_together():
     """One row in twenty has no finite density; of 12 updates of a draw the last 2 are alone."""
-    with pm.Model() as model:
-        x = pm.Normal("x")
-        bad, y = pm.Minibatch(np.arange(20) == 13, np.zeros(20), batch_size=1)
-        pm.Normal("y", x * pt.switch(bad, np.inf, 1.0), observed=y, total_size=20)
+    model = faulty()
     options = {**UNTUNED, "step_size": 1e-3, "thin": 12, "batch": "random", "backend": "jax"}
     step = sg.SGLD(model=model, **options)
     before, rejected = model.initial_point(), []

@@ -10,13 +10,8 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.laws import stable_scale
 from pymc_sgmcmc.testing import UNTUNED, Moment, Target, check, run_chain
-
-
-def stable_scale(alpha, h):
-    """σ of FLA's exact law SαS(σ) on N(0, 1)."""
-    c = sg.FLA.drift_constant(alpha)
-    return (h / (1 - (1 - h * c) ** alpha)) ** (1 / alpha)
 
 
 @pytest.mark.parametrize(("alpha", "h"), [(1.2, 0.1), (1.5, 0.3), (1.8, 0.1)])

@@ -8,6 +8,7 @@ from scipy import stats
 
 import pymc_sgmcmc as sg
 
+from helpers.laws import stable_scale
 from helpers.sampling import run
 from helpers.steps import start
 from pymc_sgmcmc.testing import UNTUNED
@@ -29,9 +30,7 @@ def relative_ranges(dt, alpha, share):
     """Ranges of the draws over the exact law's: mean over coordinates, and error."""
     h = float(dt.sample_stats["step_size"].values[0, -1])
     assert np.all(dt.sample_stats["step_size"].values == h)
-    c = sg.FLA.drift_constant(alpha)
-    scale = (h / (1 - (1 - h * c) ** alpha)) ** (1 / alpha)
-    exact = 2 * scale * stats.levy_stable(alpha, 0).ppf((1 + share) / 2)
+    exact = 2 * stable_scale(alpha, h) * stats.levy_stable(alpha, 0).ppf((1 + share) / 2)
     x = dt.posterior["x"].values
     # The centre is known: quantiles of |x| vary less than ranges of x
     x = np.abs(x).reshape(x.shape[0] * 10, -1, x.shape[-1]) / (exact / 2)

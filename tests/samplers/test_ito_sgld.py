@@ -7,7 +7,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.laws import euler_variance
-from helpers.steps import drawn, sharing
+from helpers.steps import drawn, sharing, start
 from helpers.z_scores import STANDARD_ERRORS
 from pymc_sgmcmc.testing import UNTUNED, check, gaussian
 
@@ -18,13 +18,12 @@ def test_without_a_map_it_is_sgld():
 
 def test_drift_and_noise_are_those_of_the_formula():
     phi, h, n = 0.4, 1e-2, 100_000
-    with pm.Model() as model:
+    with pm.Model():
         pm.Gamma("x", 3.0, 2.0, shape=n)
         softplus = {"x": sg.transforms.Softplus()}
         options = {**UNTUNED, "thin": 1, "transforms": softplus, "backend": "jax"}
         step = sg.ItoSGLD(step_size=h, **options)
-    step.setup_chain(np.random.default_rng(1), 0, 2)
-    point, _ = step.step(model.initial_point())
+    point, _ = step.step(start(step, 1, 2))
     state = step.chain
     state.psi = [np.full(n, phi)]
     step.chain = state

@@ -8,6 +8,7 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.backends import BOTH
+from helpers.conjugate import flat_means
 from helpers.laws import sghmc_variance
 from helpers.sampling import run
 from helpers.steps import drawn
@@ -51,12 +52,9 @@ def test_noise_that_tuning_has_measured_is_not_injected_again(integrator):
 @pytest.mark.slow
 def test_noise_ratio_is_of_what_is_not_made_up_for():
     data = np.random.default_rng(0).normal(size=(400, 50))
-    with pm.Model():
-        batch = pm.Minibatch(data, batch_size=200)
-        x = pm.Flat("x", shape=50, initval=np.zeros(50))
-        pm.Normal("y", x, 1.0, observed=batch, total_size=400)
-        step = sg.SGHMC(gradient="plain", batches=1, backend="jax")
-        draws = run(step, 300, 1, tune=50)
+    model = flat_means(data, 1.0, batch_size=200)
+    step = sg.SGHMC(model=model, gradient="plain", batches=1, backend="jax")
+    draws = run(step, 300, 1, tune=50)
     x = (draws.posterior["x"].values[0] - data.mean(axis=0)) * np.sqrt(400)
     mean, se = mean_and_error((x**2).mean(axis=0))
     assert abs(mean - 1) < STANDARD_ERRORS * se + 0.01

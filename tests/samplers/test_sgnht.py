@@ -8,6 +8,7 @@ import pytest
 
 import pymc_sgmcmc as sg
 
+from helpers.conjugate import flat_means
 from helpers.laws import thermostat_variance
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
 from pymc_sgmcmc.testing import UNTUNED, check, correlated_gaussian, gaussian, run_chain
@@ -36,12 +37,9 @@ def test_noise_of_some_coordinates_heats_these_and_cools_others():
     rows, batch_size, columns, h = 200, 20, 400, 0.05
     data = np.random.default_rng(1).normal(0, np.sqrt(rows), size=(rows, columns))
     data[:, columns // 2 :] = 0.0
-    with pm.Model() as model:
-        x = pm.Flat("x", shape=columns, initval=np.zeros(columns))
-        batch = pm.Minibatch(data, batch_size=batch_size)
-        pm.Normal("y", x, np.sqrt(rows), observed=batch, total_size=rows)
-        options = {**UNTUNED, "batch": "random", "step_size": h, "backend": "jax"}
-        step = sg.SGNHT(**options)
+    model = flat_means(data, np.sqrt(rows), batch_size)
+    options = {**UNTUNED, "batch": "random", "step_size": h, "backend": "jax"}
+    step = sg.SGNHT(model=model, **options)
     draws = run_chain(model, step, burn=20, draws=200, seed=1)["x"] - data.mean(axis=0)
     noise = data.var(axis=0) / batch_size
     for which in (slice(0, columns // 2), slice(columns // 2, None)):

@@ -24,7 +24,7 @@ def test_draws_that_fill_the_memory_are_told_before_sampling(caplog, by_dims):
         pm.Normal("b")
         with caplog.at_level(logging.WARNING):
             sg.MSGNHT()
-    (said,) = (r.getMessage() for r in caplog.records)
+    [said] = caplog.messages
     assert said.startswith("1,000 draws of w, b take 1.6 GB")
     assert "var_names=" in said
 
@@ -46,7 +46,7 @@ def test_a_matrix_product_in_a_deterministic_is_told_once_on_a_machine(monkeypat
         pm.Deterministic("twice", 2 * beta)
         with caplog.at_level(logging.INFO, "pymc.sgmcmc"):
             sg.CoRVSGLD()
-    told = [r.getMessage() for r in caplog.records if "matrix product" in r.getMessage()]
+    told = [text for text in caplog.messages if "matrix product" in text]
     assert len(told) == (not kept)
     assert all("linear" in message and "twice" not in message for message in told)
 

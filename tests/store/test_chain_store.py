@@ -13,7 +13,7 @@ import pytest
 from pymc.exceptions import SamplingError
 from pymc.util import get_state_from_generator
 
-from helpers.kept import KilledError, failing_writes
+from helpers.kept import KilledError, failing_writes, open_in_another_process
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.chain_store import ChainStore
 from pymc_sgmcmc.store.files import DamagedError
@@ -392,21 +392,11 @@ def refused(folder):
 def test_a_chain_has_one_process_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "_PATIENCE", 0.2)
     sampled(tmp_path, 4)
-    ours, theirs = multiprocessing.get_context("fork").Pipe()
-
-    def keep():
-        store = ChainStore(tmp_path)
-        store.open()
-        theirs.send("open")
-        theirs.recv()
-
-    other = multiprocessing.get_context("fork").Process(target=keep)
-    other.start()
-    assert ours.recv() == "open"
-    with pytest.raises(SamplingError, match=f"by another process \\(number {other.pid}\\)"):
+    with (
+        open_in_another_process(tmp_path) as number,
+        pytest.raises(SamplingError, match=f"by another process \\(number {number}\\)"),
+    ):
         ChainStore(tmp_path).open()
-    other.kill()
-    other.join()
     # The system gives it free, however the process ends
     sampled(tmp_path, 6)
     assert_right(tmp_path, 6)

@@ -14,7 +14,17 @@ import pytest
 import pymc_sgmcmc as sg
 
 from helpers.attempts import location_and_scale
-from helpers.kept import KilledError, Killer, bits, failing_writes, location, run, untuned
+from helpers.kept import (
+    KilledError,
+    Killer,
+    assert_goes_on,
+    bits,
+    failing_writes,
+    killed,
+    location,
+    run,
+    untuned,
+)
 from helpers.sampling import QUIET
 from pymc_sgmcmc.kernel import tables
 from pymc_sgmcmc.store import chain_store, checkpoint
@@ -28,9 +38,7 @@ def test_a_kept_run_has_the_bits_of_one_that_is_not(complete, unbroken):
 # While tuning, between tuning and draws, in the second chain, and where it was killed before
 @pytest.mark.parametrize("every, kills", [(0.0, [0, 9, 10, 17, 17, 45]), (1e6, [17, 17, 17])])
 def test_a_run_killed_between_draws_goes_on_with_the_same_bits(tmp_path, unbroken, every, kills):
-    for draws in kills:
-        with pytest.raises(KilledError):
-            run(tmp_path, every=every, callback=Killer(draws))
+    killed(tmp_path, *kills, every=every)
     assert bits(run(tmp_path, every=every)) == unbroken
 
 
@@ -45,10 +53,7 @@ def test_a_run_killed_inside_writes(tmp_path, unbroken, monkeypatch):
 
 def test_a_run_on_rows_that_chains_share(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "_LARGE", 0)
-    whole = bits(run(None))
-    with pytest.raises(KilledError):
-        run(tmp_path, callback=Killer(17))
-    assert bits(run(tmp_path)) == whole
+    assert_goes_on(tmp_path, 17)
 
 
 def contents(path):
@@ -113,7 +118,7 @@ def test_the_last_warning_is_that_of_the_whole_run(tmp_path, caplog):
         caplog.clear()
         with caplog.at_level(logging.WARNING, logger="pymc"):
             run(path, draws, step=too_hot, as_compiled=untuned, every=1e6, chains=1)
-        return [r.message for r in caplog.records if "temperature" in r.message]
+        return [text for text in caplog.messages if "temperature" in text]
 
     expected, longer = said(None, 150), said(None, 260)
     assert len(expected) == len(longer) == 1
@@ -129,10 +134,7 @@ def test_a_tuned_run_goes_on(tmp_path):
     def tuned(model):
         return sg.MSGNHT(model=model, backend="jax")
 
-    options = {"step": tuned, "chains": 1}
-    with pytest.raises(KilledError):
-        run(tmp_path, callback=Killer(25), **options)
-    assert bits(run(tmp_path, **options)) == bits(run(None, **options))
+    assert_goes_on(tmp_path, 25, step=tuned, chains=1)
 
 
 def test_a_variable_that_two_step_methods_move(tmp_path):
@@ -166,19 +168,14 @@ def test_terms_that_are_added_after_a_run_are_another_model(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_in_several_processes_goes_on(tmp_path):
-    options = {"cores": 2, "mp_ctx": "spawn"}
-    with pytest.raises(KilledError):
-        run(tmp_path, callback=Killer(25), **options)
-    assert bits(run(tmp_path, **options)) == bits(run(None))
+    assert_goes_on(tmp_path, 25, unbroken={}, cores=2, mp_ctx="spawn")
 
 
 def test_a_schedule_and_batches_that_are_planned_ahead(tmp_path):
     def swept(model):
         return untuned(model, step_size=sg.polynomial(1e-4), batch="sweep")
 
-    with pytest.raises(KilledError):
-        run(tmp_path, step=swept, callback=Killer(23))
-    assert bits(run(tmp_path, step=swept)) == bits(run(None, step=swept))
+    assert_goes_on(tmp_path, 23, step=swept)
 
 
 def test_other_files_in_the_folder_are_left_alone(complete, unbroken):
@@ -228,8 +225,7 @@ def test_other_rows_go_on_and_are_compared(tmp_path, build):
         return {"make": lambda: model, "step": lambda model: untuned(model, **options), "chains": 1}
 
     first = written()
-    with pytest.raises(KilledError):
-        run(tmp_path / "run", callback=Killer(17), **first)
+    killed(tmp_path / "run", 17, **first)
     assert bits(run(tmp_path / "run", **written())) == bits(run(None, **first))
     if options:
         options["batch_size"] = 40
@@ -264,12 +260,8 @@ def test_a_run_mixed_with_pymcs_steps_goes_on(tmp_path):
             pm.Metropolis([model["n"]]),
         ]
 
-    options = {"make": mixture, "step": mixed, "chains": 1, "tune": 20}
-    # While tuning and after
-    for draws in (3, 30):
-        with pytest.raises(KilledError):
-            run(tmp_path, callback=Killer(draws), **options)
-    assert bits(run(tmp_path, **options)) == bits(run(None, **options))
+    # Killed while tuning and after
+    assert_goes_on(tmp_path, 3, 30, make=mixture, step=mixed, chains=1, tune=20)
 
 
 def test_variables_that_are_left_to_other_steps_are_refused(tmp_path):
@@ -283,8 +275,7 @@ def test_variables_that_are_left_to_other_steps_are_refused(tmp_path):
 
 
 def test_without_a_seed_a_chain_goes_on_with_its_own(tmp_path, caplog):
-    with pytest.raises(KilledError):
-        run(tmp_path, chains=1, random_seed=None, callback=Killer(25))
+    killed(tmp_path, 25, chains=1, random_seed=None)
     with caplog.at_level(logging.INFO, logger="pymc.sgmcmc"):
         first = run(tmp_path, chains=1, random_seed=None)
     assert "Chain 0 goes on with the seed that it began with." in caplog.messages
@@ -336,8 +327,7 @@ def test_a_run_of_more_rows_begins_where_another_ended(tmp_path):
     assert draws.shape == (1, 400)
     assert draws.mean() == pytest.approx(ROWS.mean(), abs=4 * sd / np.sqrt(100))
     assert draws.std() == pytest.approx(sd, rel=4 / np.sqrt(2 * 100))
-    with pytest.raises(KilledError):
-        run(tmp_path / "third", 400, callback=Killer(0), **options)
+    killed(tmp_path / "third", 0, draws=400, **options)
     # The earlier run is of no more use
     del options["after"]
     assert bits(run(tmp_path / "third", 400, every=10.0, **options)) == bits(second)

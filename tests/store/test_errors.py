@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import multiprocessing
 import os
 import re
 import shutil
@@ -17,7 +16,15 @@ from pymc.exceptions import SamplingError
 
 import pymc_sgmcmc as sg
 
-from helpers.kept import KilledError, Killer, bits, failing_writes, location, run, untuned
+from helpers.kept import (
+    bits,
+    failing_writes,
+    killed,
+    location,
+    open_in_another_process,
+    run,
+    untuned,
+)
 from helpers.sampling import QUIET
 from pymc_sgmcmc.store import chain_store, files
 from pymc_sgmcmc.store.formats import Records, packed
@@ -76,8 +83,7 @@ def test_a_store_of_another_version_is_refused_by_name(kept, monkeypatch, packag
 
 def test_initvals_that_are_changed_are_refused_by_name(tmp_path, caplog):
     options = {"chains": 1, "initvals": {"sigma": 2.0}}
-    with pytest.raises(KilledError):
-        run(tmp_path, callback=Killer(17), **options)
+    killed(tmp_path, 17, **options)
     expected = bits(run(None, **options))
     for draws in (3, 30):
         with pytest.raises(ValueError, match="The initvals of 'sigma' are others than those"):
@@ -103,21 +109,11 @@ def test_a_chain_that_another_process_samples_is_refused(tmp_path, monkeypatch):
     """Where it goes on in memory a kill would lose it."""
     monkeypatch.setattr(files, "_PATIENCE", 0.2)
     run(tmp_path, 5)
-    ours, theirs = multiprocessing.get_context("fork").Pipe()
-
-    def keep():
-        store = chain_store.ChainStore(tmp_path / "chain-0")
-        store.open()
-        theirs.send("open")
-        theirs.recv()
-
-    other = multiprocessing.get_context("fork").Process(target=keep)
-    other.start()
-    assert ours.recv() == "open"
-    with pytest.raises(SamplingError, match="is being sampled by another process"):
+    with (
+        open_in_another_process(tmp_path / "chain-0"),
+        pytest.raises(SamplingError, match="is being sampled by another process"),
+    ):
         run(tmp_path, 9)
-    other.kill()
-    other.join()
     assert run(tmp_path, 9).posterior.sizes["draw"] == 9
 
 

@@ -44,9 +44,9 @@ def hierarchy():
     return model, steps, y.reshape(GROUPS, EACH).mean(axis=1)
 
 
-def begun(model, steps, seed=0):
+def begun(model, steps, seed=0, start=None):
     """Return the point after the first draw of each step in turn."""
-    point = model.initial_point()
+    point = model.initial_point() | (start or {})
     for step in steps:
         step.setup_chain(np.random.default_rng(seed), 100, 10)
     for step in steps:
@@ -90,11 +90,7 @@ def test_what_ran_before_in_a_process_does_not_decide_a_start(searches, monkeypa
     model, steps, _ = hierarchy()
     begun(model, steps)
     # Begun again where that chain began: as of initvals= from the run before
-    point = model.initial_point() | starts[0]
-    for step in steps:
-        step.setup_chain(np.random.default_rng(1), 100, 10)
-    for step in steps:
-        point, _ = step.step(point)
+    begun(model, steps, 1, starts[0])
     assert len(searches) == 2
 
 

@@ -1,4 +1,4 @@
-"""Walks too long or too many for a matrix: their draws against the exact law."""
+"""A walk too long for a matrix: its draws against the exact law."""
 
 import numpy as np
 import pymc as pm
@@ -6,7 +6,6 @@ import pytest
 
 import pymc_sgmcmc as sg
 
-from helpers.gallery import check
 from helpers.sampling import run
 
 LENGTH, SD, START = 700, 0.03, 2.0
@@ -36,9 +35,3 @@ def test_a_smooth_walk_with_a_gap_is_sampled_right():
     # About a thousand draws are effective: the worst of 700 values is off by 3.5 / 1000 ** 0.5
     assert np.abs(error).max() < 0.15
     assert np.abs(ratio - 1).max() < 0.12
-
-
-@pytest.mark.slow
-def test_a_panel_of_short_walks_is_sampled_right(measure):
-    """With one weight for each walk, their scale was off by four sds."""
-    check(measure("panel_of_walks", "CoRVSGLD", 1, cores=1, options={"backend": "jax"}))

@@ -19,7 +19,6 @@ from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each
 from pymc_sgmcmc.tuning.plan import Fit, Problem, _shortened, make_plan
 from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
 from pymc_sgmcmc.tuning.start import Beginning
-from pymc_sgmcmc.tuning.surface import TuningError
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
 
@@ -292,13 +291,8 @@ def test_plan_respects_each_scale(policy):
 
 
 @EVERY_POLICY
-def test_plan_where_no_matrix_was_found_is_that_of_independent_normals(monkeypatch, policy):
+def test_plan_where_no_matrix_was_found_is_that_of_independent_normals(no_matrix, policy):
     """So a scale that asks for no matrix makes no difference."""
-
-    def fails(*args):
-        raise TuningError("no bulk")
-
-    monkeypatch.setattr("pymc_sgmcmc.tuning.bulk._Search.dense", fails)
     surface = Noisy(np.full(3, 2.0), np.full(3, 0.5))
     auto, diagonal = (
         plan_for(surface, np.zeros(3), policy, scale=scale) for scale in ("auto", "diagonal")

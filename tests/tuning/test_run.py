@@ -57,13 +57,14 @@ def test_default_run_of_heavy_tailed_noise_has_the_right_middle():
         assert np.all(abs((high - low) / 1.349 - 1) < 0.1)
 
 
-def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypatch, caplog):
-    def interrupted(*args, **kwargs):
-        raise KeyboardInterrupt
+def stop(*args, **kwargs):
+    raise KeyboardInterrupt
 
+
+def test_an_interrupt_ends_tuning_as_it_ends_the_first_draw_of_any_step(monkeypatch, caplog):
     ends = []
-    monkeypatch.setattr("pymc_sgmcmc.tuning.run.find_bulk", interrupted)
-    monkeypatch.setattr(pm.Slice, "astep", interrupted)
+    monkeypatch.setattr("pymc_sgmcmc.tuning.run.find_bulk", stop)
+    monkeypatch.setattr(pm.Slice, "astep", stop)
     for make_step in (pm.Slice, sg.CoRVSGLD):
         with pm.Model():
             pm.Normal("x")
@@ -149,9 +150,6 @@ def test_a_rotated_gaussian_of_wild_scales(method):
 
 
 def test_a_large_thin_leaves_a_good_centre_where_it_is(monkeypatch):
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
-
     means = np.random.default_rng(2).normal(size=(400, 100))
     with pm.Model():
         y = pm.Minibatch(means, batch_size=40)
@@ -179,9 +177,6 @@ def test_noise_that_is_met_in_the_last_round_is_planned_for(monkeypatch):
     def plan(*args, **options):
         planned.append(options["least_noise"])
         return make_plan(*args, **options)
-
-    def stop(*args, **kwargs):
-        raise KeyboardInterrupt
 
     monkeypatch.setattr(tuning_rounds, "burn_in", burnt_in)
     monkeypatch.setattr(tuning_rounds, "make_plan", plan)

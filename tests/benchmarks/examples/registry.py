@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
+from typing import Any
 
 import pymc as pm
 
-Builder = Callable[..., pm.Model]
+from registry import Builder, Registry, Writer, built
 
 
-class Examples(dict[str, Builder]):
+class Examples(Registry):
     """Functions that build models, by name; ``notebook`` has where each is from."""
 
     def __init__(self) -> None:
         super().__init__()
         self.notebook: dict[str, str] = {}
 
-    def of(self, notebook: str) -> Callable[[Builder], Builder]:
-        """Return a decorator that registers a model of this notebook."""
+    def of(self, notebook: str, **options: Any) -> Callable[[Writer], Builder]:
+        """Return a decorator that registers a model of this notebook, with options of its own."""
 
-        def add(function: Builder) -> Builder:
-            name = function.__name__
-            if name in self:
-                raise ValueError(f"there is an example {name} already")
-            self[name] = function
-            self.notebook[name] = notebook
-            return function
+        def register(write: Writer) -> Builder:
+            self[write.__name__] = build = built(write, **options)
+            self.notebook[write.__name__] = notebook
+            return build
 
-        return add
+        return register
 
     def all_rows(self, name: str) -> pm.Model:
         """Return a model on all its rows: builders of minibatches take None for their size."""

@@ -62,31 +62,27 @@ def rows_of_areas() -> tuple[np.ndarray, np.ndarray]:
 
 
 @HIERARCHIES.add
-def areas_of_a_map(batch_size: int = 200) -> pm.Model:
+def areas_of_a_map(batch_size: int = 200) -> None:
     """Return effects of 300 areas, a learned share of whose variance is smooth over the map."""
     area, y = rows_of_areas()
-    with pm.Model() as model:
-        a, seen = pm.Minibatch(area, y, batch_size=batch_size)
-        sigma, rho = pm.HalfNormal("sigma", 1), pm.Beta("rho", 0.5, 0.5)
-        theta, phi = pm.Normal("theta", 0, 1, shape=COUNT), pm.ICAR("phi", W=neighbours()[1])
-        smooth = pm.math.sqrt(rho / typical_variance()) * phi
-        mixture = pm.math.sqrt(1 - rho) * theta + smooth
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu + sigma * mixture[a], NOISE, observed=seen, total_size=len(y))
-    return model
+    a, seen = pm.Minibatch(area, y, batch_size=batch_size)
+    sigma, rho = pm.HalfNormal("sigma", 1), pm.Beta("rho", 0.5, 0.5)
+    theta, phi = pm.Normal("theta", 0, 1, shape=COUNT), pm.ICAR("phi", W=neighbours()[1])
+    smooth = pm.math.sqrt(rho / typical_variance()) * phi
+    mixture = pm.math.sqrt(1 - rho) * theta + smooth
+    mu = pm.Normal("mu", 0, 1)
+    pm.Normal("y", mu + sigma * mixture[a], NOISE, observed=seen, total_size=len(y))
 
 
 @HIERARCHIES.add
-def autoregression_of_areas(batch_size: int = 200) -> pm.Model:
+def autoregression_of_areas(batch_size: int = 200) -> None:
     """Return the same rows with effects of ``pm.CAR``, whose dependence is learned."""
     area, y = rows_of_areas()
-    with pm.Model() as model:
-        a, seen = pm.Minibatch(area, y, batch_size=batch_size)
-        tau, alpha = pm.Gamma("tau", 2, 1), pm.Uniform("alpha", 0, 1)
-        phi = pm.CAR("phi", np.zeros(COUNT), neighbours()[1], alpha, tau)
-        mu = pm.Normal("mu", 0, 1)
-        pm.Normal("y", mu + phi[a], NOISE, observed=seen, total_size=len(y))
-    return model
+    a, seen = pm.Minibatch(area, y, batch_size=batch_size)
+    tau, alpha = pm.Gamma("tau", 2, 1), pm.Uniform("alpha", 0, 1)
+    phi = pm.CAR("phi", np.zeros(COUNT), neighbours()[1], alpha, tau)
+    mu = pm.Normal("mu", 0, 1)
+    pm.Normal("y", mu + phi[a], NOISE, observed=seen, total_size=len(y))
 
 
 def means_of_areas() -> tuple[np.ndarray, np.ndarray]:

@@ -33,14 +33,12 @@ def rows_of_an_event() -> tuple[np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def one_row_of_a_million(batch_size: int = 500) -> pm.Model:
+def one_row_of_a_million(batch_size: int = 500) -> None:
     """Return a mean, and the effect of an event that one row has."""
     event, y = rows_of_an_event()
-    with pm.Model() as model:
-        x, seen = pm.Minibatch(event, y, batch_size=batch_size)
-        mean = pm.Normal("a", 0, 1) + pm.Normal("b", 0, 1) * x
-        pm.Normal("y", mean, 1, observed=seen, total_size=len(y))
-    return model
+    x, seen = pm.Minibatch(event, y, batch_size=batch_size)
+    mean = pm.Normal("a", 0, 1) + pm.Normal("b", 0, 1) * x
+    pm.Normal("y", mean, 1, observed=seen, total_size=len(y))
 
 
 def moments_of_an_event() -> Moments:
@@ -68,15 +66,13 @@ def rows_of_factors() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def sums_of_correlated_columns(batch_size: int = 200) -> pm.Model:
+def sums_of_correlated_columns(batch_size: int = 200) -> None:
     """Return slopes of 600 columns made of 30 factors, and sums along the narrowest directions."""
     x, y, _, along = rows_of_factors()
-    with pm.Model() as model:
-        columns, seen = pm.Minibatch(x, y, batch_size=batch_size)
-        beta = pm.Normal("beta", 0, 1, shape=COLUMNS)
-        pm.Deterministic("sums", beta @ along)
-        pm.Normal("y", columns @ beta, 1, observed=seen, total_size=len(y))
-    return model
+    columns, seen = pm.Minibatch(x, y, batch_size=batch_size)
+    beta = pm.Normal("beta", 0, 1, shape=COLUMNS)
+    pm.Deterministic("sums", beta @ along)
+    pm.Normal("y", columns @ beta, 1, observed=seen, total_size=len(y))
 
 
 def moments_of_factors() -> Moments:
@@ -96,27 +92,24 @@ def rows_of_rates() -> tuple[np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def rates_of_groups(batch_size: int = 1_000) -> pm.Model:
+def rates_of_groups(batch_size: int = 1_000) -> None:
     """Return counts of 5,000 groups whose rates are a gamma law's, which is learned."""
     group, y = rows_of_rates()
-    with pm.Model() as model:
-        g, seen = pm.Minibatch(group, y, batch_size=batch_size)
-        a, b = pm.Exponential("a", 1), pm.Exponential("b", 1)
-        rate = pm.Gamma("rate", a, b, shape=GROUPS)
-        pm.Poisson("y", rate[g], observed=seen, total_size=len(y))
-    return model
+    g, seen = pm.Minibatch(group, y, batch_size=batch_size)
+    a, b = pm.Exponential("a", 1), pm.Exponential("b", 1)
+    rate = pm.Gamma("rate", a, b, shape=GROUPS)
+    pm.Poisson("y", rate[g], observed=seen, total_size=len(y))
 
 
 @MANY.add
-def rates_in_dims() -> pm.Model:
+def rates_in_dims() -> None:
     """Return the rates of groups as a model of pymc.dims, of all rows."""
     group, y = rows_of_rates()
-    with pm.Model(coords={"group": range(GROUPS), "row": range(len(y))}) as model:
-        g, seen = pmd.Data("g", group, dims="row"), pmd.Data("seen", y, dims="row")
-        a, b = pmd.Exponential("a", 1), pmd.Exponential("b", 1)
-        rate = pmd.Gamma("rate", a, b, dims="group")
-        pmd.Poisson("y", rate.isel(group=g), observed=seen)
-    return model
+    pm.modelcontext(None).add_coords({"group": range(GROUPS), "row": range(len(y))})
+    g, seen = pmd.Data("g", group, dims="row"), pmd.Data("seen", y, dims="row")
+    a, b = pmd.Exponential("a", 1), pmd.Exponential("b", 1)
+    rate = pmd.Gamma("rate", a, b, dims="group")
+    pmd.Poisson("y", rate.isel(group=g), observed=seen)
 
 
 @cache
@@ -128,15 +121,13 @@ def rows_of_conversions() -> tuple[np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def conversions(batch_size: int = 1_000) -> pm.Model:
+def conversions(batch_size: int = 1_000) -> None:
     """Return successes of 5,000 groups whose probabilities are a beta law's, which is learned."""
     group, y = rows_of_conversions()
-    with pm.Model() as model:
-        g, seen = pm.Minibatch(group, y, batch_size=batch_size)
-        a, b = pm.HalfNormal("a", 10), pm.HalfNormal("b", 10)
-        chance = pm.Beta("chance", a, b, shape=GROUPS)
-        pm.Bernoulli("y", chance[g], observed=seen, total_size=len(y))
-    return model
+    g, seen = pm.Minibatch(group, y, batch_size=batch_size)
+    a, b = pm.HalfNormal("a", 10), pm.HalfNormal("b", 10)
+    chance = pm.Beta("chance", a, b, shape=GROUPS)
+    pm.Bernoulli("y", chance[g], observed=seen, total_size=len(y))
 
 
 @cache
@@ -148,16 +139,14 @@ def rows_of_walk() -> tuple[np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def walk_of_thousands(batch_size: int = 500) -> pm.Model:
+def walk_of_thousands(batch_size: int = 500) -> None:
     """Return a random walk of 2,000 steps with noisy rows; both scales are learned."""
     step, y = rows_of_walk()
-    with pm.Model() as model:
-        t, seen = pm.Minibatch(step, y, batch_size=batch_size)
-        s, sigma = pm.HalfNormal("s", 1), pm.HalfNormal("sigma", 2)
-        start = pm.Normal.dist(0, 5)
-        w = pm.GaussianRandomWalk("w", 0, s, init_dist=start, shape=STEPS)
-        pm.Normal("y", w[t], sigma, observed=seen, total_size=len(y))
-    return model
+    t, seen = pm.Minibatch(step, y, batch_size=batch_size)
+    s, sigma = pm.HalfNormal("s", 1), pm.HalfNormal("sigma", 2)
+    start = pm.Normal.dist(0, 5)
+    w = pm.GaussianRandomWalk("w", 0, s, init_dist=start, shape=STEPS)
+    pm.Normal("y", w[t], sigma, observed=seen, total_size=len(y))
 
 
 @cache
@@ -171,20 +160,18 @@ def rows_of_panel() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def panel_of_walks(batch_size: int = 500) -> pm.Model:
+def panel_of_walks(batch_size: int = 500) -> None:
     """Return 200 people's random walks of 15 steps with noisy rows; all scales are learned."""
     person, time, y = rows_of_panel()
-    with pm.Model() as model:
-        i, t, seen = pm.Minibatch(person, time, y, batch_size=batch_size)
-        s, first, sigma = (
-            pm.HalfNormal("s", 1),
-            pm.HalfNormal("first", 1),
-            pm.HalfNormal("sigma", 1),
-        )
-        start = pm.Normal.dist(0, first)
-        w = pm.GaussianRandomWalk("w", 0, s, init_dist=start, shape=(WALKS, LENGTH))
-        pm.Normal("y", w[i, t], sigma, observed=seen, total_size=len(y))
-    return model
+    i, t, seen = pm.Minibatch(person, time, y, batch_size=batch_size)
+    s, first, sigma = (
+        pm.HalfNormal("s", 1),
+        pm.HalfNormal("first", 1),
+        pm.HalfNormal("sigma", 1),
+    )
+    start = pm.Normal.dist(0, first)
+    w = pm.GaussianRandomWalk("w", 0, s, init_dist=start, shape=(WALKS, LENGTH))
+    pm.Normal("y", w[i, t], sigma, observed=seen, total_size=len(y))
 
 
 Density = Callable[[np.ndarray], float]

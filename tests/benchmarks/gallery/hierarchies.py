@@ -8,12 +8,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from registry import Registry, batched
 from scipy import special
 
 from .conjugate import mixed
 from .exact import Moments, trend, weighted
 from .posteriordb import ORIGIN, data
-from .registry import Registry, batched
 
 HIERARCHIES = Registry()
 # The reference draws are those of the other writing
@@ -23,45 +23,39 @@ FUNNEL: Moments = {"v": (0.0, 3.0)}
 
 
 @HIERARCHIES.add
-def eight_schools_centred() -> pm.Model:
+def eight_schools_centred() -> None:
     """Coaching in eight schools, whose common scale may be near zero."""
     d = data(ORIGIN["eight_schools_centred"])
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5)
-        tau = pm.HalfCauchy("tau", 5)
-        theta = pm.Normal("theta", mu, tau, shape=8)
-        pm.Normal("y", theta, d["sigma"], observed=d["y"])
-    return model
+    mu = pm.Normal("mu", 0, 5)
+    tau = pm.HalfCauchy("tau", 5)
+    theta = pm.Normal("theta", mu, tau, shape=8)
+    pm.Normal("y", theta, d["sigma"], observed=d["y"])
 
 
-def funnel(dimension: int) -> pm.Model:
+def funnel(dimension: int) -> None:
     """Return Neal's funnel."""
-    with pm.Model() as model:
-        v = pm.Normal("v", 0, 3)
-        pm.Normal("x", 0, pt.exp(v / 2), shape=dimension)
-    return model
+    v = pm.Normal("v", 0, 3)
+    pm.Normal("x", 0, pt.exp(v / 2), shape=dimension)
 
 
 @HIERARCHIES.add
-def funnel_of_10() -> pm.Model:
+def funnel_of_10() -> None:
     """Neal's funnel: a log scale and nine elements."""
-    return funnel(9)
+    funnel(9)
 
 
 @HIERARCHIES.add
-def funnel_of_100() -> pm.Model:
+def funnel_of_100() -> None:
     """The same with 99 elements."""
-    return funnel(99)
+    funnel(99)
 
 
 @HIERARCHIES.add
-def funnel_in_a_funnel() -> pm.Model:
+def funnel_in_a_funnel() -> None:
     """A log scale whose own scale is in a funnel."""
-    with pm.Model() as model:
-        v = pm.Normal("v", 0, 3)
-        w = pm.Normal("w", 0, pt.exp(v / 4))
-        pm.Normal("x", 0, pt.exp(w / 4), shape=5)
-    return model
+    v = pm.Normal("v", 0, 3)
+    w = pm.Normal("w", 0, pt.exp(v / 4))
+    pm.Normal("x", 0, pt.exp(w / 4), shape=5)
 
 
 def rows_of_three_levels() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -77,20 +71,32 @@ def rows_of_three_levels() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     return region, group, x, (rng.random(len(group)) < chance).astype("int32")
 
 
-@HIERARCHIES.add
-def three_levels(batch_size: int | None = 500) -> pm.Model:
-    """Return 20 regions of 10 groups of 1,000 rows each, a logistic regression."""
+def effects(
+    name: str, mean: pt.TensorLike, sd: pt.TensorLike, shape: int, *, centred: bool
+) -> pt.TensorVariable:
+    """Return normal effects in one of the writings."""
+    if centred:
+        return pm.Normal(name, mean, sd, shape=shape)
+    return pm.Deterministic(name, mean + sd * pm.Normal(f"z_{name}", 0, 1, shape=shape))
+
+
+def levels(batch_size: int | None, *, centred: bool) -> None:
+    """Write a logistic regression on a predictor, with effects of regions and of their groups."""
     region, group, x, y = rows_of_three_levels()
-    with pm.Model() as model:
-        g, u, seen = batched(batch_size, group, x, y)
-        mu = pm.Normal("mu", 0, 2)
-        between_regions = pm.HalfNormal("between_regions", 1)
-        between_groups = pm.HalfNormal("between_groups", 1)
-        slope = pm.Normal("slope", 0, 1)
-        a = pm.Normal("region", mu, between_regions, shape=int(region.max()) + 1)
-        b = pm.Normal("group", a[region], between_groups, shape=len(region))
-        pm.Bernoulli("y", logit_p=b[g] + slope * u, observed=seen, total_size=len(y))
-    return model
+    g, u, seen = batched(batch_size, group, x, y)
+    mu = pm.Normal("mu", 0, 2)
+    between_regions = pm.HalfNormal("between_regions", 1)
+    between_groups = pm.HalfNormal("between_groups", 1)
+    slope = pm.Normal("slope", 0, 1)
+    a = effects("region", mu, between_regions, int(region.max()) + 1, centred=centred)
+    b = effects("group", a[region], between_groups, len(region), centred=centred)
+    pm.Bernoulli("y", logit_p=b[g] + slope * u, observed=seen, total_size=len(y))
+
+
+@HIERARCHIES.add
+def three_levels(batch_size: int | None = 500) -> None:
+    """Return 20 regions of 10 groups of 1,000 rows each, a logistic regression."""
+    levels(batch_size, centred=True)
 
 
 NOISE_OF_FEW = 2.1
@@ -104,15 +110,13 @@ def rows_of_few_groups() -> tuple[np.ndarray, np.ndarray]:
 
 
 @HIERARCHIES.add
-def few_groups(batch_size: int | None = 100) -> pm.Model:
+def few_groups(batch_size: int | None = 100) -> None:
     """Return groups without effects: the sd of these is near zero, and batches say little of it."""
     group, y = rows_of_few_groups()
-    with pm.Model() as model:
-        g, seen = batched(batch_size, group, y)
-        level, sd = pm.Normal("level", 0, 1), pm.HalfNormal("sd", 1)
-        effect = sd * pm.Normal("z", 0, 1, shape=8)
-        pm.Normal("y", level + effect[g], NOISE_OF_FEW, observed=seen, total_size=len(y))
-    return model
+    g, seen = batched(batch_size, group, y)
+    level, sd = pm.Normal("level", 0, 1), pm.HalfNormal("sd", 1)
+    effect = sd * pm.Normal("z", 0, 1, shape=8)
+    pm.Normal("y", level + effect[g], NOISE_OF_FEW, observed=seen, total_size=len(y))
 
 
 def sds_of_few_groups() -> tuple[np.ndarray, ...]:
@@ -155,14 +159,12 @@ def rows_of_walks() -> np.ndarray:
 
 
 @HIERARCHIES.add
-def walks_of_own_steps() -> pm.Model:
+def walks_of_own_steps() -> None:
     """Return random walks, of each of which the sd of the steps is learned."""
-    with pm.Model() as model:
-        s = pm.HalfNormal("s", 1, shape=WALKS)
-        first = pm.Normal.dist(0, 1)
-        w = pm.GaussianRandomWalk("w", 0, s, init_dist=first, shape=(WALKS, LENGTH))
-        pm.Normal("y", w, NOISE_OF_WALKS, observed=rows_of_walks())
-    return model
+    s = pm.HalfNormal("s", 1, shape=WALKS)
+    first = pm.Normal.dist(0, 1)
+    w = pm.GaussianRandomWalk("w", 0, s, init_dist=first, shape=(WALKS, LENGTH))
+    pm.Normal("y", w, NOISE_OF_WALKS, observed=rows_of_walks())
 
 
 def moments_of_walks() -> Moments:
@@ -198,15 +200,13 @@ def rows_of_turned_pairs() -> np.ndarray:
 
 
 @HIERARCHIES.add
-def turned_pairs() -> pm.Model:
+def turned_pairs() -> None:
     """Return pairs of effects whose covariance is written by its axes and their sds."""
-    with pm.Model() as model:
-        angle, s = pm.Normal("angle", *TURN), pm.HalfNormal("s", 1, shape=2)
-        cosine, sine = pt.cos(angle), pt.sin(angle)
-        root = pt.stacklists([[cosine, -sine], [sine, cosine]]) * s
-        x = pm.MvNormal("x", np.zeros(2), cov=root @ root.T, shape=(PAIRS_SEEN, 2))
-        pm.Normal("y", x, 1, observed=rows_of_turned_pairs())
-    return model
+    angle, s = pm.Normal("angle", *TURN), pm.HalfNormal("s", 1, shape=2)
+    cosine, sine = pt.cos(angle), pt.sin(angle)
+    root = pt.stacklists([[cosine, -sine], [sine, cosine]]) * s
+    x = pm.MvNormal("x", np.zeros(2), cov=root @ root.T, shape=(PAIRS_SEEN, 2))
+    pm.Normal("y", x, 1, observed=rows_of_turned_pairs())
 
 
 def moments_of_turned_pairs() -> Moments:

@@ -17,7 +17,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from .registry import Builder, Registry
+from registry import Builder, Registry, Writer
 
 FOLDER = Path(__file__).parents[2] / "data" / "inference_gym"
 # Mean, standard deviation and the mean's Monte Carlo error of each variable
@@ -43,13 +43,13 @@ def stored(name: str) -> Callable[[], Truth]:
     return read
 
 
-def target(truth: str | Callable[[], Truth] = "") -> Callable[[Builder], Builder]:
+def target(truth: str | Callable[[], Truth] = "") -> Callable[[Writer], Builder]:
     """Register the model of a target, whose moments are in the file of this name, or its own."""
 
-    def register(function: Builder) -> Builder:
-        name = function.__name__
+    def register(write: Writer) -> Builder:
+        name = write.__name__
         TRUTHS[name] = truth if callable(truth) else stored(truth or name)
-        return GYM.add(function)
+        return GYM.add(write)
 
     return register
 
@@ -67,22 +67,18 @@ def data(name: str) -> dict[str, np.ndarray]:
 
 
 @target(lambda: {"x0": (0.0, 10.0, 0.0), "x1": (0.0, np.sqrt(19), 0.0)})
-def banana() -> pm.Model:
+def banana() -> None:
     """Normal whose second element is bent along the first."""
-    with pm.Model() as model:
-        x0 = pm.Normal("x0", 0, 10)
-        pm.Normal("x1", 0.03 * (x0**2 - 100), 1)
-    return model
+    x0 = pm.Normal("x0", 0, 10)
+    pm.Normal("x1", 0.03 * (x0**2 - 100), 1)
 
 
 # Of the others the sd is that of few draws far out: 2,000 independent draws do not tell it
 @target(lambda: {"x0": (0.0, 3.0, 0.0)})
-def neals_funnel() -> pm.Model:
+def neals_funnel() -> None:
     """Neal's funnel in ten dimensions."""
-    with pm.Model() as model:
-        x0 = pm.Normal("x0", 0, 3)
-        pm.Normal("x", 0, pt.exp(x0 / 2), shape=9)
-    return model
+    x0 = pm.Normal("x0", 0, 3)
+    pm.Normal("x", 0, pt.exp(x0 / 2), shape=9)
 
 
 @cache
@@ -97,11 +93,9 @@ def ill_conditioned_covariance() -> np.ndarray:
 
 
 @target(lambda: {"x": (np.zeros(100), np.sqrt(np.diag(ill_conditioned_covariance())), 0.0)})
-def ill_conditioned_gaussian() -> pm.Model:
+def ill_conditioned_gaussian() -> None:
     """Normal in 100 dimensions."""
-    with pm.Model() as model:
-        pm.MvNormal("x", np.zeros(100), ill_conditioned_covariance())
-    return model
+    pm.MvNormal("x", np.zeros(100), ill_conditioned_covariance())
 
 
 def quartic(x: Any, y: Any) -> Any:
@@ -119,25 +113,21 @@ def moments_of_quartic() -> Truth:
 
 
 @target(moments_of_quartic)
-def non_identifiable_quartic_measurement_model() -> pm.Model:
+def non_identifiable_quartic_measurement_model() -> None:
     """Two normals of which a polynomial was measured: a closed curve with four modes."""
-    with pm.Model() as model:
-        theta = pm.Normal("theta", 0, 1, shape=2)
-        pm.Normal("y", quartic(theta[0], theta[1]), 0.1, observed=1.0)
-    return model
+    theta = pm.Normal("theta", 0, 1, shape=2)
+    pm.Normal("y", quartic(theta[0], theta[1]), 0.1, observed=1.0)
 
 
 @target()
-def eight_schools() -> pm.Model:
+def eight_schools() -> None:
     """Coaching in eight schools, centred, with a normal log scale."""
     effects = np.array([28.0, 8, -3, 7, -1, 1, 18, 12])
     sds = np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
-    with pm.Model() as model:
-        mean = pm.Normal("avg_effect", 0, 10)
-        log_sd = pm.Normal("log_stddev", 5, 1)
-        school = pm.Normal("school_effects", mean, pt.exp(log_sd), shape=8)
-        pm.Normal("treatment_effects", school, sds, observed=effects)
-    return model
+    mean = pm.Normal("avg_effect", 0, 10)
+    log_sd = pm.Normal("log_stddev", 5, 1)
+    school = pm.Normal("school_effects", mean, pt.exp(log_sd), shape=8)
+    pm.Normal("treatment_effects", school, sds, observed=effects)
 
 
 def german_credit() -> tuple[np.ndarray, np.ndarray]:
@@ -148,38 +138,32 @@ def german_credit() -> tuple[np.ndarray, np.ndarray]:
 
 
 @target()
-def german_credit_numeric_logistic_regression() -> pm.Model:
+def german_credit_numeric_logistic_regression() -> None:
     """Logistic regression of 1,000 credits."""
     x, y = german_credit()
-    with pm.Model() as model:
-        weights = pm.Normal("weights", 0, 1, shape=25)
-        pm.Bernoulli("y", logit_p=x @ weights, observed=y)
-    return model
+    weights = pm.Normal("weights", 0, 1, shape=25)
+    pm.Bernoulli("y", logit_p=x @ weights, observed=y)
 
 
 @target()
-def german_credit_numeric_probit_regression() -> pm.Model:
+def german_credit_numeric_probit_regression() -> None:
     """Probit regression of the same."""
     x, y = german_credit()
-    with pm.Model() as model:
-        weights = pm.Normal("weights", 0, 1, shape=25)
-        pm.Bernoulli("y", p=pm.math.invprobit(x @ weights), observed=y)
-    return model
+    weights = pm.Normal("weights", 0, 1, shape=25)
+    pm.Bernoulli("y", p=pm.math.invprobit(x @ weights), observed=y)
 
 
 @target()
-def german_credit_numeric_sparse_logistic_regression() -> pm.Model:
+def german_credit_numeric_sparse_logistic_regression() -> None:
     """Logistic regression of the same, whose prior shrinks most weights to nothing."""
     x, y = german_credit()
-    with pm.Model() as model:
-        unscaled = pm.Normal("unscaled_weights", 0, 1, shape=25)
-        local = pm.Gamma("local_scales", 0.5, 0.5, shape=25)
-        scale = pm.Gamma("global_scale", 0.5, 0.5)
-        pm.Bernoulli("y", logit_p=x @ (unscaled * local * scale), observed=y)
-    return model
+    unscaled = pm.Normal("unscaled_weights", 0, 1, shape=25)
+    local = pm.Gamma("local_scales", 0.5, 0.5, shape=25)
+    scale = pm.Gamma("global_scale", 0.5, 0.5)
+    pm.Bernoulli("y", logit_p=x @ (unscaled * local * scale), observed=y)
 
 
-def radon(state: str, *, halfnormal: bool) -> pm.Model:
+def radon(state: str, *, halfnormal: bool) -> None:
     """Return a model of radon in houses, by floor, county, its uranium and its mean floor."""
     d = data(f"radon_{state}")
     county, floor = d["county"], d["floor"].astype(float)
@@ -192,52 +176,48 @@ def radon(state: str, *, halfnormal: bool) -> pm.Model:
     def scale(name: str) -> Any:
         return pm.HalfNormal(name, 1) if halfnormal else pm.Uniform(name, 0, 100)
 
-    with pm.Model() as model:
-        mean, sd = pm.Normal("county_effect_mean", 0, 1), scale("county_effect_scale")
-        effect = pm.Normal("county_effect", mean, sd, shape=len(mean_floor))
-        weight = pm.Normal("weight", 0, 1, shape=3)
-        noise = scale("log_radon_scale")
-        pm.Normal("log_radon", x @ weight + effect[county], noise, observed=log_radon)
-    return model
+    mean, sd = pm.Normal("county_effect_mean", 0, 1), scale("county_effect_scale")
+    effect = pm.Normal("county_effect", mean, sd, shape=len(mean_floor))
+    weight = pm.Normal("weight", 0, 1, shape=3)
+    noise = scale("log_radon_scale")
+    pm.Normal("log_radon", x @ weight + effect[county], noise, observed=log_radon)
 
 
 @target()
-def radon_contextual_effects_indiana() -> pm.Model:
+def radon_contextual_effects_indiana() -> None:
     """Radon in 1,851 houses of 91 counties, with uniform scales."""
-    return radon("indiana", halfnormal=False)
+    radon("indiana", halfnormal=False)
 
 
 @target()
-def radon_contextual_effects_indiana_halfnormal() -> pm.Model:
+def radon_contextual_effects_indiana_halfnormal() -> None:
     """The same with half-normal scales."""
-    return radon("indiana", halfnormal=True)
+    radon("indiana", halfnormal=True)
 
 
 @target()
-def radon_contextual_effects_minnesota() -> pm.Model:
+def radon_contextual_effects_minnesota() -> None:
     """Radon in 919 houses of 85 counties, with uniform scales."""
-    return radon("minnesota", halfnormal=False)
+    radon("minnesota", halfnormal=False)
 
 
 @target()
-def radon_contextual_effects_minnesota_halfnormal() -> pm.Model:
+def radon_contextual_effects_minnesota_halfnormal() -> None:
     """The same with half-normal scales."""
-    return radon("minnesota", halfnormal=True)
+    radon("minnesota", halfnormal=True)
 
 
 @target()
-def synthetic_item_response_theory() -> pm.Model:
+def synthetic_item_response_theory() -> None:
     """Answers of 400 students to about 75 of 100 questions each, right or wrong."""
     right = data("item_response_theory")["right"]
     # -1 is a question that was not asked
     student, question = np.nonzero(right >= 0)
-    with pm.Model() as model:
-        mean = pm.Normal("mean_student_ability", 0.75, 1)
-        ability = pm.Normal("centered_student_ability", 0, 1, shape=400)
-        difficulty = pm.Normal("question_difficulty", 0, 1, shape=100)
-        logit = mean + ability[student] - difficulty[question]
-        pm.Bernoulli("right", logit_p=logit, observed=right[student, question])
-    return model
+    mean = pm.Normal("mean_student_ability", 0.75, 1)
+    ability = pm.Normal("centered_student_ability", 0, 1, shape=400)
+    difficulty = pm.Normal("question_difficulty", 0, 1, shape=100)
+    logit = mean + ability[student] - difficulty[question]
+    pm.Bernoulli("right", logit_p=logit, observed=right[student, question])
 
 
 def brownian_motion(innovation: Any, noise: Any, values: np.ndarray) -> None:
@@ -249,13 +229,11 @@ def brownian_motion(innovation: Any, noise: Any, values: np.ndarray) -> None:
 
 
 @target()
-def brownian_motion_missing_middle_observations() -> pm.Model:
+def brownian_motion_missing_middle_observations() -> None:
     """Random walk of 30 steps, of which 20 were seen."""
     d = data("brownian_motion")
-    with pm.Model() as model:
-        scales = float(d["innovation_noise_scale"]), float(d["observation_noise_scale"])
-        brownian_motion(*scales, d["observed_locs"])
-    return model
+    scales = float(d["innovation_noise_scale"]), float(d["observation_noise_scale"])
+    brownian_motion(*scales, d["observed_locs"])
 
 
 def moments_of_walk() -> Truth:
@@ -292,13 +270,11 @@ def moments_of_walk() -> Truth:
 
 
 @target(moments_of_walk)
-def brownian_motion_unknown_scales_missing_middle_observations() -> pm.Model:
+def brownian_motion_unknown_scales_missing_middle_observations() -> None:
     """The same with unknown scales."""
-    with pm.Model() as model:
-        innovation = pm.LogNormal("innovation_noise_scale", 0, 2)
-        noise = pm.LogNormal("observation_noise_scale", 0, 2)
-        brownian_motion(innovation, noise, data("brownian_motion")["observed_locs"])
-    return model
+    innovation = pm.LogNormal("innovation_noise_scale", 0, 2)
+    noise = pm.LogNormal("observation_noise_scale", 0, 2)
+    brownian_motion(innovation, noise, data("brownian_motion")["observed_locs"])
 
 
 def lorenz_bridge(innovation: Any, noise: Any) -> None:
@@ -316,21 +292,17 @@ def lorenz_bridge(innovation: Any, noise: Any) -> None:
 
 
 @target()
-def convection_lorenz_bridge() -> pm.Model:
+def convection_lorenz_bridge() -> None:
     """Lorenz system of 30 steps, of whose first coordinate 20 were seen."""
     d = data("convection_lorenz_bridge")
-    with pm.Model() as model:
-        lorenz_bridge(float(d["innovation_scale"]), float(d["observation_scale"]))
-    return model
+    lorenz_bridge(float(d["innovation_scale"]), float(d["observation_scale"]))
 
 
 @target()
-def convection_lorenz_bridge_unknown_scales() -> pm.Model:
+def convection_lorenz_bridge_unknown_scales() -> None:
     """The same with unknown scales."""
-    with pm.Model() as model:
-        innovation = pm.LogNormal("innovation_scale", -1, 1)
-        lorenz_bridge(innovation, pm.LogNormal("observation_scale", -1, 1))
-    return model
+    innovation = pm.LogNormal("innovation_scale", -1, 1)
+    lorenz_bridge(innovation, pm.LogNormal("observation_scale", -1, 1))
 
 
 def sp500_returns() -> np.ndarray:
@@ -350,33 +322,31 @@ def autoregression(innovations: Any, persistence: Any, length: int) -> Any:
     return values
 
 
-def volatility(returns: np.ndarray, *, centred: bool) -> pm.Model:
+def volatility(returns: np.ndarray, *, centred: bool) -> None:
     """Return a model of returns whose log variance is an autoregression."""
     length = len(returns)
-    with pm.Model() as model:
-        beta = pm.Beta("beta", 20, 1.5)
-        persistence = pm.Deterministic("persistence_of_volatility", 2 * beta - 1)
-        mean = pm.Cauchy("mean_log_volatility", 0, 5)
-        scale = pm.HalfCauchy("white_noise_shock_scale", 2)
-        if centred:
-            start = pm.Normal.dist(mean, scale / pt.sqrt(1 - persistence**2))
-            rho = pt.stack([mean * (1 - persistence), persistence])
-            log = pm.AR("log_volatility", rho, scale, constant=True, init_dist=start, shape=length)
-        else:
-            z = pm.Normal("std_log_volatility", 0, 1, shape=length)
-            walk = scale * autoregression(z, persistence, length)
-            log = pm.Deterministic("log_volatility", mean + walk)
-        pm.Normal("returns", 0, pt.exp(log / 2), observed=returns)
-    return model
+    beta = pm.Beta("beta", 20, 1.5)
+    persistence = pm.Deterministic("persistence_of_volatility", 2 * beta - 1)
+    mean = pm.Cauchy("mean_log_volatility", 0, 5)
+    scale = pm.HalfCauchy("white_noise_shock_scale", 2)
+    if centred:
+        start = pm.Normal.dist(mean, scale / pt.sqrt(1 - persistence**2))
+        rho = pt.stack([mean * (1 - persistence), persistence])
+        log = pm.AR("log_volatility", rho, scale, constant=True, init_dist=start, shape=length)
+    else:
+        z = pm.Normal("std_log_volatility", 0, 1, shape=length)
+        walk = scale * autoregression(z, persistence, length)
+        log = pm.Deterministic("log_volatility", mean + walk)
+    pm.Normal("returns", 0, pt.exp(log / 2), observed=returns)
 
 
 @target()
-def stochastic_volatility_sp500_small() -> pm.Model:
+def stochastic_volatility_sp500_small() -> None:
     """Volatility of 100 days of returns, centred."""
-    return volatility(sp500_returns(), centred=True)
+    volatility(sp500_returns(), centred=True)
 
 
 @target("stochastic_volatility_sp500_small")
-def vectorized_stochastic_volatility_sp500_small() -> pm.Model:
+def vectorized_stochastic_volatility_sp500_small() -> None:
     """The same, non-centred."""
-    return volatility(sp500_returns(), centred=False)
+    volatility(sp500_returns(), centred=False)

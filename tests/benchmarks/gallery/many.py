@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
+from registry import Registry, batched
 from scipy.sparse import coo_array
 
 from .exact import Moments
-from .registry import Registry, batched
 
 __all__ = ["MANY", "moments_of_many"]
 
@@ -38,33 +38,31 @@ def rows(name: str) -> tuple[np.ndarray, np.ndarray]:
     return group, rng.normal(2, 1, count)[group] + rng.normal(size=ROWS)
 
 
-def groups(name: str, batch_size: int | None) -> pm.Model:
+def groups(name: str, batch_size: int | None) -> None:
     """Return the hierarchy y ~ N(theta_g, 1), theta_g ~ N(mu, 1), mu ~ N(0, 10)."""
     group, y = rows(name)
-    with pm.Model() as model:
-        g, seen = batched(batch_size, group, y)
-        mu = pm.Normal("mu", 0, 10)
-        theta = pm.Normal("theta", mu, 1, shape=SIZES[name][0])
-        pm.Normal("y", theta[g], 1, observed=seen, total_size=len(y))
-    return model
+    g, seen = batched(batch_size, group, y)
+    mu = pm.Normal("mu", 0, 10)
+    theta = pm.Normal("theta", mu, 1, shape=SIZES[name][0])
+    pm.Normal("y", theta[g], 1, observed=seen, total_size=len(y))
 
 
 @MANY.add
-def groups_5000(batch_size: int | None = 1_000) -> pm.Model:
+def groups_5000(batch_size: int | None = 1_000) -> None:
     """Return 5,000 groups of 200 rows."""
-    return groups("groups_5000", batch_size)
+    groups("groups_5000", batch_size)
 
 
 @MANY.add
-def groups_50000(batch_size: int | None = 1_000) -> pm.Model:
+def groups_50000(batch_size: int | None = 1_000) -> None:
     """Return 50,000 groups of 20 rows."""
-    return groups("groups_50000", batch_size)
+    groups("groups_50000", batch_size)
 
 
 @MANY.add
-def groups_of_power_law(batch_size: int | None = 1_000) -> pm.Model:
+def groups_of_power_law(batch_size: int | None = 1_000) -> None:
     """Return 5,000 groups of none to some hundred thousand rows."""
-    return groups("groups_of_power_law", batch_size)
+    groups("groups_of_power_law", batch_size)
 
 
 # Groups, items and rows of crossed effects, and the sds of their effects
@@ -85,19 +83,17 @@ def crossed_rows() -> tuple[np.ndarray, ...]:
 
 
 @MANY.add
-def crossed_thousands(batch_size: int | None = 1_000) -> pm.Model:
+def crossed_thousands(batch_size: int | None = 1_000) -> None:
     """Return y ~ N(mu + beta x_g + a_g + b_i, 1): ridges between a few and thousands."""
     group, item, x, y = crossed_rows()
     groups, items, count, sd_a, sd_b = CROSSED
-    with pm.Model() as model:
-        g, i, covariate, seen = batched(batch_size, group, item, x, y)
-        mu = pm.Normal("mu", 0, 5)
-        beta = pm.Normal("beta", 0, 5)
-        a = pm.Normal("a", 0, sd_a, shape=groups)
-        b = pm.Normal("b", 0, sd_b, shape=items)
-        mean = mu + beta * covariate + a[g] + b[i]
-        pm.Normal("y", mean, 1, observed=seen, total_size=count)
-    return model
+    g, i, covariate, seen = batched(batch_size, group, item, x, y)
+    mu = pm.Normal("mu", 0, 5)
+    beta = pm.Normal("beta", 0, 5)
+    a = pm.Normal("a", 0, sd_a, shape=groups)
+    b = pm.Normal("b", 0, sd_b, shape=items)
+    mean = mu + beta * covariate + a[g] + b[i]
+    pm.Normal("y", mean, 1, observed=seen, total_size=count)
 
 
 def moments_of_many(name: str) -> Moments:

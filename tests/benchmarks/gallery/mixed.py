@@ -18,12 +18,12 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc.distributions.transforms import ordered
+from registry import Builder, batched, built
 
 import pymc_sgmcmc as sg
 
 from . import exact
 from .pairs import lines_of_groups, moments_of_lines
-from .registry import Builder, batched
 
 # From a model, a class and its options, such as the backend
 Steps = Callable[..., list[Any]]
@@ -71,31 +71,29 @@ def blocks(*names: Sequence[str], **others: Callable[..., Any]) -> Steps:
 
 
 def linear(centre: float) -> Builder:
-    def build(batch_size: int | None = 200) -> pm.Model:
+    @built
+    def build(batch_size: int | None = 200) -> None:
         x, y = exact.line(centre)
         rows = batched(batch_size, x, y)
-        with pm.Model() as model:
-            a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 10)
-            s = pm.HalfNormal("s", 5)
-            pm.Normal("y", a + b * rows[0], s, observed=rows[1], total_size=len(y))
-        return model
+        a, b = pm.Normal("a", 0, 10), pm.Normal("b", 0, 10)
+        s = pm.HalfNormal("s", 5)
+        pm.Normal("y", a + b * rows[0], s, observed=rows[1], total_size=len(y))
 
     return build
 
 
-def poisson(batch_size: int | None = 200) -> pm.Model:
+@built
+def poisson(batch_size: int | None = 200) -> None:
     """Poisson regression on correlated columns: 20,000 rows."""
     rng = np.random.default_rng(4)
     n = 20_000
     x = 0.5 + rng.normal(size=(n, 4)) @ np.linalg.cholesky(0.4 + 0.6 * np.eye(4)).T
     y = rng.poisson(np.exp(0.5 + x @ [0.3, -0.2, 0.1, 0.2])).astype("int32")
     xb, yb = batched(batch_size, x, y)
-    with pm.Model() as model:
-        intercept = pm.Normal("intercept", 0, 3)
-        first, rest = pm.Normal("first", 0, 1), pm.Normal("rest", 0, 1, shape=3)
-        log_rate = intercept + first * xb[:, 0] + xb[:, 1:] @ rest
-        pm.Poisson("y", pt.exp(log_rate), observed=yb, total_size=n)
-    return model
+    intercept = pm.Normal("intercept", 0, 3)
+    first, rest = pm.Normal("first", 0, 1), pm.Normal("rest", 0, 1, shape=3)
+    log_rate = intercept + first * xb[:, 0] + xb[:, 1:] @ rest
+    pm.Poisson("y", pt.exp(log_rate), observed=yb, total_size=n)
 
 
 # ------------------------------------------------------------------ mixtures
@@ -117,13 +115,12 @@ def parameters(start: float = 0.5) -> tuple[Any, Any, Any]:
     return w, mu, pm.HalfNormal("s", 2, shape=3)
 
 
-def mixture(n: int, batch_size: int | None) -> pm.Model:
+@built
+def mixture(n: int, batch_size: int | None) -> None:
     y = three(n)
     rows = y if batch_size is None else pm.Minibatch(y, batch_size=batch_size)
-    with pm.Model() as model:
-        w, mu, s = parameters()
-        pm.NormalMixture("y", w, mu, s, observed=rows, total_size=n)
-    return model
+    w, mu, s = parameters()
+    pm.NormalMixture("y", w, mu, s, observed=rows, total_size=n)
 
 
 def large_mixture(batch_size: int | None = 200) -> pm.Model:
@@ -134,21 +131,19 @@ def small_mixture() -> pm.Model:
     return mixture(500, None)
 
 
-def apart_mixture() -> pm.Model:
-    with pm.Model() as model:
-        w, mu, s = parameters(APART)
-        pm.NormalMixture("y", w, mu, s, observed=three(500, APART))
-    return model
+@built
+def apart_mixture() -> None:
+    w, mu, s = parameters(APART)
+    pm.NormalMixture("y", w, mu, s, observed=three(500, APART))
 
 
-def indicated_mixture(apart: float = 1.0) -> pm.Model:
+@built
+def indicated_mixture(apart: float = 1.0) -> None:
     """Return the small mixture with an indicator for each row."""
     y = three(500, apart)
-    with pm.Model() as model:
-        w, mu, s = parameters()
-        z = pm.Categorical("z", w, shape=len(y))
-        pm.Normal("y", mu[z], s[z], observed=y)
-    return model
+    w, mu, s = parameters()
+    z = pm.Categorical("z", w, shape=len(y))
+    pm.Normal("y", mu[z], s[z], observed=y)
 
 
 def signal() -> np.ndarray:
@@ -157,73 +152,67 @@ def signal() -> np.ndarray:
     return rng.normal(np.where(np.arange(300) < 100, 4.0, 0.0), 1)
 
 
-def indicated_signal() -> pm.Model:
+@built
+def indicated_signal() -> None:
     y = signal()
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1)
-        mu, s = pm.Normal("mu", 0, 10), pm.HalfNormal("s", 5)
-        z = pm.Bernoulli("z", p, shape=len(y))
-        pm.Normal("y", mu * z, s, observed=y)
-    return model
+    p = pm.Beta("p", 1, 1)
+    mu, s = pm.Normal("mu", 0, 10), pm.HalfNormal("s", 5)
+    z = pm.Bernoulli("z", p, shape=len(y))
+    pm.Normal("y", mu * z, s, observed=y)
 
 
-def marginal_signal() -> pm.Model:
-    with pm.Model() as model:
-        p = pm.Beta("p", 1, 1)
-        # Where NUTS would not start at the lesser mode, all rows with one centre
-        mu, s = pm.Normal("mu", 0, 10, initval=4), pm.HalfNormal("s", 5)
-        pm.NormalMixture("y", pt.stack([1 - p, p]), pt.stack([0.0, mu]), s, observed=signal())
-    return model
+@built
+def marginal_signal() -> None:
+    p = pm.Beta("p", 1, 1)
+    # Where NUTS would not start at the lesser mode, all rows with one centre
+    mu, s = pm.Normal("mu", 0, 10, initval=4), pm.HalfNormal("s", 5)
+    pm.NormalMixture("y", pt.stack([1 - p, p]), pt.stack([0.0, mu]), s, observed=signal())
 
 
 # ------------------------------------------------------------------ beside PyMC's own
 
 
-def normal_gamma() -> pm.Model:
+@built
+def normal_gamma() -> None:
     """Mean and precision of normal rows, with the conjugate prior."""
-    with pm.Model() as model:
-        tau = pm.Gamma("tau", *exact.GAMMA)
-        mu = pm.Normal("mu", 0, tau=exact.WEIGHT * tau)
-        pm.Normal("y", mu, tau=tau, observed=exact.sample())
-    return model
+    tau = pm.Gamma("tau", *exact.GAMMA)
+    mu = pm.Normal("mu", 0, tau=exact.WEIGHT * tau)
+    pm.Normal("y", mu, tau=tau, observed=exact.sample())
 
 
-def hierarchical_normal() -> pm.Model:
+@built
+def hierarchical_normal() -> None:
     """Twelve groups of fifteen rows, centred."""
     rng = np.random.default_rng(5)
     group = np.repeat(np.arange(12), 15)
     y = rng.normal(2, 0.8, 12)[group] + rng.normal(0, 1, len(group))
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 2)
-        theta = pm.Normal("theta", mu, tau, shape=12)
-        pm.Normal("y", theta[group], pm.HalfNormal("sigma", 2), observed=y)
-    return model
+    mu, tau = pm.Normal("mu", 0, 5), pm.HalfNormal("tau", 2)
+    theta = pm.Normal("theta", mu, tau, shape=12)
+    pm.Normal("y", theta[group], pm.HalfNormal("sigma", 2), observed=y)
 
 
-def hierarchical_logit() -> pm.Model:
+@built
+def hierarchical_logit() -> None:
     """Logistic regression with varying intercepts, centred: 15 groups of 100 rows."""
     rng = np.random.default_rng(6)
     group = np.repeat(np.arange(15), 100)
     x = rng.normal(size=(len(group), 2))
     logit = rng.normal(-0.5, 1, 15)[group] + x @ [0.8, -0.4]
     y = rng.random(len(group)) < 1 / (1 + np.exp(-logit))
-    with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1)
-        theta = pm.Normal("theta", mu, tau, shape=15)
-        beta = pm.Normal("beta", 0, 1, shape=2)
-        pm.Bernoulli("y", logit_p=theta[group] + x @ beta, observed=y)
-    return model
+    mu, tau = pm.Normal("mu", 0, 2), pm.HalfNormal("tau", 1)
+    theta = pm.Normal("theta", mu, tau, shape=15)
+    beta = pm.Normal("beta", 0, 1, shape=2)
+    pm.Bernoulli("y", logit_p=theta[group] + x @ beta, observed=y)
 
 
-def change_point() -> pm.Model:
+@built
+def change_point() -> None:
     """Coal-mining disasters of each year, at two rates."""
     years = np.arange(len(exact.DISASTERS))
-    with pm.Model() as model:
-        early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
-        change = pm.DiscreteUniform("change", 0, len(years) - 1)
-        rate = pt.switch(years < change, early, late)
-        pm.Poisson("y", rate, observed=exact.DISASTERS)
-    return model
+    early, late = pm.Exponential("early", 1), pm.Exponential("late", 1)
+    change = pm.DiscreteUniform("change", 0, len(years) - 1)
+    rate = pt.switch(years < change, early, late)
+    pm.Poisson("y", rate, observed=exact.DISASTERS)
 
 
 def beside_nuts(model: pm.Model, method: Any, **options: Any) -> list[Any]:

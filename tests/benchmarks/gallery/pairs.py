@@ -7,10 +7,11 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
+from registry import batched
+
 from .conjugate import mixed, of_few
 from .exact import Moments
 from .many import MANY
-from .registry import batched
 
 __all__ = ["PAIRS_OF_EFFECTS"]
 
@@ -30,14 +31,12 @@ def rows_of_lines() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @MANY.add
-def lines_of_groups(batch_size: int | None = 500) -> pm.Model:
+def lines_of_groups(batch_size: int | None = 500) -> None:
     """Return 600 intercepts and slopes on a covariate that is not centred; scales are learned."""
     group, x, y = rows_of_lines()
-    with pm.Model() as model:
-        g, covariate, seen = batched(batch_size, group, x, y)
-        a, b, sigma = _effects(GROUPS)
-        pm.Normal("y", a[g] + b[g] * covariate, sigma, observed=seen, total_size=len(y))
-    return model
+    g, covariate, seen = batched(batch_size, group, x, y)
+    a, b, sigma = _effects(GROUPS)
+    pm.Normal("y", a[g] + b[g] * covariate, sigma, observed=seen, total_size=len(y))
 
 
 @cache
@@ -53,20 +52,16 @@ def rows_of_series() -> np.ndarray:
 
 
 @MANY.add
-def panel_of_autoregressions(batch_size: int = 50) -> pm.Model:
+def panel_of_autoregressions(batch_size: int = 50) -> None:
     """Return 1,000 series' drifts and coefficients given their first values, in batches of series.
 
     A row is a series.
     """
     y = rows_of_series()
-    with pm.Model() as model:
-        i, before, seen = pm.Minibatch(
-            np.arange(SERIES), y[:, :-1], y[:, 1:], batch_size=batch_size
-        )
-        a, b, sigma = _effects(SERIES)
-        mean = a[i][:, None] + b[i][:, None] * before
-        pm.Normal("y", mean, sigma, observed=seen, total_size=[SERIES, LENGTH - 1])
-    return model
+    i, before, seen = pm.Minibatch(np.arange(SERIES), y[:, :-1], y[:, 1:], batch_size=batch_size)
+    a, b, sigma = _effects(SERIES)
+    mean = a[i][:, None] + b[i][:, None] * before
+    pm.Normal("y", mean, sigma, observed=seen, total_size=[SERIES, LENGTH - 1])
 
 
 def _effects(count: int) -> tuple:

@@ -22,8 +22,7 @@ import pytensor
 import pytensor.tensor as pt
 
 from pymc.distributions.transforms import ordered
-
-from .registry import Builder, Registry
+from registry import Builder, Registry, Writer
 
 FOLDER = Path(__file__).parents[2] / "data" / "posteriordb"
 POSTERIORDB = Registry()
@@ -34,17 +33,17 @@ SUITE = Registry()
 SUITE_ORIGIN: dict[str, str] = {}
 
 
-type Decorator = Callable[[Builder], Builder]
+type Decorator = Callable[[Writer], Builder]
 
 
 def _into(registry: Registry, origin: dict[str, str]) -> Callable[..., Decorator]:
     """Return what registers a model there, of the posterior of a name and with its rows."""
 
     def posterior_of(name: str, **rows: tuple[str, ...]) -> Decorator:
-        def register(function: Builder) -> Builder:
-            origin[function.__name__] = name
-            ROWS[function.__name__] = rows
-            return registry.add(function)
+        def register(write: Writer) -> Builder:
+            origin[write.__name__] = name
+            ROWS[write.__name__] = rows
+            return registry.add(write)
 
         return register
 
@@ -93,21 +92,32 @@ def standardised(x: np.ndarray) -> np.ndarray:
     return (x - x.mean()) / (2 * x.std(ddof=1))
 
 
+def linear(name: str, y: np.ndarray, x: np.ndarray, scale: float | None = None) -> None:
+    """Regress ``y`` on columns; the noise is flat, or half-Cauchy of this scale."""
+    beta = pm.Flat("beta", shape=x.shape[1])
+    sigma = pm.HalfFlat("sigma") if scale is None else pm.HalfCauchy("sigma", scale)
+    pm.Normal(name, x @ beta, sigma, observed=y)
+
+
+def five_slopes(name: str) -> None:
+    """Regress a posterior's ``y`` on five columns, with normal priors."""
+    d = data(name)
+    beta = pm.Normal("beta", 0, 10, shape=5)
+    sigma = pm.HalfNormal("sigma", 10)
+    pm.Normal("y", d["X"] @ beta, sigma, observed=d["y"])
+
+
 @posterior("kidiq_with_mom_work-kidscore_interaction_z")
-def kidscore_interaction_z() -> pm.Model:
+def kidscore_interaction_z() -> None:
     """Test scores of children on their mothers' schooling and IQ, with interaction."""
     d = data("kidiq_with_mom_work-kidscore_interaction_z")
     hs, iq = standardised(d["mom_hs"]), standardised(d["mom_iq"])
     x = np.column_stack([np.ones_like(hs), hs, iq, hs * iq])
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=4)
-        sigma = pm.HalfFlat("sigma")
-        pm.Normal("kid_score", x @ beta, sigma, observed=d["kid_score"])
-    return model
+    linear("kid_score", d["kid_score"], x)
 
 
 @posterior("nes2000-nes")
-def nes2000() -> pm.Model:
+def nes2000() -> None:
     """Party identification in the election study of 2000, a linear regression."""
     d = data("nes2000-nes")
     age = d["age_discrete"][:, None] == [2, 3, 4]
@@ -115,77 +125,60 @@ def nes2000() -> pm.Model:
     x = np.column_stack(
         [np.ones(len(age)), *(d[key] for key in before), age, *(d[key] for key in after)]
     )
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=9)
-        sigma = pm.HalfFlat("sigma")
-        pm.Normal("partyid7", x @ beta, sigma, observed=d["partyid7"])
-    return model
+    linear("partyid7", d["partyid7"], x)
 
 
 @posterior("sblri-blr")
-def sblri() -> pm.Model:
+def sblri() -> None:
     """Linear regression with nearly uncorrelated coefficients."""
-    d = data("sblri-blr")
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 10, shape=5)
-        sigma = pm.HalfNormal("sigma", 10)
-        pm.Normal("y", d["X"] @ beta, sigma, observed=d["y"])
-    return model
+    five_slopes("sblri-blr")
 
 
 @posterior("arK-arK")
-def arK() -> pm.Model:
+def arK() -> None:
     """Autoregression of order five, given the first five values."""
     d = data("arK-arK")
     y, order = d["y"], int(d["K"])
     lags = np.column_stack([y[order - k : -k] for k in range(1, order + 1)])
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", 0, 10)
-        beta = pm.Normal("beta", 0, 10, shape=order)
-        sigma = pm.HalfCauchy("sigma", 2.5)
-        pm.Normal("y", alpha + lags @ beta, sigma, observed=y[order:])
-    return model
+    alpha = pm.Normal("alpha", 0, 10)
+    beta = pm.Normal("beta", 0, 10, shape=order)
+    sigma = pm.HalfCauchy("sigma", 2.5)
+    pm.Normal("y", alpha + lags @ beta, sigma, observed=y[order:])
 
 
 @posterior("low_dim_gauss_mix-low_dim_gauss_mix")
-def low_dim_gauss_mix() -> pm.Model:
+def low_dim_gauss_mix() -> None:
     """Mixture of two normals, well separated."""
     y = data("low_dim_gauss_mix-low_dim_gauss_mix")["y"]
-    with pm.Model() as model:
-        theta = pm.Beta("theta", 5, 5)
-        mu = pm.Normal("mu", 0, 2, shape=2, transform=ordered, initval=[-1, 1])
-        sigma = pm.HalfNormal("sigma", 2, shape=2)
-        pm.NormalMixture("y", pt.stack([theta, 1 - theta]), mu, sigma, observed=y)
-    return model
+    theta = pm.Beta("theta", 5, 5)
+    mu = pm.Normal("mu", 0, 2, shape=2, transform=ordered, initval=[-1, 1])
+    sigma = pm.HalfNormal("sigma", 2, shape=2)
+    pm.NormalMixture("y", pt.stack([theta, 1 - theta]), mu, sigma, observed=y)
 
 
 @posterior("eight_schools-eight_schools_noncentered")
-def eight_schools_noncentered() -> pm.Model:
+def eight_schools_noncentered() -> None:
     """Coaching in eight schools, non-centred; the reference knows no ``theta_trans``."""
     d = data("eight_schools-eight_schools_noncentered")
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 5)
-        tau = pm.HalfCauchy("tau", 5)
-        theta_trans = pm.Normal("theta_trans", 0, 1, shape=8)
-        theta = pm.Deterministic("theta", mu + tau * theta_trans)
-        pm.Normal("y", theta, d["sigma"], observed=d["y"])
-    return model
+    mu = pm.Normal("mu", 0, 5)
+    tau = pm.HalfCauchy("tau", 5)
+    theta_trans = pm.Normal("theta_trans", 0, 1, shape=8)
+    theta = pm.Deterministic("theta", mu + tau * theta_trans)
+    pm.Normal("y", theta, d["sigma"], observed=d["y"])
 
 
 @posterior("kilpisjarvi_mod-kilpisjarvi")
-def kilpisjarvi() -> pm.Model:
+def kilpisjarvi() -> None:
     """Summer temperatures on the year, not centred: the line's two parameters nearly coincide."""
     d = data("kilpisjarvi_mod-kilpisjarvi")
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", d["pmualpha"], d["psalpha"])
-        beta = pm.Normal("beta", d["pmubeta"], d["psbeta"])
-        sigma = pm.HalfFlat("sigma")
-        pm.Normal("y", alpha + beta * d["x"], sigma, observed=d["y"])
-    return model
+    alpha = pm.Normal("alpha", d["pmualpha"], d["psalpha"])
+    beta = pm.Normal("beta", d["pmubeta"], d["psbeta"])
+    sigma = pm.HalfFlat("sigma")
+    pm.Normal("y", alpha + beta * d["x"], sigma, observed=d["y"])
 
 
 @posterior("mesquite-logmesquite_logvas")
-def logmesquite_logvas() -> pm.Model:
+def logmesquite_logvas() -> None:
     """Leaf mass of mesquite bushes on their volume, area and shape, all in logarithms."""
     d = data("mesquite-logmesquite_logvas")
     area = d["diam1"] * d["diam2"]
@@ -193,11 +186,7 @@ def logmesquite_logvas() -> pm.Model:
     x = np.column_stack(
         [np.ones(len(area)), *np.log([*sizes, d["density"]]), d["group"].astype(float)]
     )
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=7)
-        sigma = pm.HalfFlat("sigma")
-        pm.Normal("log_weight", x @ beta, sigma, observed=np.log(d["weight"]))
-    return model
+    linear("log_weight", np.log(d["weight"]), x)
 
 
 def hmm_logp(y: pt.TensorVariable, theta: pt.TensorVariable, mu: pt.TensorVariable) -> Any:
@@ -218,12 +207,10 @@ def hmm_logp(y: pt.TensorVariable, theta: pt.TensorVariable, mu: pt.TensorVariab
 
 
 @posterior("hmm_example-hmm_example", theta=("theta1", "theta2"))
-def hmm_example() -> pm.Model:
+def hmm_example() -> None:
     """Hidden Markov chain of two states with normal observations."""
     y = data("hmm_example-hmm_example")["y"]
-    with pm.Model() as model:
-        theta = pm.Dirichlet("theta", np.ones((2, 2)))
-        # Stan's means are positive too; that these are not is 13 standard deviations away
-        mu = pm.Normal("mu", [3, 10], 1, transform=ordered)
-        pm.Potential("y", hmm_logp(pt.constant(y), theta, mu))
-    return model
+    theta = pm.Dirichlet("theta", np.ones((2, 2)))
+    # Stan's means are positive too; that these are not is 13 standard deviations away
+    mu = pm.Normal("mu", [3, 10], 1, transform=ordered)
+    pm.Potential("y", hmm_logp(pt.constant(y), theta, mu))

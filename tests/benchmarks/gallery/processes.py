@@ -55,16 +55,14 @@ def rows_of_curve() -> tuple[np.ndarray, np.ndarray]:
 
 
 @HIERARCHIES.add
-def curve_of_a_process(batch_size: int = 500) -> pm.Model:
+def curve_of_a_process(batch_size: int = 500) -> None:
     """Return a Gaussian process in a basis (HSGP), whose length and height are learned."""
     x, y = rows_of_curve()
-    with pm.Model() as model:
-        length, height = pm.InverseGamma("length", 5, 5), pm.HalfNormal("height", 1)
-        row, seen = pm.Minibatch(basis_at(x), y, batch_size=batch_size)
-        z = pm.Normal("z", 0, 1, shape=BASIS)
-        mean = row @ (z * power_of(length, height))
-        pm.Normal("y", mean, NOISE, observed=seen, total_size=ROWS)
-    return model
+    length, height = pm.InverseGamma("length", 5, 5), pm.HalfNormal("height", 1)
+    row, seen = pm.Minibatch(basis_at(x), y, batch_size=batch_size)
+    z = pm.Normal("z", 0, 1, shape=BASIS)
+    mean = row @ (z * power_of(length, height))
+    pm.Normal("y", mean, NOISE, observed=seen, total_size=ROWS)
 
 
 @cache
@@ -76,20 +74,18 @@ def rows_of_curves() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @HIERARCHIES.add
-def sum_of_processes(batch_size: int = 500) -> pm.Model:
+def sum_of_processes(batch_size: int = 500) -> None:
     """Return an intercept and two such processes, of which the data tell the sum."""
     x, w, y = rows_of_curves()
-    with pm.Model() as model:
-        bases = np.hstack([basis_at(x), basis_at(w)])
-        row, seen = pm.Minibatch(bases, y, batch_size=batch_size)
-        mean = pm.Normal("level", 0, LEVEL)
-        for k in range(2):
-            length, height = pm.InverseGamma(f"length_{k}", 5, 5), pm.HalfNormal(f"height_{k}", 1)
-            z = pm.Normal(f"z_{k}", 0, 1, shape=BASIS)
-            basis = row[:, k * BASIS : (k + 1) * BASIS]
-            mean = mean + basis @ (z * power_of(length, height))
-        pm.Normal("y", mean, NOISE, observed=seen, total_size=ROWS)
-    return model
+    bases = np.hstack([basis_at(x), basis_at(w)])
+    row, seen = pm.Minibatch(bases, y, batch_size=batch_size)
+    mean = pm.Normal("level", 0, LEVEL)
+    for k in range(2):
+        length, height = pm.InverseGamma(f"length_{k}", 5, 5), pm.HalfNormal(f"height_{k}", 1)
+        z = pm.Normal(f"z_{k}", 0, 1, shape=BASIS)
+        basis = row[:, k * BASIS : (k + 1) * BASIS]
+        mean = mean + basis @ (z * power_of(length, height))
+    pm.Normal("y", mean, NOISE, observed=seen, total_size=ROWS)
 
 
 @cache
@@ -115,21 +111,19 @@ def seasonal_at(length: float, height: float) -> np.ndarray:
 
 
 @HIERARCHIES.add
-def periodic_process(batch_size: int = 500) -> pm.Model:
+def periodic_process(batch_size: int = 500) -> None:
     """Return an intercept and a periodic process (HSGPPeriodic), as PyMC's documentation has it."""
     x, y = rows_of_season()
-    with pm.Model() as model:
-        level = pm.Normal("level", 0, LEVEL)
-        length, height = pm.InverseGamma("length", 5, 5), pm.HalfNormal("height", 1)
-        cos, sin, seen = pm.Minibatch(*season_at(x), y, batch_size=batch_size)
-        process = pm.gp.HSGPPeriodic(
-            m=HARMONICS, scale=height, cov_func=pm.gp.cov.Periodic(1, period=1, ls=length)
-        )
-        power = process.prior_linearized(np.array([[0.0], [1.0]]))[1]
-        z = pm.Normal("z", 0, 1, shape=2 * HARMONICS - 1)
-        mean = cos @ (power * z[:HARMONICS]) + sin @ (power[1:] * z[HARMONICS:])
-        pm.Normal("y", level + mean, NOISE, observed=seen, total_size=ROWS)
-    return model
+    level = pm.Normal("level", 0, LEVEL)
+    length, height = pm.InverseGamma("length", 5, 5), pm.HalfNormal("height", 1)
+    cos, sin, seen = pm.Minibatch(*season_at(x), y, batch_size=batch_size)
+    process = pm.gp.HSGPPeriodic(
+        m=HARMONICS, scale=height, cov_func=pm.gp.cov.Periodic(1, period=1, ls=length)
+    )
+    power = process.prior_linearized(np.array([[0.0], [1.0]]))[1]
+    z = pm.Normal("z", 0, 1, shape=2 * HARMONICS - 1)
+    mean = cos @ (power * z[:HARMONICS]) + sin @ (power[1:] * z[HARMONICS:])
+    pm.Normal("y", level + mean, NOISE, observed=seen, total_size=ROWS)
 
 
 Scales = Callable[[np.ndarray], np.ndarray]

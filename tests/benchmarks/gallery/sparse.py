@@ -8,11 +8,11 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
+from registry import Registry
 from scipy import special, stats
 
 from .conjugate import mixed
 from .exact import Moments
-from .registry import Registry
 
 __all__ = ["DECILES", "SPARSE", "SPARSE_MOMENTS"]
 
@@ -27,21 +27,17 @@ TENTHS = np.arange(1, 10) / 10
 
 
 @SPARSE.add
-def sparse_counts() -> pm.Model:
+def sparse_counts() -> None:
     """Return the sparse Dirichlet posterior of the paper on mirrored Langevin dynamics."""
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.full(len(PAPERS), 0.1))
-        pm.Multinomial("counts", PAPERS.sum(), p, observed=PAPERS)
-    return model
+    p = pm.Dirichlet("p", np.full(len(PAPERS), 0.1))
+    pm.Multinomial("counts", PAPERS.sum(), p, observed=PAPERS)
 
 
 @SPARSE.add
-def rare_cell() -> pm.Model:
+def rare_cell() -> None:
     """Return four cells, one of which has 5 of 100,000 counts."""
-    with pm.Model() as model:
-        p = pm.Dirichlet("p", np.ones(len(RARE)))
-        pm.Multinomial("counts", RARE.sum(), p, observed=RARE)
-    return model
+    p = pm.Dirichlet("p", np.ones(len(RARE)))
+    pm.Multinomial("counts", RARE.sum(), p, observed=RARE)
 
 
 @cache
@@ -52,50 +48,40 @@ def rows_of_shares() -> np.ndarray:
 
 
 @SPARSE.add
-def learned_concentration() -> pm.Model:
+def learned_concentration() -> None:
     """Return sparse shares of groups, of a Dirichlet law whose concentration is learned."""
     counts = rows_of_shares()
-    with pm.Model() as model:
-        a = pm.Exponential("a", 1)
-        share = pm.Dirichlet("share", a * np.ones(6), shape=counts.shape)
-        pm.Multinomial("counts", counts.sum(axis=1), share, observed=counts)
-    return model
+    a = pm.Exponential("a", 1)
+    share = pm.Dirichlet("share", a * np.ones(6), shape=counts.shape)
+    pm.Multinomial("counts", counts.sum(axis=1), share, observed=counts)
 
 
 @SPARSE.add
-def arcsine() -> pm.Model:
+def arcsine() -> None:
     """Return a probability with Jeffreys' prior and no data: unbounded at both ends."""
-    with pm.Model() as model:
-        pm.Beta("p", 0.5, 0.5)
-    return model
+    pm.Beta("p", 0.5, 0.5)
 
 
 @SPARSE.add
-def sparse_gamma() -> pm.Model:
+def sparse_gamma() -> None:
     """Return a gamma variable of shape 0.1."""
-    with pm.Model() as model:
-        pm.Gamma("x", 0.1, 1)
-    return model
+    pm.Gamma("x", 0.1, 1)
 
 
 @SPARSE.add
-def empty_components() -> pm.Model:
+def empty_components() -> None:
     """Return a mixture of six known components, four of them empty: each row tells its own."""
     rng = np.random.default_rng(5)
     y = rng.normal(40 * np.repeat(np.arange(6), EMPTY), 1)
-    with pm.Model() as model:
-        w = pm.Dirichlet("w", np.full(6, 0.1))
-        pm.NormalMixture("y", w, 40 * np.arange(6), 1, observed=y)
-    return model
+    w = pm.Dirichlet("w", np.full(6, 0.1))
+    pm.NormalMixture("y", w, 40 * np.arange(6), 1, observed=y)
 
 
 @SPARSE.add
-def logit_normal() -> pm.Model:
+def logit_normal() -> None:
     """Return a share whose prior has bounds and, in PyMC, no transform, with 1 success of 20."""
-    with pm.Model() as model:
-        p = pm.LogitNormal("p", 0, 1)
-        pm.Binomial("successes", 20, p, observed=1)
-    return model
+    p = pm.LogitNormal("p", 0, 1)
+    pm.Binomial("successes", 20, p, observed=1)
 
 
 def of_logit_normal() -> Moments:

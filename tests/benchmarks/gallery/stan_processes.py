@@ -22,74 +22,64 @@ def scanned(step: Callable[..., Any], first: Any, sequences: Any, constants: Any
 
 
 @of_suite("arma-arma11")
-def arma11() -> pm.Model:
+def arma11() -> None:
     """ARMA(1, 1); the error before the first observation is 0, the observation before it ``mu``."""
     y = data("arma-arma11")["y"]
 
     def following(before: Any, nu: Any, mu: Any, phi: Any, theta: Any) -> Any:
         return mu + phi * before + theta * (before - nu)
 
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 10)
-        phi = pm.Normal("phi", 0, 2)
-        theta = pm.Normal("theta", 0, 2)
-        sigma = pm.HalfCauchy("sigma", 2.5)
-        nu = scanned(following, mu + phi * mu, pt.constant(y[:-1]), [mu, phi, theta])
-        pm.Normal("y", nu, sigma, observed=y)
-    return model
+    mu = pm.Normal("mu", 0, 10)
+    phi = pm.Normal("phi", 0, 2)
+    theta = pm.Normal("theta", 0, 2)
+    sigma = pm.HalfCauchy("sigma", 2.5)
+    nu = scanned(following, mu + phi * mu, pt.constant(y[:-1]), [mu, phi, theta])
+    pm.Normal("y", nu, sigma, observed=y)
 
 
 @of_suite("garch-garch11")
-def garch11() -> pm.Model:
+def garch11() -> None:
     """GARCH(1, 1); flat on all stationary pairs of ``alpha1`` and ``beta1``."""
     d = data("garch-garch11")
 
     def following(square: Any, variance: Any, alpha0: Any, alpha1: Any, beta1: Any) -> Any:
         return alpha0 + alpha1 * square + beta1 * variance
 
-    with pm.Model() as model:
-        mu = pm.Flat("mu")
-        alpha0 = pm.HalfFlat("alpha0")
-        shares = pm.Dirichlet("shares", np.ones(3))
-        alpha1 = pm.Deterministic("alpha1", shares[0])
-        beta1 = pm.Deterministic("beta1", shares[1])
-        first = pt.constant(np.square(d["sigma1"]))
-        squares = pt.square(d["y"][:-1] - mu)
-        variance = scanned(following, first, squares, [alpha0, alpha1, beta1])
-        pm.Normal("y", mu, pt.sqrt(variance), observed=d["y"])
-    return model
+    mu = pm.Flat("mu")
+    alpha0 = pm.HalfFlat("alpha0")
+    shares = pm.Dirichlet("shares", np.ones(3))
+    alpha1 = pm.Deterministic("alpha1", shares[0])
+    beta1 = pm.Deterministic("beta1", shares[1])
+    first = pt.constant(np.square(d["sigma1"]))
+    squares = pt.square(d["y"][:-1] - mu)
+    variance = scanned(following, first, squares, [alpha0, alpha1, beta1])
+    pm.Normal("y", mu, pt.sqrt(variance), observed=d["y"])
 
 
-def quadratic(alpha: Any, rho: Any) -> Any:
-    """Return the covariance of a smooth process of this height and length."""
+def quadratic() -> Any:
+    """Return the covariance of a smooth process, whose height and length are learned."""
+    rho = pm.Gamma("rho", 25, 4)
+    alpha = pm.HalfNormal("alpha", 2)
     return alpha**2 * pm.gp.cov.ExpQuad(1, ls=rho)
 
 
 @of_suite("gp_pois_regr-gp_pois_regr")
-def gp_pois_regr() -> pm.Model:
+def gp_pois_regr() -> None:
     """Counts whose log-rate is a Gaussian process, non-centred."""
     d = data("gp_pois_regr-gp_pois_regr")
-    with pm.Model() as model:
-        rho = pm.Gamma("rho", 25, 4)
-        alpha = pm.HalfNormal("alpha", 2)
-        process = pm.gp.Latent(cov_func=quadratic(alpha, rho))
-        f = process.prior("f", d["x"][:, None].astype(float), jitter=1e-10)
-        pm.Poisson("k", pt.exp(f), observed=d["k"])
-    return model
+    process = pm.gp.Latent(cov_func=quadratic())
+    f = process.prior("f", d["x"][:, None].astype(float), jitter=1e-10)
+    pm.Poisson("k", pt.exp(f), observed=d["k"])
 
 
 @of_suite("gp_pois_regr-gp_regr")
-def gp_regr() -> pm.Model:
+def gp_regr() -> None:
     """Gaussian process with noise, of which ``sigma`` is the variance."""
     d = data("gp_pois_regr-gp_regr")
-    with pm.Model() as model:
-        rho = pm.Gamma("rho", 25, 4)
-        alpha = pm.HalfNormal("alpha", 2)
-        sigma = pm.HalfNormal("sigma", 1)
-        process = pm.gp.Marginal(cov_func=quadratic(alpha, rho))
-        x = d["x"][:, None].astype(float)
-        process.marginal_likelihood("y", x, d["y"], sigma=pt.sqrt(sigma), jitter=0)
-    return model
+    process = pm.gp.Marginal(cov_func=quadratic())
+    sigma = pm.HalfNormal("sigma", 1)
+    x = d["x"][:, None].astype(float)
+    process.marginal_likelihood("y", x, d["y"], sigma=pt.sqrt(sigma), jitter=0)
 
 
 def trials(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -101,36 +91,30 @@ def trials(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @of_suite("dogs-dogs")
-def dogs() -> pm.Model:
+def dogs() -> None:
     """Logistic regression of a shock on avoided and suffered ones."""
     y, avoided, shocks = trials("dogs-dogs")
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 100, shape=3)
-        pm.Bernoulli("y", logit_p=beta[0] + beta[1] * avoided + beta[2] * shocks, observed=y)
-    return model
+    beta = pm.Normal("beta", 0, 100, shape=3)
+    pm.Bernoulli("y", logit_p=beta[0] + beta[1] * avoided + beta[2] * shocks, observed=y)
 
 
 @of_suite("dogs-dogs_log")
-def dogs_log() -> pm.Model:
+def dogs_log() -> None:
     """The same without an intercept and with known signs; of data with a dog of no shocks."""
     y, avoided, shocks = trials("dogs-dogs_log")
-    with pm.Model() as model:
-        beta = pm.Uniform("beta", [-100, 0], [0, 100])
-        pm.Bernoulli("y", logit_p=beta[0] * avoided + beta[1] * shocks, observed=y)
-    return model
+    beta = pm.Uniform("beta", [-100, 0], [0, 100])
+    pm.Bernoulli("y", logit_p=beta[0] * avoided + beta[1] * shocks, observed=y)
 
 
 @of_suite("dogs-dogs_hierarchical")
-def dogs_hierarchical() -> pm.Model:
+def dogs_hierarchical() -> None:
     """Each avoided or suffered shock multiplies the probability of the next."""
     y, avoided, shocks = trials("dogs-dogs_hierarchical")
-    with pm.Model() as model:
-        a = pm.Uniform("a", 0, 1)
-        b = pm.Uniform("b", 0, 1)
-        # All were shocked at the first trial, as is sure; there the derivative would be NaN
-        p = a ** shocks[:, 1:] * b ** avoided[:, 1:]
-        pm.Bernoulli("y", p, observed=y[:, 1:])
-    return model
+    a = pm.Uniform("a", 0, 1)
+    b = pm.Uniform("b", 0, 1)
+    # All were shocked at the first trial, as is sure; there the derivative would be NaN
+    p = a ** shocks[:, 1:] * b ** avoided[:, 1:]
+    pm.Bernoulli("y", p, observed=y[:, 1:])
 
 
 def runge_kutta(
@@ -161,7 +145,7 @@ def runge_kutta(
 
 
 @of_suite("hudson_lynx_hare-lotka_volterra")
-def lotka_volterra() -> pm.Model:
+def lotka_volterra() -> None:
     """Hares and lynxes by the equations of Lotka and Volterra, with log-normal errors."""
     d = data("hudson_lynx_hare-lotka_volterra")
 
@@ -170,18 +154,16 @@ def lotka_volterra() -> pm.Model:
         born, eaten = theta[0] - theta[1] * predator, theta[3] * prey - theta[2]
         return pt.stack([born * prey, eaten * predator])
 
-    with pm.Model() as model:
-        theta = pm.TruncatedNormal("theta", [1, 0.05, 1, 0.05], [0.5, 0.05, 0.5, 0.05], lower=0)
-        z_init = pm.LogNormal("z_init", np.log(10), 1, shape=2)
-        sigma = pm.LogNormal("sigma", -1, 1, shape=2)
-        z = runge_kutta(rate, [theta], z_init, d["ts"], 5)
-        pm.LogNormal("y_init", pt.log(z_init), sigma, observed=d["y_init"])
-        pm.LogNormal("y", pt.log(z), sigma, observed=d["y"])
-    return model
+    theta = pm.TruncatedNormal("theta", [1, 0.05, 1, 0.05], [0.5, 0.05, 0.5, 0.05], lower=0)
+    z_init = pm.LogNormal("z_init", np.log(10), 1, shape=2)
+    sigma = pm.LogNormal("sigma", -1, 1, shape=2)
+    z = runge_kutta(rate, [theta], z_init, d["ts"], 5)
+    pm.LogNormal("y_init", pt.log(z_init), sigma, observed=d["y_init"])
+    pm.LogNormal("y", pt.log(z), sigma, observed=d["y"])
 
 
 @of_suite("one_comp_mm_elim_abs-one_comp_mm_elim_abs")
-def one_comp_mm_elim_abs() -> pm.Model:
+def one_comp_mm_elim_abs() -> None:
     """Concentration of a drug that is absorbed, and eliminated at a rate that saturates.
 
     ``K_m`` and ``V_m`` have no finite variance, so that an sd of theirs is a matter of chance.
@@ -192,80 +174,68 @@ def one_comp_mm_elim_abs() -> pm.Model:
     def rate(t: Any, c: Any, k_a: Any, K_m: Any, V_m: Any) -> Any:
         return pt.exp(-k_a * t) * dose * k_a / volume - V_m / volume * c / (K_m + c)
 
-    with pm.Model() as model:
-        k_a = pm.HalfCauchy("k_a", 1)
-        K_m = pm.HalfCauchy("K_m", 1)
-        V_m = pm.HalfCauchy("V_m", 1)
-        sigma = pm.HalfCauchy("sigma", 1)
-        c = runge_kutta(rate, [k_a, K_m, V_m], pt.constant(0.0), d["times"], 5)
-        pm.LogNormal("C_hat", pt.log(c), sigma, observed=d["C_hat"])
-    return model
+    k_a = pm.HalfCauchy("k_a", 1)
+    K_m = pm.HalfCauchy("K_m", 1)
+    V_m = pm.HalfCauchy("V_m", 1)
+    sigma = pm.HalfCauchy("sigma", 1)
+    c = runge_kutta(rate, [k_a, K_m, V_m], pt.constant(0.0), d["times"], 5)
+    pm.LogNormal("C_hat", pt.log(c), sigma, observed=d["C_hat"])
 
 
 @of_suite("M0_data-M0_model")
-def M0() -> pm.Model:
+def M0() -> None:
     """Captures of animals, of which some may not exist: data are augmented."""
     d = data("M0_data-M0_model")
-    with pm.Model() as model:
-        omega = pm.Uniform("omega", 0, 1)
-        p = pm.Uniform("p", 0, 1)
-        pm.ZeroInflatedBinomial("s", omega, d["T"], p, observed=d["y"].sum(axis=1))
-    return model
+    omega = pm.Uniform("omega", 0, 1)
+    p = pm.Uniform("p", 0, 1)
+    pm.ZeroInflatedBinomial("s", omega, d["T"], p, observed=d["y"].sum(axis=1))
 
 
 @of_suite("Rate_1_data-Rate_1_model")
-def rate_1() -> pm.Model:
+def rate_1() -> None:
     """A binomial rate."""
     d = data("Rate_1_data-Rate_1_model")
-    with pm.Model() as model:
-        theta = pm.Beta("theta", 1, 1)
-        pm.Binomial("k", d["n"], theta, observed=d["k"])
-    return model
+    theta = pm.Beta("theta", 1, 1)
+    pm.Binomial("k", d["n"], theta, observed=d["k"])
 
 
 @of_suite("Rate_2_data-Rate_2_model")
-def rate_2() -> pm.Model:
+def rate_2() -> None:
     """Two binomial rates."""
     d = data("Rate_2_data-Rate_2_model")
-    with pm.Model() as model:
-        theta1 = pm.Beta("theta1", 1, 1)
-        theta2 = pm.Beta("theta2", 1, 1)
-        pm.Binomial("k1", d["n1"], theta1, observed=d["k1"])
-        pm.Binomial("k2", d["n2"], theta2, observed=d["k2"])
-    return model
+    theta1 = pm.Beta("theta1", 1, 1)
+    theta2 = pm.Beta("theta2", 1, 1)
+    pm.Binomial("k1", d["n1"], theta1, observed=d["k1"])
+    pm.Binomial("k2", d["n2"], theta2, observed=d["k2"])
 
 
-def common_rate(name: str) -> pm.Model:
+def common_rate(name: str) -> None:
     """Return the model of one rate of two counts."""
     d = data(name)
-    with pm.Model() as model:
-        theta = pm.Beta("theta", 1, 1)
-        pm.Binomial("k1", d["n1"], theta, observed=d["k1"])
-        pm.Binomial("k2", d["n2"], theta, observed=d["k2"])
-    return model
+    theta = pm.Beta("theta", 1, 1)
+    pm.Binomial("k1", d["n1"], theta, observed=d["k1"])
+    pm.Binomial("k2", d["n2"], theta, observed=d["k2"])
 
 
 @of_suite("Rate_3_data-Rate_3_model")
-def rate_3() -> pm.Model:
+def rate_3() -> None:
     """One rate of two counts."""
-    return common_rate("Rate_3_data-Rate_3_model")
+    common_rate("Rate_3_data-Rate_3_model")
 
 
 @of_suite("Rate_4_data-Rate_4_model")
-def rate_4() -> pm.Model:
+def rate_4() -> None:
     """A binomial rate, and another of which nothing is seen."""
     d = data("Rate_4_data-Rate_4_model")
-    with pm.Model() as model:
-        theta = pm.Beta("theta", 1, 1)
-        pm.Beta("thetaprior", 1, 1)
-        pm.Binomial("k", d["n"], theta, observed=d["k"])
-    return model
+    theta = pm.Beta("theta", 1, 1)
+    pm.Beta("thetaprior", 1, 1)
+    pm.Binomial("k", d["n"], theta, observed=d["k"])
 
 
 @of_suite("Rate_5_data-Rate_5_model")
-def rate_5() -> pm.Model:
+def rate_5() -> None:
     """One rate of two counts that contradict it."""
-    return common_rate("Rate_5_data-Rate_5_model")
+    common_rate("Rate_5_data-Rate_5_model")
 
 
 def of_beta(hits: int, all_of_them: int) -> tuple[float, float]:
@@ -287,7 +257,7 @@ def moments_of_rates() -> dict[str, dict[str, tuple[float, float]]]:
 
 
 @of_suite("mcycle_gp-accel_gp")
-def accel_gp() -> pm.Model:
+def accel_gp() -> None:
     """Acceleration in a crash: processes in a basis of the mean and of the log-deviation."""
     d = data("mcycle_gp-accel_gp")
     # Times are scaled to a range of one and centred, on an interval of 3/2 to both sides
@@ -303,9 +273,7 @@ def accel_gp() -> pm.Model:
         fall = pt.exp(-((length * frequency) ** 2) / 4)
         return basis @ (height * (2 * np.pi) ** 0.25 * pt.sqrt(length) * fall * z)
 
-    with pm.Model() as model:
-        mu = pm.StudentT("Intercept", 3, mu=-13, sigma=36) + curve("_1", int(d["NBgp_1"]))
-        level = pm.StudentT("Intercept_sigma", 3, mu=0, sigma=10)
-        log_sigma = level + curve("_sigma_1", int(d["NBgp_sigma_1"]))
-        pm.Normal("Y", mu, pt.exp(log_sigma), observed=d["Y"])
-    return model
+    mu = pm.StudentT("Intercept", 3, mu=-13, sigma=36) + curve("_1", int(d["NBgp_1"]))
+    level = pm.StudentT("Intercept_sigma", 3, mu=0, sigma=10)
+    log_sigma = level + curve("_sigma_1", int(d["NBgp_sigma_1"]))
+    pm.Normal("Y", mu, pt.exp(log_sigma), observed=d["Y"])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
+from . import posteriordb
 from .posteriordb import data, of_suite
 
 KIDIQ = "kidiq_with_mom_work-kidscore_interaction_z"
@@ -24,24 +25,17 @@ def design(*columns: Any) -> np.ndarray:
     return np.column_stack([np.ones(len(columns[0])), *columns])
 
 
-def linear(y: np.ndarray, *columns: Any, scale: float | None = None) -> pm.Model:
-    """Regress ``y`` on columns; the noise is flat, or half-Cauchy of this scale."""
-    x = design(*columns)
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=x.shape[1])
-        sigma = pm.HalfFlat("sigma") if scale is None else pm.HalfCauchy("sigma", scale)
-        pm.Normal("y", x @ beta, sigma, observed=y)
-    return model
+def linear(y: np.ndarray, *columns: Any, scale: float | None = None) -> None:
+    """Regress ``y`` on an intercept and columns, as :func:`posteriordb.linear`."""
+    posteriordb.linear("y", y, design(*columns), scale)
 
 
-def logistic(y: np.ndarray, *columns: Any) -> pm.Model:
+def logistic(y: np.ndarray, *columns: Any) -> None:
     """Regress a binary ``y`` on columns."""
     x = np.column_stack(columns)
-    with pm.Model() as model:
-        alpha = pm.Flat("alpha")
-        beta = pm.Flat("beta", shape=x.shape[1])
-        pm.Bernoulli("y", logit_p=alpha + x @ beta, observed=y)
-    return model
+    alpha = pm.Flat("alpha")
+    beta = pm.Flat("beta", shape=x.shape[1])
+    pm.Bernoulli("y", logit_p=alpha + x @ beta, observed=y)
 
 
 def interaction(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -50,61 +44,61 @@ def interaction(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
 
 
 @of_suite("kidiq-kidscore_momhs")
-def kidscore_momhs() -> pm.Model:
+def kidscore_momhs() -> None:
     """Test scores of children on their mothers' schooling."""
     d = data(KIDIQ)
-    return linear(d["kid_score"], d["mom_hs"], scale=2.5)
+    linear(d["kid_score"], d["mom_hs"], scale=2.5)
 
 
 @of_suite("kidiq-kidscore_momiq")
-def kidscore_momiq() -> pm.Model:
+def kidscore_momiq() -> None:
     """Test scores of children on their mothers' IQ."""
     d = data(KIDIQ)
-    return linear(d["kid_score"], d["mom_iq"], scale=2.5)
+    linear(d["kid_score"], d["mom_iq"], scale=2.5)
 
 
 @of_suite("kidiq-kidscore_momhsiq")
-def kidscore_momhsiq() -> pm.Model:
+def kidscore_momhsiq() -> None:
     """Test scores of children on their mothers' schooling and IQ."""
     d = data(KIDIQ)
-    return linear(d["kid_score"], d["mom_hs"], d["mom_iq"], scale=2.5)
+    linear(d["kid_score"], d["mom_hs"], d["mom_iq"], scale=2.5)
 
 
 @of_suite("kidiq-kidscore_interaction")
-def kidscore_interaction() -> pm.Model:
+def kidscore_interaction() -> None:
     """Test scores of children on their mothers' schooling and IQ, with interaction, as they are."""
     d = data(KIDIQ)
-    return linear(d["kid_score"], *interaction(d["mom_hs"], d["mom_iq"]), scale=2.5)
+    linear(d["kid_score"], *interaction(d["mom_hs"], d["mom_iq"]), scale=2.5)
 
 
 @of_suite("kidiq_with_mom_work-kidscore_interaction_c")
-def kidscore_interaction_c() -> pm.Model:
+def kidscore_interaction_c() -> None:
     """Test scores of children on their mothers' schooling and IQ, less their means."""
     d = data(KIDIQ)
     hs, iq = d["mom_hs"], d["mom_iq"]
-    return linear(d["kid_score"], *interaction(hs - hs.mean(), iq - iq.mean()))
+    linear(d["kid_score"], *interaction(hs - hs.mean(), iq - iq.mean()))
 
 
 @of_suite("kidiq_with_mom_work-kidscore_interaction_c2")
-def kidscore_interaction_c2() -> pm.Model:
+def kidscore_interaction_c2() -> None:
     """Test scores of children on their mothers' schooling and IQ, less 1/2 and 100."""
     d = data(KIDIQ)
-    return linear(d["kid_score"], *interaction(d["mom_hs"] - 0.5, d["mom_iq"] - 100))
+    linear(d["kid_score"], *interaction(d["mom_hs"] - 0.5, d["mom_iq"] - 100))
 
 
 @of_suite("kidiq_with_mom_work-kidscore_mom_work")
-def kidscore_mom_work() -> pm.Model:
+def kidscore_mom_work() -> None:
     """Test scores of children on four levels of their mothers' work."""
     d = data(KIDIQ)
-    return linear(d["kid_score"], d["mom_work"][:, None] == [2, 3, 4])
+    linear(d["kid_score"], d["mom_work"][:, None] == [2, 3, 4])
 
 
 @of_suite("mesquite-mesquite")
-def mesquite() -> pm.Model:
+def mesquite() -> None:
     """Leaf mass of mesquite bushes on sizes in metres: noise of hundreds of grams."""
     d = data(MESQUITE)
     sizes = "diam1", "diam2", "canopy_height", "total_height", "density", "group"
-    return linear(d["weight"], *(d[key] for key in sizes))
+    linear(d["weight"], *(d[key] for key in sizes))
 
 
 def log_sizes() -> dict[str, np.ndarray]:
@@ -118,161 +112,152 @@ def log_sizes() -> dict[str, np.ndarray]:
 
 
 @of_suite("mesquite-logmesquite")
-def logmesquite() -> pm.Model:
+def logmesquite() -> None:
     """Leaf mass of mesquite bushes on all sizes, in logarithms."""
     d = log_sizes()
     sizes = "diam1", "diam2", "canopy_height", "total_height", "density", "group"
-    return linear(d["weight"], *(d[key] for key in sizes))
+    linear(d["weight"], *(d[key] for key in sizes))
 
 
 @of_suite("mesquite-logmesquite_logvolume")
-def logmesquite_logvolume() -> pm.Model:
+def logmesquite_logvolume() -> None:
     """Leaf mass of mesquite bushes on their volume, in logarithms."""
     d = log_sizes()
-    return linear(d["weight"], d["volume"])
+    linear(d["weight"], d["volume"])
 
 
 @of_suite("mesquite-logmesquite_logva")
-def logmesquite_logva() -> pm.Model:
+def logmesquite_logva() -> None:
     """Leaf mass of mesquite bushes on their volume and area, in logarithms."""
     d = log_sizes()
-    return linear(d["weight"], d["volume"], d["area"], d["group"])
+    linear(d["weight"], d["volume"], d["area"], d["group"])
 
 
 @of_suite("mesquite-logmesquite_logvash")
-def logmesquite_logvash() -> pm.Model:
+def logmesquite_logvash() -> None:
     """Leaf mass of mesquite bushes on volume, area, shape and height, in logarithms."""
     d = log_sizes()
-    return linear(d["weight"], d["volume"], d["area"], d["shape"], d["total_height"], d["group"])
+    linear(d["weight"], d["volume"], d["area"], d["shape"], d["total_height"], d["group"])
 
 
 @of_suite("earnings-earn_height")
-def earn_height() -> pm.Model:
+def earn_height() -> None:
     """Earnings in dollars on height in inches: the intercept is tens of thousands away."""
     d = data(EARNINGS)
-    return linear(d["earn"], d["height"])
+    linear(d["earn"], d["height"])
 
 
 @of_suite("earnings-log10earn_height")
-def log10earn_height() -> pm.Model:
+def log10earn_height() -> None:
     """Decimal logarithms of earnings on height."""
     d = data(EARNINGS)
-    return linear(np.log10(d["earn"]), d["height"])
+    linear(np.log10(d["earn"]), d["height"])
 
 
 @of_suite("earnings-logearn_height")
-def logearn_height() -> pm.Model:
+def logearn_height() -> None:
     """Logarithms of earnings on height."""
     d = data(EARNINGS)
-    return linear(np.log(d["earn"]), d["height"])
+    linear(np.log(d["earn"]), d["height"])
 
 
 @of_suite("earnings-logearn_height_male")
-def logearn_height_male() -> pm.Model:
+def logearn_height_male() -> None:
     """Logarithms of earnings on height and sex."""
     d = data(EARNINGS)
-    return linear(np.log(d["earn"]), d["height"], d["male"])
+    linear(np.log(d["earn"]), d["height"], d["male"])
 
 
 @of_suite("earnings-logearn_logheight_male")
-def logearn_logheight_male() -> pm.Model:
+def logearn_logheight_male() -> None:
     """Logarithms of earnings on the logarithm of height and sex."""
     d = data(EARNINGS)
-    return linear(np.log(d["earn"]), np.log(d["height"]), d["male"])
+    linear(np.log(d["earn"]), np.log(d["height"]), d["male"])
 
 
 @of_suite("earnings-logearn_interaction")
-def logearn_interaction() -> pm.Model:
+def logearn_interaction() -> None:
     """Logarithms of earnings on height and sex, with interaction: correlations above 0.99."""
     d = data(EARNINGS)
-    return linear(np.log(d["earn"]), *interaction(d["height"], d["male"]))
+    linear(np.log(d["earn"]), *interaction(d["height"], d["male"]))
 
 
 @of_suite("earnings-logearn_interaction_z")
-def logearn_interaction_z() -> pm.Model:
+def logearn_interaction_z() -> None:
     """Logarithms of earnings on standardised height and sex, with interaction."""
     d = data(EARNINGS)
     height = d["height"]
     z = (height - height.mean()) / height.std(ddof=1)
-    return linear(np.log(d["earn"]), *interaction(z, d["male"]))
+    linear(np.log(d["earn"]), *interaction(z, d["male"]))
 
 
 @of_suite("sblrc-blr")
-def sblrc() -> pm.Model:
+def sblrc() -> None:
     """Linear regression with correlated coefficients."""
-    d = data("sblrc-blr")
-    with pm.Model() as model:
-        beta = pm.Normal("beta", 0, 10, shape=5)
-        sigma = pm.HalfNormal("sigma", 10)
-        pm.Normal("y", d["X"] @ beta, sigma, observed=d["y"])
-    return model
+    posteriordb.five_slopes("sblrc-blr")
 
 
 @of_suite("wells_data-wells_dist")
-def wells_dist() -> pm.Model:
+def wells_dist() -> None:
     """Whether a household changes its well, on metres to the next: two scales."""
     d = data(WELLS)
-    with pm.Model() as model:
-        beta = pm.Flat("beta", shape=2)
-        pm.Bernoulli("switched", logit_p=design(d["dist"]) @ beta, observed=d["switched"])
-    return model
+    beta = pm.Flat("beta", shape=2)
+    pm.Bernoulli("switched", logit_p=design(d["dist"]) @ beta, observed=d["switched"])
 
 
 @of_suite("wells_data-wells_dist100_model")
-def wells_dist100() -> pm.Model:
+def wells_dist100() -> None:
     """Whether a household changes its well, on hundreds of metres to the next."""
     d = data(WELLS)
-    return logistic(d["switched"], d["dist"] / 100)
+    logistic(d["switched"], d["dist"] / 100)
 
 
 @of_suite("wells_data-wells_dist100ars_model")
-def wells_dist100ars() -> pm.Model:
+def wells_dist100ars() -> None:
     """Whether a household changes its well, on distance and arsenic."""
     d = data(WELLS)
-    return logistic(d["switched"], d["dist"] / 100, d["arsenic"])
+    logistic(d["switched"], d["dist"] / 100, d["arsenic"])
 
 
 @of_suite("wells_data-wells_interaction_c_model")
-def wells_interaction_c() -> pm.Model:
+def wells_interaction_c() -> None:
     """Whether a household changes its well, on centred distance and arsenic, with interaction."""
     d = data(WELLS)
     dist, arsenic = d["dist"] / 100, d["arsenic"]
-    return logistic(d["switched"], *interaction(dist - dist.mean(), arsenic - arsenic.mean()))
+    logistic(d["switched"], *interaction(dist - dist.mean(), arsenic - arsenic.mean()))
 
 
 @of_suite("nes_logit_data-nes_logit_model")
-def nes_logit() -> pm.Model:
+def nes_logit() -> None:
     """Votes for Bush or Clinton in 1992 on income."""
     d = data("nes_logit_data-nes_logit_model")
-    return logistic(d["vote"], d["income"])
+    logistic(d["vote"], d["income"])
 
 
 @of_suite("sesame_data-sesame_one_pred_a")
-def sesame_one_pred_a() -> pm.Model:
+def sesame_one_pred_a() -> None:
     """Whether children watch a programme on whether they were encouraged, a linear regression."""
     d = data("sesame_data-sesame_one_pred_a")
-    return linear(d["watched"], d["encouraged"])
+    linear(d["watched"], d["encouraged"])
 
 
-def radon_pooled(name: str) -> pm.Model:
+def radon_pooled(name: str) -> None:
     """Return the regression of radon, in logarithms, on the floor."""
     d = data(name)
-    with pm.Model() as model:
-        alpha = pm.Normal("alpha", 0, 10)
-        beta = pm.Normal("beta", 0, 10)
-        sigma_y = pm.HalfNormal("sigma_y", 1)
-        mu = alpha + beta * d["floor_measure"]
-        pm.Normal("log_radon", mu, sigma_y, observed=d["log_radon"])
-    return model
+    alpha = pm.Normal("alpha", 0, 10)
+    beta = pm.Normal("beta", 0, 10)
+    sigma_y = pm.HalfNormal("sigma_y", 1)
+    mu = alpha + beta * d["floor_measure"]
+    pm.Normal("log_radon", mu, sigma_y, observed=d["log_radon"])
 
 
 @of_suite("radon_mn-radon_pooled")
-def radon_mn_pooled() -> pm.Model:
+def radon_mn_pooled() -> None:
     """Radon in houses of Minnesota on the floor."""
-    return radon_pooled("radon_mn-radon_pooled")
+    radon_pooled("radon_mn-radon_pooled")
 
 
 @of_suite("radon_all-radon_pooled")
-def radon_all_pooled() -> pm.Model:
+def radon_all_pooled() -> None:
     """Radon in houses of nine states on the floor."""
-    return radon_pooled("radon_all-radon_pooled")
+    radon_pooled("radon_all-radon_pooled")

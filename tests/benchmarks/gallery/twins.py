@@ -7,12 +7,12 @@ from functools import cache
 import numpy as np
 import pymc as pm
 
+from registry import batched
 from scipy.special import softmax
 
 from .conjugate import mixed
 from .exact import Moments
 from .many import MANY
-from .registry import batched
 
 __all__ = ["EFFECTS_OF_TWO_ROWS"]
 
@@ -28,15 +28,13 @@ def rows_of_twins() -> np.ndarray:
 
 
 @MANY.add
-def groups_of_two(batch_size: int | None = None) -> pm.Model:
+def groups_of_two(batch_size: int | None = None) -> None:
     """Return 20,000 effects of two rows each, whose errors have one sd that is learned."""
     group, y = np.repeat(np.arange(TWINS), 2), rows_of_twins().ravel()
-    with pm.Model() as model:
-        g, seen = batched(batch_size, group, y)
-        sigma = pm.HalfNormal("sigma", 10)
-        theta = pm.Normal("theta", 0, SD_OF_TWINS, shape=TWINS)
-        pm.Normal("y", theta[g], sigma, observed=seen, total_size=len(y))
-    return model
+    g, seen = batched(batch_size, group, y)
+    sigma = pm.HalfNormal("sigma", 10)
+    theta = pm.Normal("theta", 0, SD_OF_TWINS, shape=TWINS)
+    pm.Normal("y", theta[g], sigma, observed=seen, total_size=len(y))
 
 
 def moments_of_twins() -> Moments:

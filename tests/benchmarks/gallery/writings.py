@@ -10,8 +10,10 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from .hierarchies import rows_of_three_levels
-from .registry import Registry, batched
+from registry import Builder, Registry, Writer, batched, built
+
+from .hierarchies import effects, levels
+from .small import answers
 
 WRITINGS = Registry()
 
@@ -30,7 +32,7 @@ class Pair:
         Variables of both, whose moments are compared.
     """
 
-    build: Callable[..., pm.Model]
+    build: Builder
     easier: bool
     names: tuple[str, ...]
 
@@ -38,11 +40,11 @@ class Pair:
 PAIRS: dict[str, Pair] = {}
 
 
-def both(*names: str, easier: str) -> Callable[[Callable[..., pm.Model]], Callable[..., pm.Model]]:
+def both(*names: str, easier: str) -> Callable[[Writer], Builder]:
     """Register both writings of a model: a decorator."""
 
-    def register(build: Callable[..., pm.Model]) -> Callable[..., pm.Model]:
-        name = build.__name__
+    def register(write: Writer) -> Builder:
+        name, build = write.__name__, built(write)
         PAIRS[name] = Pair(build, easier == "centred", names)
         WRITINGS[f"{name}_centred"] = partial(build, centred=True)
         WRITINGS[f"{name}_noncentred"] = partial(build, centred=False)
@@ -57,84 +59,66 @@ def pair_of(name: str) -> str:
     return pair if pair in PAIRS and name != pair else name
 
 
-def effects(
-    name: str, mean: pt.TensorLike, sd: pt.TensorLike, shape: int, *, centred: bool
-) -> pt.TensorVariable:
-    """Return normal effects in one of the writings."""
-    if centred:
-        return pm.Normal(name, mean, sd, shape=shape)
-    return pm.Deterministic(name, mean + sd * pm.Normal(f"z_{name}", 0, 1, shape=shape))
-
-
-def slopes_of(groups: int, rows: int, batch_size: int | None, *, centred: bool) -> pm.Model:
+def slopes_of(groups: int, rows: int, batch_size: int | None, *, centred: bool) -> None:
     """Return a regression with an intercept and a slope for each group, correlated (LKJ)."""
     rng = np.random.default_rng(groups)
     group = rng.integers(0, groups, rows)
     x = rng.normal(size=rows)
     drawn = rng.multivariate_normal([0.5, -1], [[0.6, -0.25], [-0.25, 0.3]], groups)[group]
     y = drawn[:, 0] + drawn[:, 1] * x + rng.normal(0, 0.8, rows)
-    with pm.Model() as model:
-        g, u, seen = batched(batch_size, group, x, y)
-        sds = pm.Exponential.dist(1, size=2)
-        chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=2, sd_dist=sds)
-        beta = pm.Normal("beta", 0, 2, shape=2)
-        sigma = pm.Exponential("sigma", 1)
-        if centred:
-            of_group = pm.MvNormal("effects", beta, chol=chol, shape=(groups, 2))
-        else:
-            z = pm.Normal("z", 0, 1, shape=(groups, 2))
-            of_group = pm.Deterministic("effects", beta + z @ chol.T)
-        mean = of_group[g, 0] + of_group[g, 1] * u
-        pm.Normal("y", mean, sigma, observed=seen, total_size=rows)
-    return model
+    g, u, seen = batched(batch_size, group, x, y)
+    sds = pm.Exponential.dist(1, size=2)
+    chol, _, _ = pm.LKJCholeskyCov("chol", eta=2, n=2, sd_dist=sds)
+    beta = pm.Normal("beta", 0, 2, shape=2)
+    sigma = pm.Exponential("sigma", 1)
+    if centred:
+        of_group = pm.MvNormal("effects", beta, chol=chol, shape=(groups, 2))
+    else:
+        z = pm.Normal("z", 0, 1, shape=(groups, 2))
+        of_group = pm.Deterministic("effects", beta + z @ chol.T)
+    mean = of_group[g, 0] + of_group[g, 1] * u
+    pm.Normal("y", mean, sigma, observed=seen, total_size=rows)
 
 
 @both("beta", "sigma", "chol", "effects", easier="non-centred")
-def slopes(*, centred: bool) -> pm.Model:
+def slopes(*, centred: bool) -> None:
     """Return varying slopes of 20 groups of about 15 rows."""
-    return slopes_of(20, 300, None, centred=centred)
+    slopes_of(20, 300, None, centred=centred)
 
 
 @both("beta", "sigma", "chol", "effects", easier="centred")
-def slopes_of_many_rows(batch_size: int | None = 500, *, centred: bool) -> pm.Model:
+def slopes_of_many_rows(batch_size: int | None = 500, *, centred: bool) -> None:
     """Return varying slopes of 40 groups of about 500 rows."""
-    return slopes_of(40, 20_000, batch_size, centred=centred)
+    slopes_of(40, 20_000, batch_size, centred=centred)
 
 
 @both("mu", "sd_person", "sd_item", "person", "item", easier="non-centred")
-def crossed(*, centred: bool) -> pm.Model:
+def crossed(*, centred: bool) -> None:
     """Return answers of 20 persons to 10 questions, right or wrong."""
-    rng = np.random.default_rng(3)
-    person, item = np.divmod(np.arange(200), 10)
-    logit = 0.4 + rng.normal(0, 1, 20)[person] + rng.normal(0, 0.8, 10)[item]
-    right = rng.random(200) < 1 / (1 + np.exp(-logit))
-    with pm.Model() as model:
-        mu = pm.Normal("mu", 0, 1.5)
-        sd_person, sd_item = pm.HalfNormal("sd_person", 1), pm.HalfNormal("sd_item", 1)
-        of_person = effects("person", 0, sd_person, 20, centred=centred)
-        of_item = effects("item", 0, sd_item, 10, centred=centred)
-        pm.Bernoulli("right", logit_p=mu + of_person[person] + of_item[item], observed=right)
-    return model
+    person, item, right = answers()
+    mu = pm.Normal("mu", 0, 1.5)
+    sd_person, sd_item = pm.HalfNormal("sd_person", 1), pm.HalfNormal("sd_item", 1)
+    of_person = effects("person", 0, sd_person, 20, centred=centred)
+    of_item = effects("item", 0, sd_item, 10, centred=centred)
+    pm.Bernoulli("right", logit_p=mu + of_person[person] + of_item[item], observed=right)
 
 
 @both("scale", "volatility", easier="non-centred")
-def walk_volatility(*, centred: bool) -> pm.Model:
+def walk_volatility(*, centred: bool) -> None:
     """Return 150 returns whose log volatility is a random walk."""
     rng = np.random.default_rng(5)
     length = 150
     returns = np.exp(-1 + np.cumsum(rng.normal(0, 0.15, length))) * rng.normal(size=length)
-    with pm.Model() as model:
-        scale = pm.Exponential("scale", 10)
-        start = pm.Normal.dist(-1, 1)
-        if centred:
-            h = pm.GaussianRandomWalk("volatility", sigma=scale, init_dist=start, shape=length)
-        else:
-            first = pm.Normal("first", -1, 1, shape=1)
-            z = pm.Normal("z", 0, 1, shape=length - 1)
-            walk = pt.concatenate([first, first + scale * pt.cumsum(z)])
-            h = pm.Deterministic("volatility", walk)
-        pm.Normal("returns", 0, pt.exp(h), observed=returns)
-    return model
+    scale = pm.Exponential("scale", 10)
+    start = pm.Normal.dist(-1, 1)
+    if centred:
+        h = pm.GaussianRandomWalk("volatility", sigma=scale, init_dist=start, shape=length)
+    else:
+        first = pm.Normal("first", -1, 1, shape=1)
+        z = pm.Normal("z", 0, 1, shape=length - 1)
+        walk = pt.concatenate([first, first + scale * pt.cumsum(z)])
+        h = pm.Deterministic("volatility", walk)
+    pm.Normal("returns", 0, pt.exp(h), observed=returns)
 
 
 def sparse_regression() -> tuple[np.ndarray, np.ndarray]:
@@ -145,63 +129,47 @@ def sparse_regression() -> tuple[np.ndarray, np.ndarray]:
 
 
 @both("sigma", "beta", "log_tau", "log_local", easier="non-centred")
-def horseshoe(*, centred: bool) -> pm.Model:
+def horseshoe(*, centred: bool) -> None:
     """Return a sparse regression with a horseshoe prior."""
     x, y = sparse_regression()
-    with pm.Model() as model:
-        sigma = pm.HalfNormal("sigma", 2)
-        tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1, shape=20)
-        # Scales have no finite variance
-        pm.Deterministic("log_tau", pt.log(tau))
-        pm.Deterministic("log_local", pt.log(local))
-        beta = effects("beta", 0, tau * local, 20, centred=centred)
-        pm.Normal("y", x @ beta, sigma, observed=y)
-    return model
+    sigma = pm.HalfNormal("sigma", 2)
+    tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1, shape=20)
+    # Scales have no finite variance
+    pm.Deterministic("log_tau", pt.log(tau))
+    pm.Deterministic("log_local", pt.log(local))
+    beta = effects("beta", 0, tau * local, 20, centred=centred)
+    pm.Normal("y", x @ beta, sigma, observed=y)
 
 
 @both("sigma", "beta", "log_tau", "log_local", "log_slab", easier="non-centred")
-def finnish_horseshoe(*, centred: bool) -> pm.Model:
+def finnish_horseshoe(*, centred: bool) -> None:
     """Return a sparse regression with a regularised horseshoe prior."""
     x, y = sparse_regression()
-    with pm.Model() as model:
-        sigma = pm.HalfNormal("sigma", 2)
-        tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1, shape=20)
-        slab = pm.InverseGamma("slab", 2, 8)
-        for name, scale in (("log_tau", tau), ("log_local", local), ("log_slab", slab)):
-            pm.Deterministic(name, pt.log(scale))
-        bounded = local * pt.sqrt(slab / (slab + tau**2 * local**2))
-        beta = effects("beta", 0, tau * bounded, 20, centred=centred)
-        pm.Normal("y", x @ beta, sigma, observed=y)
-    return model
+    sigma = pm.HalfNormal("sigma", 2)
+    tau, local = pm.HalfCauchy("tau", 0.1), pm.HalfCauchy("local", 1, shape=20)
+    slab = pm.InverseGamma("slab", 2, 8)
+    for name, scale in (("log_tau", tau), ("log_local", local), ("log_slab", slab)):
+        pm.Deterministic(name, pt.log(scale))
+    bounded = local * pt.sqrt(slab / (slab + tau**2 * local**2))
+    beta = effects("beta", 0, tau * bounded, 20, centred=centred)
+    pm.Normal("y", x @ beta, sigma, observed=y)
 
 
 @both("mu", "between", "sigma", "group", easier="centred")
-def groups_of_mixed_size(batch_size: int | None = 500, *, centred: bool) -> pm.Model:
+def groups_of_mixed_size(batch_size: int | None = 500, *, centred: bool) -> None:
     """Return normal rows in 12 groups of 3 to 30,000."""
     rng = np.random.default_rng(11)
     sizes = np.repeat([3, 10, 30, 300, 3_000, 30_000], 2)
     group = np.repeat(np.arange(12), sizes)
     y = 1 + 0.7 * rng.normal(size=12)[group] + 2 * rng.normal(size=len(group))
-    with pm.Model() as model:
-        g, seen = batched(batch_size, group, y)
-        mu, between = pm.Normal("mu", 0, 2), pm.HalfNormal("between", 1)
-        sigma = pm.HalfNormal("sigma", 3)
-        of_group = effects("group", mu, between, 12, centred=centred)
-        pm.Normal("y", of_group[g], sigma, observed=seen, total_size=len(y))
-    return model
+    g, seen = batched(batch_size, group, y)
+    mu, between = pm.Normal("mu", 0, 2), pm.HalfNormal("between", 1)
+    sigma = pm.HalfNormal("sigma", 3)
+    of_group = effects("group", mu, between, 12, centred=centred)
+    pm.Normal("y", of_group[g], sigma, observed=seen, total_size=len(y))
 
 
 @WRITINGS.add
-def three_levels_noncentred(batch_size: int | None = 500) -> pm.Model:
+def three_levels_noncentred(batch_size: int | None = 500) -> None:
     """Return the regions and groups of ``three_levels``, written non-centred."""
-    region, group, x, y = rows_of_three_levels()
-    with pm.Model() as model:
-        g, u, seen = batched(batch_size, group, x, y)
-        mu = pm.Normal("mu", 0, 2)
-        between_regions = pm.HalfNormal("between_regions", 1)
-        between_groups = pm.HalfNormal("between_groups", 1)
-        slope = pm.Normal("slope", 0, 1)
-        a = effects("region", mu, between_regions, int(region.max()) + 1, centred=False)
-        b = effects("group", a[region], between_groups, len(region), centred=False)
-        pm.Bernoulli("y", logit_p=b[g] + slope * u, observed=seen, total_size=len(y))
-    return model
+    levels(batch_size, centred=False)
