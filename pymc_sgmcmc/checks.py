@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial, wraps
 from inspect import signature
@@ -15,25 +15,6 @@ from typing import Any
 import numpy as np
 
 from pymc.model import Model, modelcontext
-
-__all__ = [
-    "a_function",
-    "a_generator",
-    "a_model",
-    "a_path",
-    "is_auto",
-    "name_of",
-    "not_negative",
-    "of_class",
-    "one_of",
-    "positive",
-    "positive_int",
-    "positive_int_or_auto",
-    "share",
-    "with_checks",
-    "within",
-]
-
 
 _LARGEST = 2**31 - 1
 
@@ -56,6 +37,24 @@ def with_checks[**P, R](
         return checked
 
     return decorate
+
+
+def by_name(argument: str, mapping: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a dict whose keys may be variables by their names."""
+    for key in mapping:
+        if not isinstance(getattr(key, "name", key), str):
+            raise TypeError(
+                f"{argument} must have variables, or their names, as keys, got {key!r:.80}."
+            )
+    return {getattr(key, "name", key): value for key, value in mapping.items()}
+
+
+def without_elements(name: str | None) -> str:
+    """Return the message for variables none of which has an element, such as the one named."""
+    return (
+        f"The variable '{name}' has no elements, nor has any other that would be sampled. Give one "
+        "a shape without 0."
+    )
 
 
 def name_of(function: Any) -> str:

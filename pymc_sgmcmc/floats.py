@@ -7,8 +7,6 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["as_float", "distance_from", "like", "normal", "off"]
-
 
 def like(value: TensorVariable, other: Any) -> TensorVariable:
     """Return `other` as a tensor of the dtype of `value`."""

@@ -143,6 +143,13 @@ BAD_ARGUMENTS = [
         ]
     ),
     ("scale of an unknown name", built(scale={"z": 1.0}), ValueError, "scale names 'z'", SAMPLED),
+    *(
+        (f"{name} of a number", built(**{name: {1: 1.0}}, **more), TypeError,
+         f"^{name} must have variables, or their names, as keys, got 1", "as keys")
+        for name, more in [
+            ("scale", {}), ("transforms", {}), ("batch_dim", {"batch_size": 1}),
+        ]
+    ),
     ("scale no dict", built(scale=0.1), TypeError, "^scale", r"such as \{'x': 0\.1\}"),
     ("scale a class", built(scale=dict), TypeError, "^scale is the class dict", "Pass a function"),
     ("scale a function, untuned", built(method=sg.SGRLD, scale=np.diag), ValueError,

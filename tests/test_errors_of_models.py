@@ -8,30 +8,18 @@ import pytensor.tensor as pt
 import pytest
 
 from pymc.exceptions import SamplingError
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 
 import pymc_sgmcmc as sg
 
 from helpers.attempts import built, cases, check, location_and_scale, sampled
+from helpers.operations import Cube, NoGradient
+from helpers.sampling import run
+from helpers.steps import start
 from pymc_sgmcmc.backends.compiling import BackendError
 from pymc_sgmcmc.testing import UNTUNED
 
 X = np.random.default_rng(0).normal(size=(30, 2))
 Y = X @ [1.0, -1.0]
-
-
-class Cube(Op):
-    """x³, with a gradient, for PyTensor's interpreter only."""
-
-    def make_node(self, x):
-        return Apply(self, [x], [x.type()])
-
-    def perform(self, node, inputs, output_storage):
-        output_storage[0][0] = np.asarray(inputs[0] ** 3)
-
-    def pullback(self, inputs, outputs, cotangents):
-        return [3 * inputs[0] ** 2 * cotangents[0]]
 
 
 def regression(batch_size=10, rows=30, calls=1, total_size=30):
@@ -145,13 +133,6 @@ def of_150_labels(kind):
     return model
 
 
-class NoGradient(Cube):
-    """x³, without a gradient."""
-
-    def pullback(self, inputs, outputs, cotangents):
-        raise NotImplementedError("pullback not implemented for NoGradient")
-
-
 def without_gradient():
     with pm.Model() as model:
         x = pm.Normal("x")
@@ -171,8 +152,8 @@ def without_density(kind, *, batched):
     """Rows with values that their distribution cannot have, two of 200."""
     rng = np.random.default_rng(4)
     y = {"labels": rng.integers(0, 3, 200), "counts": rng.poisson(3, 200)}
-    y = y.get(kind, rng.lognormal(size=200)).astype("float64" if kind == "zeros" else "int32")
-    y[[150, 180]] = {"labels": 3, "counts": -1, "zeros": 0}[kind]
+    y = y.get(kind, rng.uniform(size=200)).astype("float64" if kind in SHARES else "int32")
+    y[[150, 180]] = {"labels": 3, "counts": -1}.get(kind, 0)
     with pm.Model() as model:
         x = pm.Normal("x", shape=3 if kind == "labels" else ())
         seen = pm.Minibatch(y, batch_size=20) if batched else y
@@ -181,11 +162,52 @@ def without_density(kind, *, batched):
             pm.Categorical("y", logit_p=x, **how)
         elif kind == "counts":
             pm.Poisson("y", pt.exp(x), **how)
+        elif kind == "shares":
+            pm.Beta("y", 0.5, pt.exp(x), **how)  # whose log density is +inf
         else:
             pm.LogNormal("y", x, **how)
     return model
 
 
+def of_another_model(*, named):
+    other = location_and_scale()
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        pm.Potential("pull", -((x - (other["x"] if named else pm.Normal.dist())) ** 2))
+    return model
+
+
+def without_labels():
+    """A variable whose length is known by its dim alone, which has no coords."""
+    with pm.Model() as model:
+        model.add_coord("group", length=3)
+        b = pm.Normal("b", dims="group")
+        pm.Normal("y", b[np.arange(30) % 3], observed=Y)
+    return model
+
+
+def no_groups():
+    with pm.Model(coords={"group": []}) as model:
+        pm.Normal("b", dims="group")
+    return model
+
+
+def negative_scale():
+    with pm.Model() as model:
+        pm.Normal("y", 0, pm.Normal("s", -1, 0.1), observed=Y)
+    return model
+
+
+def step_of_a_part():
+    with pm.Model() as whole:
+        with pm.Model(name="part"):
+            x = pm.Normal("x")
+            step = sg.SGLD(step_size=0.1, backend="jax", **UNTUNED)
+        pm.Normal("y", x, observed=1.0)
+    run(step, 10, 1, model=whole, tune=0)
+
+
+SHARES = "shares", "zeros"
 TUNED = {"gradient": "auto", "step_size": "auto"}
 
 # (what is wrong, what is done, the exception, the name in its message, the cure in its message)
@@ -227,8 +249,29 @@ BAD_MODELS = [
     # The start
     ("initvals of an unknown name", sampled(initvals={"mu": 1.0}), ValueError,
      "initvals names 'mu', which is no free variable", "Choose from 'x', 's'"),
+    *(
+        (f"initvals of another shape: {name}",
+         sampled(model=model, initvals={name: np.zeros(shape)}), ValueError,
+         f"given to '{rv}' has the shape {re.escape(str(shape))}, and the variable has {of}",
+         "Pass one of that shape")
+        for model, name, shape, rv, of in [
+            (location_and_scale, "x", (2,), "x", r"\(\)"),
+            (location_and_scale, "s_log__", (1,), "s", r"\(\)"),
+            (without_labels, "b", (1,), "b", r"\(3,\)"),
+            (without_labels, "b", (), "b", r"\(3,\)"),
+        ]
+    ),
+    ("no elements along a dim", sampled(model=no_groups), ValueError, "'b' has no elements",
+     "a shape without 0"),
+    ("a step made for a part of the model", step_of_a_part, ValueError,
+     "SGLD was made for another model than the one that is sampled", "after all variables"),
     ("initvals of an observed variable", sampled(initvals={"y": 1.0}), ValueError,
      "initvals names 'y', which is no free variable", "Choose from 'x', 's'"),
+    *(
+        (f"potential of {what}", built(model=lambda k=k: of_another_model(named=k)), ValueError,
+         f"potential 'pull' depends on {what}", "make the potential anew")
+        for k, what in [(True, "the random variable 'x'"), (False, "a random variable")]
+    ),
     ("improper prior without data", sampled(model=lambda: improper(informed=0)), SamplingError,
      "'b' has an improper prior, and nothing that is observed depends on it",
      "Give it a proper prior"),
@@ -238,12 +281,16 @@ BAD_MODELS = [
     *(
         (f"{kind} without density{' in batches' * batched}",
          sampled(model=lambda k=kind, b=batched: without_density(k, batched=b), **TUNED),
-         SamplingError, f"'y' is -inf or NaN in 2 of 200 rows, .* row 150 with the value {value}",
+         SamplingError,
+         f"'y' is infinite or NaN in 2 of 200 rows, .* row 150 with the value {value}",
          "Correct such rows or leave them out")
-        for kind, value in [("labels", 3), ("counts", -1), ("zeros", r"0\.0")]
+        for kind, value in [("labels", 3), ("counts", -1), ("zeros", r"0\.0"), ("shares", r"0\.0")]
         for batched in (False, True)
-        if batched or kind == "zeros"
+        if batched or kind in SHARES
     ),
+    ("all rows without density", sampled(model=negative_scale, **TUNED), SamplingError,
+     "'y' is infinite or NaN in all 30 rows, such as row 0 .* a parameter is outside its range",
+     "priors within the range of the parameters"),
     ("start NaN", sampled(initvals={"x": np.array(np.nan)}), SamplingError,
      "log density of 'x' is nan", "Pass initvals="),
     ("start outside its bounds", sampled(initvals={"s": -1.0}), SamplingError,
@@ -253,7 +300,7 @@ BAD_MODELS = [
     ("data infinite", sampled(model=lambda: location_and_scale([1.0, np.inf])), SamplingError,
      "has inf in 1 of 2 rows, row 1", "Leave these rows out, unless they are meant"),
     ("bounds infinite", sampled(model=censored), SamplingError,
-     "'y' is -inf or NaN in 2 of 4 rows, the first of them row 1", "pass initvals="),
+     "'y' is infinite or NaN in 2 of 4 rows, the first of them row 1", "pass initvals="),
     # While sampling
     ("updates not finite", sampled(method=sg.SMLD, step_size=1e4), SamplingError,
      "stuck at draw 11: .* the variable 's' furthest out, at step size 10000",
@@ -350,11 +397,10 @@ def test_more_batches_than_the_data_have_once_they_are_set_anew():
         y = pm.Minibatch(data, batch_size=10)
         pm.Normal("y", pm.Normal("x"), observed=y, total_size=[data.shape[0]])
     step = sg.SGLD(model=model, backend="jax", **{**UNTUNED, "batches": 6}, step_size=0.01)
-    step.setup_chain(np.random.default_rng(0), 0, 1)
-    step.step(model.initial_point())
+    step.step(start(step, 0, 1))
     model.set_data("data", np.zeros(50))
     with pytest.raises(ValueError, match=r"batches=6, but the data have only 5 batches"):
-        step.setup_chain(np.random.default_rng(0), 0, 1)
+        start(step, 0, 1)
 
 
 def test_rows_without_density_are_named_where_nothing_is_tuned(caplog):
@@ -364,7 +410,7 @@ def test_rows_without_density_are_named_where_nothing_is_tuned(caplog):
         record.getMessage() for record in caplog.records if record.name == "pymc.sgmcmc"
     ]
     assert "independent could not be tested" in untested
-    assert "'y' is -inf or NaN in 2 of 200 rows, the first of them row 150" in text
+    assert "'y' is infinite or NaN in 2 of 200 rows, the first of them row 150" in text
 
 
 def test_improper_priors_are_named_where_tuning_fails_or_warns(caplog):
@@ -374,47 +420,3 @@ def test_improper_priors_are_named_where_tuning_fails_or_warns(caplog):
     except SamplingError as error:
         told = str(error)
     assert "the improper prior of a, b, pm.Flat or pm.HalfFlat, leaves no" in told + caplog.text
-
-
-def potential_of(total_size, of=1):
-    with pm.Model() as model:
-        y = pm.Minibatch(pm.Data("data", Y), batch_size=10)
-        x = pm.Normal("x")
-        sg.GradientPotential(
-            "g", lambda x, y, noise: (y - x).sum(), [x], [y], total_size=total_size
-        )
-        pm.set_data({"data": np.tile(Y, of)})
-    return model
-
-
-def with_total_size(total_size, *, batched=True, data=False):
-    with pm.Model() as model:
-        y = pm.Data("data", Y) if data else Y
-        if data:
-            total_size = [total_size * y.shape[0]]
-        y = pm.Minibatch(y, batch_size=10) if batched else y
-        pm.Normal("y", pm.Normal("x"), observed=y, total_size=total_size)
-    return model
-
-
-@pytest.mark.parametrize(
-    ("build", "match"),
-    [
-        (
-            lambda: with_total_size(300),
-            "'y' has total_size=300, but its pm.Minibatch draws from 30",
-        ),
-        (lambda: with_total_size(3), "the likelihood counts 0.1 times what they say"),
-        (lambda: with_total_size(10, data=True), "'y' has total_size=300, .* draws from 30 rows"),
-        (lambda: with_total_size(300, batched=False), "total_size=300, but it has all of its 30"),
-        (lambda: potential_of(300), "potential 'g' has total_size=300, .* from 30 rows"),
-        (
-            lambda: potential_of(30, of=3),
-            r"potential 'g' has total_size=30, .* from 90 rows: .* 0.333 .*total_size=90\.",
-        ),
-    ],
-)
-def test_a_total_size_that_is_off_is_told_with_the_number_of_rows(build, match):
-    with pytest.warns(UserWarning, match=match) as told:
-        sg.SGLD(model=build(), step_size=0.1, backend="jax", **UNTUNED)
-    assert any(re.search("Pass total_size=[39]0(, or|.$)", str(x.message)) for x in told)

@@ -30,8 +30,6 @@ from pymc_sgmcmc.backends.workarounds import (
     untraced,
 )
 
-__all__ = ["INTERPRETER", "BackendError", "building", "compiled", "first_line"]
-
 # The mode of graphs that run once a chain: they are interpreted, and nothing is compiled
 INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding(*NOT_INTERPRETED)
 

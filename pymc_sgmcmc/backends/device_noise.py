@@ -14,8 +14,6 @@ import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["drawn_on_device"]
-
 # Of a key of Threefry, JAX's generator
 _WORDS = 2
 

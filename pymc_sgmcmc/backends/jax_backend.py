@@ -15,8 +15,6 @@ from pymc_sgmcmc.backends.row_block import RowBlock
 from pymc_sgmcmc.backends.workarounds import jax_is_running, run_jax_in_calling_thread, start_jax
 from pymc_sgmcmc.centring.recurrence import Recurrence, earlier
 
-__all__ = ["prepare", "refuse_inherited"]
-
 
 def prepare() -> None:
     """Start JAX, ready to compile transitions."""

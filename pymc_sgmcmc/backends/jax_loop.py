@@ -23,8 +23,6 @@ from pymc_sgmcmc.backends.jax_missing import INTRODUCED, take_apart
 from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
 
-__all__ = ["Loop", "funcified", "loop"]
-
 # Numbers of a step's largest array, over all steps that a GPU runs in parallel
 _SIDE_BY_SIDE = 2**26
 

@@ -22,8 +22,6 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.scalar.math import Ive
 from scipy.special import gammaln
 
-__all__ = ["INTRODUCED", "completed", "take_apart"]
-
 
 @contextmanager
 def completed() -> Generator[None]:

@@ -15,8 +15,6 @@ from contextlib import suppress
 import numba
 import numpy as np
 
-__all__ = ["fill_normal"]
-
 # Numbers worked on at once: all temporary arrays stay in the processor's cache
 _CHUNK = 2**15
 _STRIP = 2**11

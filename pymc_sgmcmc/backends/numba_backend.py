@@ -10,8 +10,6 @@ import numpy as np
 
 from pymc_sgmcmc.centring.recurrence import Recurrence
 
-__all__ = ["prepare"]
-
 
 @cache
 def prepare() -> None:

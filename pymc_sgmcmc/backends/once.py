@@ -13,8 +13,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.placing import on_processor
 
-__all__ = ["Once", "computed_once"]
-
 # Elements of an array that does not stay in a processor core's cache
 _LARGE = 2**17
 

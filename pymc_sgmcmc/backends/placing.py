@@ -10,8 +10,6 @@ import numpy as np
 
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
-__all__ = ["ALIGNMENT", "aligned", "every", "is_in_place", "on_processor", "place"]
-
 # Bytes; arrays that begin elsewhere are copied by JAX at every call
 ALIGNMENT = 64
 

@@ -9,8 +9,6 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
-__all__ = ["RowBlock"]
-
 
 class RowBlock(Op):
     """``table[offset : offset + size]`` with a static size.

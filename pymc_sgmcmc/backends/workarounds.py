@@ -12,16 +12,18 @@ import multiprocessing
 import os
 import warnings
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import pytensor
 
 from pymc import initial_point
 from pymc.backends import arviz
+from pymc.logprob.transforms import IntervalTransform
 from pymc.model import Model, modelcontext
 from pymc.sampling import mcmc
 from pymc.stats import log_density
@@ -30,28 +32,6 @@ from pymc.util import get_untransformed_name, is_transformed_name
 from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from scipy.sparse import issparse
-
-__all__ = [
-    "HAD_BEFORE",
-    "NOT_INTERPRETED",
-    "compilations_kept",
-    "hook_into_pymc",
-    "in_process_of_a_chain",
-    "interpreted",
-    "jax_is_running",
-    "jax_precision",
-    "long_integers_allowed",
-    "products_in_full",
-    "repeatable",
-    "run_jax_in_calling_thread",
-    "settings_of_process",
-    "slow_rewrites",
-    "start_jax",
-    "take_settings",
-    "uncollected",
-    "unkept",
-    "untraced",
-]
 
 # ----------------------------------------------------------------------------- JAX
 
@@ -255,25 +235,63 @@ def hook_into_pymc(model: Model, notify: Callable[[Model], None]) -> None:
 
 
 def _convert(model: Model, start: Any) -> Any:
-    """Refuse ``initvals`` that name no free variable of a model.
+    """Refuse ``initvals`` that name no free variable of a model, or are of another shape.
 
     PyMC raises a bare KeyError, or ignores them, before it calls any hook of a step method.
     """
-    free = {rv.name: rv for rv in model.free_RVs}
-    checked = list(start) if model in _CHECKED else []
-    if free.keys() <= set(checked):
-        # A whole point, as of pm.find_MAP, has deterministics, too, which PyMC leaves aside
-        checked = [key for key in checked if key not in {x.name for x in model.deterministics}]
-    for key in checked:
-        name = get_untransformed_name(key) if is_transformed_name(str(key)) else key
-        if isinstance(name, str):
-            name = free.get(name, free.get(model.name_for(name)))
-        if name not in free.values():
-            raise ValueError(
-                f"initvals names '{key}', which is no free variable of the model. Choose from "
-                f"{', '.join(map(repr, free))}."
-            )
+    if model in _CHECKED:
+        free = {rv.name: rv for rv in model.free_RVs}
+        checked = list(start)
+        if free.keys() <= set(checked):
+            # A whole point, as of pm.find_MAP, has deterministics, too, which PyMC leaves aside
+            checked = [key for key in checked if key not in {x.name for x in model.deterministics}]
+        named = {key: _named(model, free, key) for key in checked}
+        for key, rv in named.items():
+            if rv not in free.values():
+                raise ValueError(
+                    f"initvals names '{key}', which is no free variable of the model. Choose from "
+                    f"{', '.join(map(repr, free))}."
+                )
+        shapes = cache(partial(_shapes, model))
+        for key, rv in named.items():
+            _check_shape(model, rv, key, start[key], shapes)
     return _converted(model, start)
+
+
+def _named(model: Model, free: Mapping[str, Any], key: Any) -> Any:
+    """Return the free variable that a key of ``initvals`` names, or what it is instead."""
+    name = get_untransformed_name(key) if is_transformed_name(str(key)) else key
+    return free.get(name, free.get(model.name_for(name))) if isinstance(name, str) else name
+
+
+def _check_shape(
+    model: Model, rv: Any, key: Any, value: Any, shapes: Callable[[], Mapping[str, Any]]
+) -> None:
+    """Refuse an initial value of another shape than its variable's, or its transformed one's."""
+    of_value = isinstance(key, str) and is_transformed_name(key)
+    transform = model.rvs_to_transforms[rv]
+    # PyMC stretches numbers where the bounds are arrays
+    stretched = np.ndim(value) == 0 and isinstance(transform, IntervalTransform)
+    if value is None or isinstance(value, str | Variable) or stretched:
+        return
+    variable = model.rvs_to_values[rv] if of_value else rv
+    shape = variable.type.shape
+    if None in shape:
+        shape = shapes().get(variable.name, shape)
+    if np.shape(value) != shape and None not in shape:
+        raise ValueError(
+            f"The initial value given to '{rv.name}' has the shape {np.shape(value)}, and the "
+            f"variable has {shape}. Pass one of that shape."
+        )
+
+
+def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of free variables and of their transformed ones, by name."""
+    # A density of the user's own may have no draws
+    with suppress(NotImplementedError, TypeError, ValueError), interpreted():
+        shapes = model.eval_rv_shapes()
+        return {name: tuple(int(n) for n in shape) for name, shape in shapes.items()}
+    return {}
 
 
 _init_traces = mcmc.init_traces
@@ -326,6 +344,11 @@ def _traces(
     theirs = [value for part in parts if not hasattr(part, "check_kept") for value in part.vars]
     temperatures = {part.options.temperature for part in ours} | ({1.0} if theirs else set())
     for part in ours:
+        if part.model is not model:
+            raise ValueError(
+                f"The step method {type(part).__name__} was made for another model than the one "
+                "that is sampled. Make it in the context of the whole model, after all variables."
+            )
         is_first = part is ours[0]
         part.check_kept(kept, theirs if is_first else (), temperatures if is_first else ())
     return _init_traces(step=step, model=model, trace_vars=trace_vars, **others)

@@ -43,8 +43,6 @@ from pymc_sgmcmc.centring.gaussian_map import (
 )
 from pymc_sgmcmc.centring.information import BlockInformation, read
 
-__all__ = ["Coefficients", "CoefficientsOfOneScale", "Member", "information_of_block"]
-
 # Rows of the array before those of J
 _ROWS = len(BlockInformation._fields) - 1
 

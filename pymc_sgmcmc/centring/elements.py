@@ -16,8 +16,6 @@ from pytensor.graph.basic import Variable
 from pymc_sgmcmc.centring.gaussian_map import LEAST_SHARE, Affine, GaussianMap, Middle, logarithm
 from pymc_sgmcmc.centring.links import IDENTITY, LOGIT, ROOT, Law, Link, location_and_scale
 
-__all__ = ["Elements", "Residuals"]
-
 
 class Elements(GaussianMap):
     """Map to a variable θ = f(x) whose elements are independent given location and scale of x.

@@ -32,8 +32,6 @@ from pymc_sgmcmc.centring.gaussian_map import LEADS, Affine, GaussianMap, Middle
 from pymc_sgmcmc.centring.information import FieldInformation
 from pymc_sgmcmc.floats import as_float
 
-__all__ = ["Field", "FieldPrior"]
-
 # Added to a precision besides its mean, as islands have none of their own
 _LEAST = 1e-8
 

@@ -39,8 +39,6 @@ from pymc_sgmcmc.centring.information import Information, read
 from pymc_sgmcmc.centring.links import IDENTITY, Link
 from pymc_sgmcmc.floats import as_float
 
-__all__ = ["LEADS", "LEAST_SHARE", "Affine", "GaussianMap", "Middle", "Probe", "logarithm"]
-
 # Information, beside the prior's precision, of data that determine a variable at any scale
 LEADS = 1e4
 

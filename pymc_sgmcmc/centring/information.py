@@ -8,15 +8,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = [
-    "BlockInformation",
-    "FieldInformation",
-    "Information",
-    "Share",
-    "WalkInformation",
-    "read",
-]
-
 
 class Share(NamedTuple):
     """Of variables that are either centred or not."""

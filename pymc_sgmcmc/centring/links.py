@@ -32,21 +32,6 @@ from pytensor.tensor.random.basic import HalfNormalRV, InvGammaRV, LogNormalRV
 
 from pymc_sgmcmc.floats import as_float, like, off
 
-__all__ = [
-    "IDENTITY",
-    "LOG",
-    "LOGIT",
-    "ROOT",
-    "Law",
-    "Link",
-    "location_and_scale",
-    "log_odds_of_beta",
-    "logarithm_of",
-    "root_of_gamma",
-    "scale_of_zero_sum",
-    "zero_sum",
-]
-
 Law = Callable[..., list[Any]]
 """Maps the inputs of a random variable to location and scale of x."""
 

@@ -27,8 +27,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.centring.gaussian_map import logarithm
 from pymc_sgmcmc.centring.links import location_and_scale
 
-__all__ = ["Centring"]
-
 
 class Centring(Transform):
     r"""Map from partially centred coordinates of a location-scale variable.

@@ -11,8 +11,6 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 
-__all__ = ["Recurrence", "earlier", "later", "solved"]
-
 
 class Recurrence(Op):
     """``y_t = x_t + r_t y_{t − 1}`` along the last dimension, or the transpose of that map of x.

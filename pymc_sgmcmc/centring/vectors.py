@@ -20,8 +20,6 @@ from pymc_sgmcmc.centring.gaussian_map import Affine, GaussianMap, Middle
 from pymc_sgmcmc.centring.information import Share
 from pymc_sgmcmc.floats import as_float
 
-__all__ = ["Vectors", "is_product", "lower_factor", "transposed"]
-
 # Quantiles of the scale between which it is the bulk's
 _LOW, _HIGH = 0.05, 0.95
 

@@ -30,8 +30,6 @@ from pymc_sgmcmc.centring.information import WalkInformation
 from pymc_sgmcmc.centring.recurrence import Recurrence, earlier, later, solved
 from pymc_sgmcmc.floats import as_float
 
-__all__ = ["Walk", "steady"]
-
 # 1 stands for a walk that is centred
 _LARGEST_SHARE = 0.999
 

@@ -10,8 +10,6 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.whitening import parts_of_variances
 
-__all__ = ["CENTRING", "NOISE", "TEMPERATURE", "ByVariable", "statistic_of"]
-
 NOISE, CENTRING, TEMPERATURE = "noise", "centring", "config_temperature"
 
 

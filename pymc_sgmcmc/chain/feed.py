@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.engine import Engine
 from pymc_sgmcmc.kernel.tables import read_batches
 from pymc_sgmcmc.kernel.transition import Transition
 
-__all__ = ["Feed"]
-
 # Batches of a call, and their tables
 _Read = tuple[list[np.ndarray], list[Any]]
 

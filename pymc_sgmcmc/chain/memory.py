@@ -8,8 +8,6 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.settings import Comparable
 
-__all__ = ["Memory", "Place"]
-
 # Places that are remembered: tuning takes at most seven of the later half
 _MOST = 16
 

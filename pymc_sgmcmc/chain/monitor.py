@@ -16,8 +16,6 @@ from scipy.special import stdtrit
 from pymc_sgmcmc.backends.placing import every
 from pymc_sgmcmc.kernel.settings import Comparable
 
-__all__ = ["LARGEST_ERROR", "MOST_TAMED", "MOST_WATCHED", "Monitor", "final_warning", "watched"]
-
 # The error of few parts' mean is itself uncertain, and for many coordinates that costs power; parts
 # of too few draws are no longer independent. tests/benchmarks/alarms.py measures both
 _MOST_PARTS = 80

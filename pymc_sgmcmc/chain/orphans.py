@@ -12,8 +12,6 @@ from threading import Thread
 
 from pymc_sgmcmc.backends.workarounds import in_process_of_a_chain
 
-__all__ = ["end_with_parent"]
-
 # Seconds between two looks at the parent: a chain computes for as long at most for nothing
 _PERIOD = 0.5
 

@@ -20,8 +20,6 @@ from pymc_sgmcmc.kernel.potential import gradient_at_anchor
 from pymc_sgmcmc.kernel.settings import Settings
 from pymc_sgmcmc.schedules import Schedule, step_sizes
 
-__all__ = ["Draw", "Runner"]
-
 
 @dataclass
 class Draw:
@@ -71,7 +69,6 @@ class Runner:
         self.engine = engine
         self.state = state
         self.settings = settings
-        self.gradients = 0
         thin = settings.each or settings.thin
         self._transition = engine.program.transition(engine.backend, settings, state.psi, thin)
         # The call whose draws are handed out, and the next one where it was made already
@@ -183,7 +180,6 @@ class Runner:
             potential, settings.whitening(), phi, blocks=bool(settings.anchor_blocks)
         )
         settings.anchor, settings.anchor_others = phi, list(others)
-        self.gradients += potential.n_blocks
 
     def advance(
         self, step_size: float | Schedule, updates: int, others: Sequence[np.ndarray]
@@ -253,7 +249,6 @@ class Runner:
         count = transition.layout.draws
         if self.engine.backend == "numba" and count > 1:
             count = self.engine.program.draws_per_call(self.settings, updates)
-        self.gradients += count * updates * self.settings.gradients
         before = (
             state.noise_rng.bit_generator.state,
             state.batch_rng.bit_generator.state,

@@ -10,8 +10,6 @@ from pymc_sgmcmc.chain.memory import Memory
 from pymc_sgmcmc.chain.monitor import Monitor
 from pymc_sgmcmc.kernel.settings import Comparable, Settings
 
-__all__ = ["ChainState"]
-
 
 @dataclass(eq=False)
 class ChainState(Comparable):

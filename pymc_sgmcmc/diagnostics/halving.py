@@ -25,8 +25,6 @@ from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import constant
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["bias_report"]
-
 # Share of reports on exact draws that flag anything
 _FALSE_ALARMS = 0.01
 # R-hat from which on chains count as not mixed

@@ -27,8 +27,6 @@ from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.step.arguments import checked_backend, sampled_values
 
-__all__ = ["DRAWS_A_DIMENSION", "ModelDensity", "Standard", "density_of"]
-
 # A covariance from fewer draws would say more of them than of the posterior
 DRAWS_A_DIMENSION = 5
 

@@ -25,8 +25,6 @@ from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.modes import newton
 from pymc_sgmcmc.tuning.whiten import inverse_root, sds_of
 
-__all__ = ["gradient_noise"]
-
 _ROUNDS = 8
 # Relative sd over √(B/N), between permutations, of the noise of blocks of once-permuted rows
 _OF_A_PERMUTATION = 1.15

@@ -15,8 +15,6 @@ from pymc_sgmcmc.chain.monitor import LARGEST_ERROR
 from pymc_sgmcmc.checks import one_of, positive_int
 from pymc_sgmcmc.convergence import error_of_mean
 
-__all__ = ["plot_bias", "plot_temperature", "plot_tuning"]
-
 # Standard errors to both sides
 _REACH = 2.0
 _VISUALS = "point", "bar", "band", "reference", "title"

@@ -21,17 +21,6 @@ from pymc_sgmcmc.checks import a_model, positive_int
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.tensor_model import in_tensors
 
-__all__ = [
-    "Draws",
-    "checked_model",
-    "constrained",
-    "dims_of",
-    "draws_of",
-    "element_labels",
-    "point_of",
-    "unconstrained",
-]
-
 
 @dataclass(frozen=True)
 class Draws:

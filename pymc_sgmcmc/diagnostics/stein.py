@@ -14,8 +14,6 @@ from pymc_sgmcmc.checks import a_generator, one_of, positive_int
 from pymc_sgmcmc.diagnostics.model_density import Standard, density_of
 from pymc_sgmcmc.diagnostics.result import Draws, checked_model, draws_of
 
-__all__ = ["SteinKernel", "ksd", "stein_thinning"]
-
 # Pairs of positions whose median distance is taken
 _PAIRS = 10_000
 # Numbers in one block of the kernel matrix: a processor's cache holds it

@@ -11,16 +11,6 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import Source
 
-__all__ = [
-    "BYTES_OF_A_RUN",
-    "design_effect",
-    "gather",
-    "has_source",
-    "rows_at",
-    "sampled",
-    "warn_of_order",
-]
-
 # Bytes that are read at once: as many as a disk transfers in the time of a seek
 BYTES_OF_A_RUN = 2**20
 

@@ -17,8 +17,6 @@ from numba import types
 
 from pymc_sgmcmc.disk.source import DiskError, Source, reading, state_of
 
-__all__ = ["NpySource"]
-
 # Blocks of a file that its fingerprint is taken of, and their bytes: all of a file of 16 MiB
 _PRINTED, _PRINTED_BYTES = 256, 2**16
 

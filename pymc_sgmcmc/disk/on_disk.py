@@ -23,8 +23,6 @@ from pymc_sgmcmc.disk.parquet import ParquetSource, is_parquet
 from pymc_sgmcmc.disk.source import DiskError, Source
 from pymc_sgmcmc.disk.zarr import ZarrSource, is_zarr
 
-__all__ = ["MOST_ROWS", "RowsOnDisk", "on_disk", "opened", "source_of"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Offsets of batches are 32-bit integers

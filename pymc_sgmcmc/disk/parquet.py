@@ -12,8 +12,6 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import ChunkedSource, DiskError, needed, reading, state_of
 
-__all__ = ["ParquetSource", "is_parquet"]
-
 
 def is_parquet(path: Path) -> bool:
     """Whether it is a parquet file, or a folder that has some."""

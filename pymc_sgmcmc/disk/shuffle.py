@@ -19,8 +19,6 @@ from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.on_disk import opened
 from pymc_sgmcmc.disk.source import ArraySource, DiskError, Source, sync
 
-__all__ = ["shuffle_to_disk"]
-
 # Bytes of a bucket, which is shuffled in memory, and of rows that are dealt to buckets at once
 _BUCKET = 2**26
 _PART = 2**25

@@ -20,11 +20,6 @@ from typing import Any, Self
 import numpy as np
 import pytensor
 
-__all__ = [
-    "MOST_CHUNKS", "ArraySource", "ChunkedSource", "DiskError", "Source", "all_as_sources",
-    "needed", "reading", "state_of", "sync",
-]  # fmt: skip
-
 # Bytes of decoded chunks that a source keeps
 _LARGEST_CACHE = 2**26
 

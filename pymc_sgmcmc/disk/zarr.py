@@ -12,8 +12,6 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import MOST_CHUNKS, ChunkedSource, DiskError, needed, reading, state_of
 
-__all__ = ["ZarrSource", "is_zarr"]
-
 # Files of which one is in the folder of an array, of format 3 and 2
 _ARRAY = "zarr.json", ".zarray"
 

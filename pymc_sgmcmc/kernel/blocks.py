@@ -1,5 +1,7 @@
 """Arithmetic on the list of tensors that is a position, a gradient or a momentum."""
 
+import operator
+
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any
@@ -8,7 +10,10 @@ import pytensor.tensor as pt
 
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = ["Blocks", "exp", "mapped", "sqrt"]
+
+def _each(function: Callable[[Any, Any], Any]) -> Callable[["Blocks", Any], "Blocks"]:
+    """Return a method that applies a function of two block by block."""
+    return lambda blocks, other: blocks.map(function, other)
 
 
 class Blocks:
@@ -53,32 +58,14 @@ class Blocks:
         ]
         return Blocks(function(*row) for row in zip(self.parts, *columns, strict=True))
 
-    def __add__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: a + b, other)
-
-    def __sub__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: a - b, other)
-
-    def __mul__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: a * b, other)
-
-    def __truediv__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: a / b, other)
-
     def __neg__(self) -> "Blocks":
-        return self.map(lambda a: -a)
+        return self.map(operator.neg)
 
-    def __rsub__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: b - a, other)
-
-    def __rtruediv__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: b / a, other)
-
-    def __pow__(self, other: Any) -> "Blocks":
-        return self.map(lambda a, b: a**b, other)
-
-    __radd__ = __add__
-    __rmul__ = __mul__
+    __add__ = __radd__ = _each(operator.add)
+    __mul__ = __rmul__ = _each(operator.mul)
+    __sub__, __rsub__ = _each(operator.sub), _each(lambda a, b: b - a)
+    __truediv__, __rtruediv__ = _each(operator.truediv), _each(lambda a, b: b / a)
+    __pow__ = _each(operator.pow)
 
     def sum(self) -> TensorVariable:
         """Sum over all elements of all blocks."""

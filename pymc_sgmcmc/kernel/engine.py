@@ -22,6 +22,7 @@ from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, fir
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.centring.gaussian_map import Probe
 from pymc_sgmcmc.centring.information import read
+from pymc_sgmcmc.checks import without_elements
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel import explain
 from pymc_sgmcmc.kernel.options import Options
@@ -35,8 +36,6 @@ from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.masses import Masses
 from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.model.row_view import in_batches
-
-__all__ = ["Engine"]
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -91,6 +90,8 @@ class Engine:
             listed = ", ".join(names)
             _log.debug("Hierarchical or standard, and sampled only as written: %s.", listed)
         self.dimension = sum(x.size for x in self.express(point)[0])
+        if not self.dimension:
+            raise ValueError(without_elements(coordinates[0].name))
         self._sampler = sampler
         self._row_memory = row_memory
         self._tables = Tables(self.posterior, row_memory)
@@ -128,18 +129,16 @@ class Engine:
         """Return φ at a point of PyMC, in coordinates of these scales."""
         values, coordinates = self.model.value_vars, self.posterior.coordinates
         arguments = [*(point[str(v.name)] for v in values), *scales]
-        if "of values" not in self._functions:
-            inputs = [*values, *(c.scale for c in coordinates if c.scale is not None)]
+        if (function := self._functions.get("of values")) is None:
+            inputs = [*values, *self.posterior.scales]
             function = compiled(inputs, self._of_values, self.backend)
             try:
-                results = function(*arguments)
+                function(*arguments)
             except BackendError:
                 # A user's transform may have an inverse alone
                 function = compiled(inputs, self._of_values, "interpreter")
-                results = function(*arguments)
             self._functions["of values"] = function
-        else:
-            results = self._functions["of values"](*arguments)
+        results = function(*arguments)
         return [np.array(x, dtype=c.phi.dtype) for x, c in zip(results, coordinates, strict=True)]
 
     def values_at(self, phi: Arrays, scales: Arrays, others: Arrays) -> list[np.ndarray]:
@@ -339,7 +338,7 @@ class Engine:
         of_data = {rv.name for rv in self.model.observed_RVs}
         terms = {name: x for name, x in self.posterior.terms.items() if name not in of_data}
         values = self._function("priors", list(terms.values()))(*point)
-        return [name for name, value in zip(terms, values, strict=True) if not value > -np.inf]
+        return [n for n, x in zip(terms, values, strict=True) if not np.asarray(x) > -np.inf]
 
 
 def same_objects(some: Sequence[Any], others: Sequence[Any]) -> bool:
@@ -356,7 +355,7 @@ def parts_of(model: Model) -> list[Any]:
         for source in graph_inputs(graphs)
         if isinstance(source, SharedVariable) and isinstance(source.type, TensorType)
     ]
-    return [*arrays, *model.basic_RVs, *model.potentials]
+    return [*arrays, *model.basic_RVs, *model.potentials, *model.deterministics]
 
 
 def _at_least(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -28,8 +28,6 @@ from pymc_sgmcmc.kernel.loop import along, looped, unchanged
 from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.batch_density import BatchDensity
 
-__all__ = ["SVRG", "ControlVariates", "Estimator", "GradientChoice", "Plain", "inputs_of", "named"]
-
 
 @dataclass(frozen=True)
 class Plain:

@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.noise import FILL
 from pymc_sgmcmc.model.data_checks import bad_rows, faults_of_data, impossible
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["at_rows", "impossible_rows", "some_rows", "why_not_finite"]
-
 # Number of rows on disk that are searched for non-finite ones
 _SEARCHED = 2**14
 
@@ -113,7 +111,7 @@ def impossible_rows(
                 for batch, arrays in zip(posterior.minibatches, posterior.arrays, strict=True)
             ]
             values = np.atleast_1d(function(point, batches)[0])
-            entries = np.argwhere(~(values > -np.inf))
+            entries = np.argwhere(~np.isfinite(values))
             entries[:, 0] += min(first, n - size)
             bad.append(entries)
         if any(map(len, bad)):

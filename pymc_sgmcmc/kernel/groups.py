@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Groups"]
-
 
 class Groups(dict[str, list[Any]]):
     """Symbols or arrays by name, in the order in which a compiled function has them."""

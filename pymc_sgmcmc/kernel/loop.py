@@ -17,8 +17,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.jax_loop import loop
 from pymc_sgmcmc.model.graphs import substitute
 
-__all__ = ["along", "looped", "unchanged"]
-
 _Replaced = Mapping[TensorVariable, TensorVariable]
 
 

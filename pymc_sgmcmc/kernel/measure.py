@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.update import Update
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["measured", "wrapped"]
-
 
 def measured(
     update: Update, at: list[TensorVariable], fresh: list[TensorVariable]

@@ -20,8 +20,6 @@ from pymc_sgmcmc.backends.placing import aligned, on_processor
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.ravel import Ravel
 
-__all__ = ["FILL", "Noise"]
-
 # For this many normals of a draw a generator five times as fast as NumPy's is worth the second that
 # it takes to compile; those of a model in double precision alone seldom are
 _MANY = {np.dtype("float32"): 2**15, np.dtype("float64"): 2**17}

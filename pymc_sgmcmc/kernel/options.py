@@ -14,8 +14,6 @@ from pymc_sgmcmc.kernel.estimators import GradientChoice, Plain
 from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.schedules import Schedule
 
-__all__ = ["Options", "OwnWhitening"]
-
 type OwnWhitening = Callable[[np.ndarray], np.ndarray]
 """A user's function of the root L of tuning's Gaussian, (d, d) or (d,), to the whitening's root."""
 

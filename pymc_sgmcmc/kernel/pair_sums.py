@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["PairSums", "summed_pairs"]
-
 
 @dataclass(frozen=True)
 class PairSums:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 
 from pymc_sgmcmc.checks import one_of, positive
 
-__all__ = ["TRANSFORM_CHOICES", "Policy"]
-
 # Coordinates in which tuning works; in θ itself, "identity", it does not
 TRANSFORM_CHOICES = ("lipschitz", "model", "mirror")
 

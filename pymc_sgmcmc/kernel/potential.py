@@ -28,8 +28,6 @@ from pymc_sgmcmc.model.graphs import gradient_of, numbers_computed, substitute
 from pymc_sgmcmc.model.passes import canonical
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Potential", "gradient_at_anchor"]
-
 # Evaluations in one call, enough to outweigh its cost
 _LENGTH = 64
 # Numbers in the gradients of one call, and in those that are kept for a sum, for moderate memory
@@ -64,7 +62,6 @@ class Potential:
     ) -> None:
         self.posterior = posterior
         self._backend, self._compile_kwargs = backend, compile_kwargs
-        self._count = [0]  # shared by all that differ in what is fixed, as is what is compiled
         self._ravel = Ravel.of(posterior.phi)
         self.shapes = self._ravel.shapes  # of each variable's part of φ
         self.dimension = self._ravel.size  # d, elements of φ
@@ -195,11 +192,6 @@ class Potential:
 
     # ------------------------------------------------------------------ what it is evaluated on
 
-    @property
-    def evaluations(self) -> int:
-        """Blocks evaluated so far."""
-        return self._count[0]
-
     def set_fixed(self, fixed: Sequence[Any]) -> None:
         """Set the scales, others, data and tables, placed for the backend.
 
@@ -257,7 +249,6 @@ class Potential:
         """Return U and ∇U of the full data at one position."""
         if "blocks" not in self._sums:
             self._sums["blocks"] = self._compile_sum()
-        self._count[0] += self.n_blocks
         _, arrays = self._arrays(self._blocks(np.arange(self.n_blocks)), slice(None), self.n_blocks)
         u, g = self._sums["blocks"](point.astype(self.dtype), *arrays, *self._fixed)
         return float(u), np.asarray(g, dtype=float)
@@ -305,7 +296,6 @@ class Potential:
             return summed_pairs(self.batch_gradient, point, width, signs, rows)
         whitening = whitening or Whitening()
         count, batches = len(signs), rows.shape[1] if rows.ndim == 3 else 1
-        self._count[0] += 2 * count * batches
         if (key := ("pairs", count, batches, whitening.kind)) not in self._sums:
             self._sums[key] = self._compile_pairs(count, batches, whitening)
         sums = self._sums[key](
@@ -345,7 +335,6 @@ class Potential:
         for first in range(0, len(points), self._length):
             part = slice(first, min(first + self._length, len(points)))
             count = part.stop - first
-            self._count[0] += count
             length = self._length if self._padded else count
             index = first + np.minimum(np.arange(length), count - 1)
             wanted = np.full(length, _NOTHING, dtype=np.int8)

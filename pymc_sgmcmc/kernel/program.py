@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.update import Layout
 from pymc_sgmcmc.model.batch_schemes import BatchDraw, BatchScheme
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Program", "blocks_to_join"]
-
 # Noise of the updates of one compiled call, in numbers: models with millions of parameters take
 # several calls for a draw. What is measured at the end of each costs as much as a few updates
 _LARGEST_NOISE_OF_DRAW = 2**26

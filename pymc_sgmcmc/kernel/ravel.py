@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Ravel"]
-
 
 class Ravel:
     """The parts of a flat vector of ``size`` elements: their shapes, dtypes, sizes and ranges."""

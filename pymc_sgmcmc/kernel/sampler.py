@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.variables import Variables
 
-__all__ = ["Extra", "Gradient", "Sampler", "Taming"]
-
 Extra = dict[str, Blocks]
 
 

@@ -20,8 +20,6 @@ from pymc_sgmcmc.kernel.whitening import (
     Whitening,
 )
 
-__all__ = ["Comparable", "Settings", "in_parts"]
-
 
 class Comparable:
     """Equality of dataclasses with arrays, made with ``eq=False``, for PyMC's sampling states."""

@@ -24,17 +24,6 @@ from pymc_sgmcmc.disk.fetch import gather, has_source
 from pymc_sgmcmc.model.minibatch import Minibatch
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = [
-    "LARGEST_JOINED",
-    "SHARED_ORDER",
-    "RowMemory",
-    "Tables",
-    "arrange",
-    "is_large",
-    "read_batches",
-    "sizes_of",
-]
-
 # Most rows of joined blocks: enough to outweigh the fixed cost of a batch, and few enough for all
 # that is computed from them to stay in a processor's cache
 LARGEST_JOINED = 4096

@@ -23,8 +23,6 @@ from pymc_sgmcmc.model.batch_density import BatchDensity
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Transition"]
-
 # Updates that a GPU runs, and rejects, as one: it reads the state between them once, and checks it
 # after the last
 _IN_A_ROW = 5

@@ -29,8 +29,6 @@ from pymc_sgmcmc.model.graphs import substitute
 # kernel to start
 _LARGE = 2**16
 
-__all__ = ["Layout", "State", "Update", "is_finite"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -13,8 +13,6 @@ from pymc_sgmcmc.kernel.whitening import Whitening
 from pymc_sgmcmc.model.graphs import gradient_of, substitute
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Variables"]
-
 
 class Variables:
     """The model's variables, one for each block of the position, as an update sees them.

@@ -13,12 +13,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.kernel.ravel import Ravel
 
-__all__ = [
-    "Dense", "Diagonal", "InShear", "Shear", "Sheared", "Turned", "Whitening",
-    "parts_of_variances",
-]  # fmt: skip
-
-
 type Parts = Sequence[Any]
 """Arrays or symbols of a position, one for each block."""
 

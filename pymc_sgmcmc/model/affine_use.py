@@ -42,8 +42,6 @@ from pymc_sgmcmc.model.support import (
     scalar_op,
 )
 
-__all__ = ["LOCATION_SCALE", "ModelView", "Parents", "Use", "as_number", "is_standard"]
-
 # Families whose last two inputs are location and scale
 LOCATION_SCALE = (NormalRV, StudentTRV, LaplaceRV, CauchyRV, LogisticRV, GumbelRV)
 _PRODUCTS = (ps.Mul, ps.TrueDiv)

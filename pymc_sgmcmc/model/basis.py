@@ -25,8 +25,6 @@ from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.support import constant_of, scalar_op
 
-__all__ = ["basis_coefficients"]
-
 # With more elements an update's factorisation dominates its cost
 _LARGEST = 128
 

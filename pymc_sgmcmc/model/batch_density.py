@@ -29,8 +29,6 @@ from pymc_sgmcmc.model.graphs import gradient_of, substitute
 from pymc_sgmcmc.model.passes import canonical
 from pymc_sgmcmc.model.posterior import Posterior
 
-__all__ = ["Adjoints", "BatchDensity"]
-
 
 class BatchDensity:
     """Graphs of the posterior with the rows of a batch read from tables.

@@ -10,8 +10,6 @@ import numpy as np
 
 from pymc_sgmcmc.disk.fetch import BYTES_OF_A_RUN
 
-__all__ = ["BATCH_SCHEMES", "BatchDraw", "BatchScheme", "Runs"]
-
 # Smallest number of runs in the data. The batches of one run share no rows, which reduces their
 # variance by less than this part
 _LEAST_RUNS = 50

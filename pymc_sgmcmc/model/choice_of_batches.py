@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pymc.model import Model
 from pytensor.graph.traversal import ancestors
 
-from pymc_sgmcmc.checks import positive_int
+from pymc_sgmcmc.checks import by_name, positive_int
 from pymc_sgmcmc.model.data_checks import with_lengths
 from pymc_sgmcmc.model.graphs import numbers_computed, rebuilt
 from pymc_sgmcmc.model.independent_rows import check_independent_rows, require_independent_rows
@@ -28,9 +28,8 @@ from pymc_sgmcmc.model.minibatch import (
     full_arrays,
     minibatch_terms,
 )
-from pymc_sgmcmc.model.row_view import RowView, like
-
-__all__ = ["Batches", "chosen_batches", "rows_named"]
+from pymc_sgmcmc.model.row_graphs import like
+from pymc_sgmcmc.model.row_view import RowView
 
 _log = logging.getLogger("pymc.sgmcmc")
 
@@ -79,6 +78,8 @@ def chosen_batches(model: Model, size: Any, dim: Any) -> Batches:
     raises where batches of the rows would be wrong; with "auto" such rows are not drawn in batches.
     """
     _check_kinds(size, dim)
+    if isinstance(dim, Mapping):
+        dim = by_name("batch_dim", dim)
     if size is None:
         return Batches(model)
     if isinstance(size, str):

@@ -28,15 +28,6 @@ from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.transform_choice import lipschitz, mirror
 from pymc_sgmcmc.transforms import Softplus
 
-__all__ = [
-    "Coordinate",
-    "at_scales",
-    "coordinates_at",
-    "coordinates_for",
-    "left_as_written",
-    "rescaled",
-]
-
 Express = Callable[[Mapping[str, np.ndarray]], tuple[list[np.ndarray], list[np.ndarray]]]
 
 # Scale of the scaled softplus over the variable's start: the map is then log-like in the bulk. A

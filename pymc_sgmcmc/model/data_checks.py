@@ -12,10 +12,12 @@ import pymc as pm
 
 from pymc.data import MinibatchOp
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.model import Model
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.subtensor import (
     AdvancedIncSubtensor,
     BaseSubtensor,
@@ -30,16 +32,6 @@ from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import is_data, nodes_of, rebuilt, same_memory, substitute
 from pymc_sgmcmc.model.minibatch import all_rows, evaluate, full_arrays, unscaled
-
-__all__ = [
-    "bad_rows",
-    "check_coords",
-    "check_indices",
-    "check_observed_shapes",
-    "faults_of_data",
-    "impossible",
-    "with_lengths",
-]
 
 _Shape = tuple[int | None, ...]
 
@@ -73,6 +65,24 @@ def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
                     f"{len(labels)}: PyMC could not put the draws together. Give the dim coords of "
                     f"that length, or '{name}' another dim. If an index or a mask takes some of "
                     "the rows, take them before the model is made."
+                )
+
+
+def check_potentials(model: Model) -> None:
+    """Refuse potentials that depend on random variables of no model, or of another one."""
+    own = set(model.basic_RVs)
+    for potential in model.potentials:
+        # What draws the rows of a batch is random, too
+        drawn = {x for node in nodes_of([potential], MinibatchOp) for x in node.outputs}
+        for x in ancestors([potential], blockers=own | drawn):
+            is_random = x.owner and isinstance(x.owner.op, RandomVariable | SymbolicRandomVariable)
+            if is_random and x not in own | drawn:
+                named = f"the random variable '{x.name}'" if x.name else "a random variable"
+                raise ValueError(
+                    f"The potential '{potential.name}' depends on {named}, which is not one of the "
+                    "model's. Write it with variables of this model; where they were made anew, "
+                    "make the potential anew, too. If it is pm.logp of a distribution that copies "
+                    "its parameters, such as pm.Censored, write that with observed= instead."
                 )
 
 
@@ -275,10 +285,18 @@ def impossible(model: Model, rv: Any, bad: np.ndarray, count: int) -> str:
     if entry and np.ndim(value) >= len(entry):
         value = value[tuple(entry)]
     rows = len(np.unique(bad[:, 0]))
+    at = f"row {row} with the value {np.asarray(value).tolist()!r:.60}"
+    if rows == count > 1:
+        return (
+            f"The log density of '{rv.name}' is infinite or NaN in all {count} rows, such as {at}: "
+            "the distribution can never have these values, or a parameter is outside its range, "
+            "such as a negative sigma or a covariance that is not positive definite. Choose a "
+            "distribution that can have them, and priors within the range of the parameters; or "
+            "pass initvals= to pm.sample, and a smaller step_size if you set it."
+        )
     return (
-        f"The log density of '{rv.name}' is -inf or NaN in {rows} of {count} rows, "
-        f"{'the first of them ' * (rows > 1)}row {row} with the value "
-        f"{np.asarray(value).tolist()!r:.60}. Correct such rows or leave them out if the "
+        f"The log density of '{rv.name}' is infinite or NaN in {rows} of {count} rows, "
+        f"{'the first of them ' * (rows > 1)}{at}. Correct such rows or leave them out if the "
         "distribution can never have these values: categories count from 0, counts are not "
         "negative, a LogNormal has no zeros. If other values of the parameters allow them, pass "
         "initvals= to pm.sample."

@@ -47,8 +47,6 @@ from pymc_sgmcmc.model.passes import masks_as_numbers
 from pymc_sgmcmc.model.row_graphs import given_observed, resized
 from pymc_sgmcmc.model.tensor_model import in_tensors, twin
 
-__all__ = ["full_data"]
-
 # Sizes of two sets of rows, and of both; how many such sets are tried
 _SIZES = 2, 3, 5
 _TRIES = 64

@@ -26,20 +26,6 @@ from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-__all__ = [
-    "depends_on",
-    "gradient_of",
-    "is_data",
-    "lengthened",
-    "made_again",
-    "merged",
-    "nodes_of",
-    "numbers_computed",
-    "rebuilt",
-    "same_memory",
-    "substitute",
-]
-
 
 def nodes_of(graphs: Iterable[Any], kinds: Any, blockers: Iterable[Any] = ()) -> list[Any]:
     """List the nodes under ``graphs`` whose operation is of these classes."""

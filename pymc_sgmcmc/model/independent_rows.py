@@ -22,15 +22,6 @@ from pymc_sgmcmc.model.own_gradient import has_own_gradient
 from pymc_sgmcmc.model.passes import masks_as_numbers
 from pymc_sgmcmc.model.row_view import RowView, named
 
-__all__ = [
-    "all_finite",
-    "at_some_rows",
-    "check_independent_rows",
-    "require_independent_rows",
-    "some_rows",
-    "unlike_rows",
-]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Rows in a batch, half of them twice; the least, as where each is read with a chunk of a file; and

@@ -14,8 +14,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.model.properties import widths_of
 
-__all__ = ["initial_point", "is_given", "points_near_start"]
-
 # Distances from the initial point, in unconstrained coordinates: from 0.3 sds of the priors to the
 # least, beside which rounding hides a change. At the initial point itself slopes are often zero,
 # which hides what depends on what

@@ -27,8 +27,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.support import values_of
 
-__all__ = ["ExpandedSimplex", "Mass", "Masses", "masses_of"]
-
 # Largest sd of a fit to a sparse entry without bend. Its law is wide towards 0, where U is linear,
 # and has a curvature near 1 where rows belong to it: a fit sees the tail, and the curvature limits
 # the steps

@@ -25,19 +25,6 @@ from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.disk.source import Source, all_as_sources
 from pymc_sgmcmc.model.graphs import nodes_of
 
-__all__ = [
-    "Minibatch",
-    "all_rows",
-    "axis_of_rows",
-    "before_casts",
-    "evaluate",
-    "find_minibatches",
-    "full_arrays",
-    "minibatch_terms",
-    "replace_minibatches",
-    "unscaled",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Minibatch:

@@ -23,8 +23,6 @@ from pymc_sgmcmc.model.minibatch import (
     full_arrays,
 )
 
-__all__ = ["check_minibatches", "without_total_size"]
-
 _DRAWS = "its pm.Minibatch draws from"
 _IF_ROWS_CHANGE = (
     ", or, if pm.set_data changes the number of rows, total_size=[data.shape[0]] with the pm.Data"

@@ -29,8 +29,6 @@ from pymc_sgmcmc.model.graphs import nodes_of, substitute
 from pymc_sgmcmc.model.minibatch import find_minibatches
 from pymc_sgmcmc.model.minibatch_checks import without_total_size
 
-__all__ = ["GradientPotential", "LikelihoodNoise", "has_own_gradient", "own_gradients"]
-
 _ONLY_HERE = (
     "A GradientPotential has no value, only an estimate of its gradient: it can be sampled by the "
     "step methods of pymc_sgmcmc alone, and has no log density to compute."

@@ -46,15 +46,6 @@ from pymc_sgmcmc.model.graphs import is_data, nodes_of, same_memory, substitute
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.whole_numbers import whole_numbers
 
-__all__ = [
-    "canonical",
-    "computed_once",
-    "log_softmax_of_classes",
-    "masks_as_numbers",
-    "products_for_solves",
-    "simplify",
-]
-
 # Smaller constants stay in the graph: shapes, axes and indices must be constants for JAX, and what
 # is this small costs nothing
 _LARGEST_CONSTANT = 64

@@ -37,8 +37,6 @@ from pymc_sgmcmc.model.own_gradient import has_own_gradient, own_gradients
 from pymc_sgmcmc.model.passes import simplify
 from pymc_sgmcmc.model.properties import has_kinks
 
-__all__ = ["Posterior"]
-
 
 @dataclass(frozen=True, eq=False)
 class _Term:

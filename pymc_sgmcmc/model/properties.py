@@ -21,15 +21,6 @@ from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import nodes_of
 from pymc_sgmcmc.model.minibatch import unscaled
 
-__all__ = [
-    "has_kinks",
-    "improper",
-    "is_sum_of_trees",
-    "prior_widths",
-    "refuse_uninformed",
-    "widths_of",
-]
-
 # Draws that a prior's width is estimated from: it is needed up to a factor of two
 _DRAWS = 16
 

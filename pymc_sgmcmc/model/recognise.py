@@ -52,8 +52,6 @@ from pymc_sgmcmc.model.basis import basis_coefficients
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.support import constant_of, scalar_op
 
-__all__ = ["LARGEST_DENSE", "PASSES", "recognised"]
-
 # With more areas an update's product with a matrix dominates its cost
 _MOST_AREAS = 2048
 

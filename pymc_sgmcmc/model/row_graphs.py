@@ -1,8 +1,8 @@
-"""Graphs of a batch's rows: their lengths, sparse arrays, arrays that a function holds."""
+"""Graphs of a batch's rows: their lengths, sparse arrays, arrays that a function holds; models."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,6 +15,7 @@ from pymc.distributions.shape_utils import change_dist_size
 from pymc.logprob.abstract import _logprob
 from pymc.model import Model
 from pymc.pytensorf import constant_fold
+from pymc.variational.minibatch_rv import create_minibatch_rv
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors, apply_ancestors
@@ -27,15 +28,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.graphs import is_data, made_again, nodes_of, rebuilt, substitute
 from pymc_sgmcmc.model.minibatch import evaluate
-
-__all__ = [
-    "columns_and_values",
-    "given_observed",
-    "products",
-    "resized",
-    "shapes_of_length",
-    "with_arrays_as_parameters",
-]
 
 
 def resized(rv: Any, axis: int, length: Any) -> Any:
@@ -165,3 +157,31 @@ def given_observed(model: Model, term: Any, graph: Any) -> Any:
     under = set(ancestors([graph])) - {term}
     seen = {rv: model.rvs_to_values[rv] for rv in model.observed_RVs if rv in under}
     return substitute([graph], seen)[0] if seen else graph
+
+
+def scaled(rv: Any, name: str, total_size: Sequence[Any]) -> Any:
+    """Return an observed variable of a batch, scaled to all rows."""
+    rv.name = name
+    scaled = create_minibatch_rv(rv, total_size)
+    scaled.name = name
+    return scaled
+
+
+def with_terms(model: Model, terms: Mapping[Any, Any], values: Mapping[Any, Any]) -> Model:
+    """Return a model with other observed variables, potentials and observed values, for reading."""
+    view, of_values = like(model), {**model.rvs_to_values, **values}
+    view.observed_RVs = [terms.get(rv, rv) for rv in model.observed_RVs]
+    view.potentials = [terms.get(potential, potential) for potential in model.potentials]
+    view.rvs_to_values = {terms.get(rv, rv): value for rv, value in of_values.items()}
+    view.values_to_rvs = {value: rv for rv, value in view.rvs_to_values.items()}
+    view.rvs_to_transforms = {
+        terms.get(rv, rv): transform for rv, transform in model.rvs_to_transforms.items()
+    }
+    return view
+
+
+def like(model: Model) -> Model:
+    """Return a copy that shares variables and data with a model; its own lists can be replaced."""
+    copied: Model = object.__new__(type(model))
+    copied.__dict__.update(model.__dict__)
+    return copied

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from copy import copy
 from difflib import get_close_matches
 from typing import Any
 
@@ -11,13 +13,13 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from pymc.model import Model
-from pymc.variational.minibatch_rv import create_minibatch_rv
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.shape import Shape, Shape_i
 from pytensor.tensor.subtensor import Subtensor
+from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.compiling import first_line
@@ -31,18 +33,46 @@ from pymc_sgmcmc.model.row_graphs import (
     given_observed,
     products,
     resized,
+    scaled,
     shapes_of_length,
     with_arrays_as_parameters,
+    with_terms,
 )
-
-__all__ = ["RowView", "in_batches", "like", "named"]
 
 
 def in_batches(model: Model, dim: str | None, batch_size: int | None) -> Model:
-    """Return the model with one ``pm.Minibatch`` of all its rows along a dim, or itself without."""
+    """Return the model as its batches see it: along a dim, or by the model's own ``pm.Minibatch``.
+
+    With a dim it has one ``pm.Minibatch`` of all its rows.
+    """
     if dim is None or batch_size is None:
-        return model
+        return _of_own_batches(model)
     return RowView(model, dim).take(batch_size)
+
+
+def _of_own_batches(model: Model) -> Model:
+    """Return the model with observed variables as long as their batches, not as dims= says."""
+    terms: dict[Any, Any] = {}
+    for rv in minibatch_terms(model):
+        axis = axis_of_rows(rv)
+        if rv not in model.observed_RVs or axis is None:
+            continue
+        length, term = model.rvs_to_values[rv].type.shape[axis], unscaled(rv)
+        written, dims = term.type.shape[axis], model.named_vars_to_dims.get(rv.name)
+        if length is None or (written == length if written else not dims):
+            continue
+        with suppress(NotImplementedError):  # of distributions whose length follows from arrays
+            of_batch = resized(term, axis, pt.constant(length, dtype="int64"))
+            sizes = [None if NoneConst.equals(size) else size for size in rv.owner.inputs[1:]]
+            terms[rv] = scaled(of_batch, rv.name, sizes)
+    if not terms:
+        return model
+    for term in [*model.observed_RVs, *model.potentials]:
+        # What depends on such a variable depends on what it observes
+        graph = terms.get(term, term)
+        if (seen := given_observed(model, term, graph)) is not graph:
+            seen.name, seen.tag, terms[term] = term.name, copy(term.tag), seen
+    return with_terms(model, terms, {})
 
 
 class RowView:
@@ -127,9 +157,9 @@ class RowView:
                     f"and its data '{array.name}' on axis {self.axes[array]}. Give both the same "
                     "dims."
                 )
-            scaled = axis_of_rows(rv)
-            if scaled is not None and not (
-                scaled == axis
+            along = axis_of_rows(rv)
+            if along is not None and not (
+                along == axis
                 and int(evaluate(rv.owner.inputs[1 + axis])) == evaluate(array).shape[axis]
             ):
                 raise ValueError(
@@ -284,16 +314,7 @@ class RowView:
             AssertionError, NotImplementedError, ValueError, IndexError, TypeError,
         ) as error:  # fmt: skip
             raise ValueError(self.mismatch(error)) from error
-        model, view = self.model, like(self.model)
-        of_values = {**model.rvs_to_values, **values}
-        view.observed_RVs = [terms.get(rv, rv) for rv in model.observed_RVs]
-        view.potentials = [terms.get(potential, potential) for potential in model.potentials]
-        view.rvs_to_values = {terms.get(rv, rv): value for rv, value in of_values.items()}
-        view.values_to_rvs = {value: rv for rv, value in view.rvs_to_values.items()}
-        view.rvs_to_transforms = {
-            terms.get(rv, rv): transform for rv, transform in model.rvs_to_transforms.items()
-        }
-        return view
+        return with_terms(self.model, terms, values)
 
     def _taken(self, size: int) -> tuple[dict[Any, Any], dict[Any, Any]]:
         """Return terms of a batch, scaled to all rows, and the batch's observed values."""
@@ -327,9 +348,8 @@ class RowView:
         for term, axis in self.terms.items():
             of_batch = next(made)
             if term in observed:
-                of_batch.name = term.name
                 total_size = [self.count if k == axis else None for k in range(of_batch.ndim)]
-                terms[term] = create_minibatch_rv(of_batch, total_size)
+                terms[term] = scaled(of_batch, term.name, total_size)
             else:
                 of_batch = as_float(pt.moveaxis(of_batch, axis, 0))
                 terms[term] = of_batch * (self.count / of_batch.shape[0]).astype(of_batch.dtype)
@@ -386,13 +406,6 @@ def _sources(array: Any, axis: int) -> list[Any]:
     if isinstance(array.type, SparseTensorType):
         return list(columns_and_values.make_node(array.T if axis else array).outputs)
     return [pt.moveaxis(array, axis, 0) if axis else array]
-
-
-def like(model: Model) -> Model:
-    """Return a copy that shares variables and data with a model; its own lists can be replaced."""
-    copied: Model = object.__new__(type(model))
-    copied.__dict__.update(model.__dict__)
-    return copied
 
 
 def named(arrays: Iterable[Any]) -> str:

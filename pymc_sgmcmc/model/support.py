@@ -47,20 +47,6 @@ from pymc_sgmcmc.backends.compiling import INTERPRETER
 from pymc_sgmcmc.transforms import EntropicMirror
 from pymc_sgmcmc.transforms.bounded import Bounded, infinite_elements
 
-__all__ = [
-    "SELECTING",
-    "constant_of",
-    "is_copy",
-    "is_positive",
-    "is_triangular",
-    "kind_of_support",
-    "narrower",
-    "scalar_op",
-    "usual_transform",
-    "values_of",
-    "within_truncated",
-]
-
 # Operations that take elements of a variable: a common scale may come before or after them
 SELECTING = (AdvancedSubtensor, Subtensor, DimShuffle, Reshape)
 

@@ -7,8 +7,6 @@ from itertools import combinations, islice
 
 import numpy as np
 
-__all__ = ["has_permutable_units"]
-
 # Axes of one unit: weights in and out, a bias, a gain
 _MOST_AXES = 4
 _MOST_TRIES = 2000

@@ -24,8 +24,6 @@ from pytensor.tensor.random.rewriting.basic import local_dimshuffle_rv_lift
 from pytensor.tensor.sharedvar import TensorSharedVariable
 from pytensor.tensor.type import TensorType
 
-__all__ = ["in_tensors", "twin"]
-
 # A model is read once, however many steps it gets, as long as it has the same variables
 _READ: WeakKeyDictionary[Model, tuple[tuple[Variable, ...], Model]] = WeakKeyDictionary()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pymc.distributions.transforms import Interval, LogExpM1
@@ -19,8 +20,6 @@ from pymc_sgmcmc.model.support import usual_transform, within_truncated
 from pymc_sgmcmc.transforms import EntropicMirror, Exp, Sigmoid, Softplus
 from pymc_sgmcmc.transforms.bounded import infinite_elements, mixed
 
-__all__ = ["lipschitz", "mirror"]
-
 
 def lipschitz(
     transform: Transform | None, rv: TensorVariable, scale: Any = 1.0
@@ -30,10 +29,7 @@ def lipschitz(
     ``log``, ``log_exp_m1`` and an ``Interval`` with one bound become ``Softplus(scale)``,
     ``logodds`` and one with two bounds `Sigmoid`; one with both kinds of elements is kept.
     """
-
-    def softplus(**bounds: Any) -> Transform:
-        return Softplus(scale, **bounds)
-
+    softplus = partial(Softplus, scale)
     return _replace(transform, rv, softplus, transform or usual_transform(rv))
 
 

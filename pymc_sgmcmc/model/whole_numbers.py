@@ -17,8 +17,6 @@ from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.model.graphs import rebuilt
 
-__all__ = ["whole_numbers"]
-
 
 def whole_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` with right results of arithmetic on whole numbers as they are written.

@@ -2,8 +2,6 @@
 
 from pymc_sgmcmc.samplers.langevin import LangevinStep
 
-__all__ = ["CoRVSGLD"]
-
 
 class CoRVSGLD(LangevinStep):
     r"""Change-of-random-variable SGLD (Yokoi, Otsuka and Sato, 2019) [1]_.

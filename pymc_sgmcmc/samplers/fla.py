@@ -20,8 +20,6 @@ from pymc_sgmcmc.samplers.riesz import riesz_drift
 from pymc_sgmcmc.step.arguments import checked_gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["FLA"]
-
 
 class FLA(SGMCMCStep):
     r"""Fractional Langevin algorithm, from Gaussian to Lévy noise (Şimşekli, 2017) [1]_.

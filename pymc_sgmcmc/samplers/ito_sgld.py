@@ -11,8 +11,6 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["ItoSGLD"]
-
 
 class ItoSGLD(SGMCMCStep):
     r"""Langevin dynamics of θ, written in φ by Itô's formula, a baseline [1]_.

@@ -14,8 +14,6 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["LangevinStep"]
-
 
 class LangevinStep(SGMCMCStep):
     r"""Langevin dynamics with a choice of integrator.

@@ -15,8 +15,6 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["MirrorSGLD"]
-
 
 class MirrorSGLD(SGMCMCStep):
     r"""Langevin dynamics with the mirroring trick, a baseline (Patterson and Teh, 2013) [1]_.

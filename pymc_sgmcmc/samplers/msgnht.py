@@ -18,8 +18,6 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["MSGNHT", "left_by_thermostats"]
-
 
 class MSGNHT(SGMCMCStep):
     r"""Multivariate stochastic-gradient Nosé-Hoover thermostat (Li et al., 2016) [1]_.

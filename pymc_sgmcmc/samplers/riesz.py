@@ -16,8 +16,6 @@ from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.kernel.ravel import Ravel
 from pymc_sgmcmc.kernel.sampler import Gradient
 
-__all__ = ["coefficients", "riesz_drift"]
-
 
 def coefficients(alpha: float, terms: int) -> np.ndarray:
     r"""Return :math:`g_k`, |k| ≤ K = ``terms``, of the centred fractional difference, all positive.

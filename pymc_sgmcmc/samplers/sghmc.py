@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["SGHMC"]
-
 
 class SGHMC(SGMCMCStep):
     r"""Stochastic-gradient Hamiltonian Monte Carlo (Chen, Fox and Guestrin, 2014) [1]_.

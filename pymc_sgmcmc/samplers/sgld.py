@@ -9,8 +9,6 @@ from pymc_sgmcmc.kernel.noise import Noise
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["SGLD"]
-
 
 class SGLD(SGMCMCStep):
     r"""Stochastic-gradient Langevin dynamics (Welling and Teh, 2011) [1]_.

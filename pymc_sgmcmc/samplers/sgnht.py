@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.samplers.msgnht import left_by_thermostats
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["SGNHT"]
-
 
 class SGNHT(SGMCMCStep):
     r"""Stochastic-gradient Nosé-Hoover thermostat (Ding et al., 2014) [1]_.

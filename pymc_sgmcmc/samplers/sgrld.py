@@ -21,8 +21,6 @@ from pymc_sgmcmc.kernel.variables import Variables
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = ["SGRLD"]
-
 _RANDOM = RandomVariable, SymbolicRandomVariable
 
 

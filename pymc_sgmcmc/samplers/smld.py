@@ -17,8 +17,6 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.kernel.sampler import Extra, Gradient
 from pymc_sgmcmc.samplers.langevin import LangevinStep
 
-__all__ = ["SMLD"]
-
 
 class SMLD(LangevinStep):
     r"""Stochastic mirrored Langevin dynamics (Hsieh et al., 2018) [1]_.

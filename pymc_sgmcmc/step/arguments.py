@@ -23,7 +23,16 @@ from pytensor.link.jax.linker import JAXLinker
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.checks import a_model, is_auto, name_of, one_of, positive, positive_int_or_auto
+from pymc_sgmcmc.checks import (
+    a_model,
+    by_name,
+    is_auto,
+    name_of,
+    one_of,
+    positive,
+    positive_int_or_auto,
+    without_elements,
+)
 from pymc_sgmcmc.disk.fetch import has_source
 from pymc_sgmcmc.kernel.estimators import SVRG, ControlVariates, Plain
 from pymc_sgmcmc.kernel.options import Options, OwnWhitening
@@ -37,11 +46,6 @@ from pymc_sgmcmc.schedules import as_schedule, step_sizes, thin_of
 from pymc_sgmcmc.step.options import signature_of
 from pymc_sgmcmc.transforms import EntropicMirror
 from pymc_sgmcmc.transforms.bounded import Bounded
-
-__all__ = [
-    "check_batches", "checked_backend", "checked_gradient", "checked_options",
-    "checked_rng", "kinds_of_support", "refuse_unfit", "refuse_unknown", "sampled_values",
-]  # fmt: skip
 
 # Arguments of pm.compile but for those that the package passes itself
 _FOR_COMPILE = [
@@ -135,10 +139,7 @@ def refuse_unfit(model: Model, variables: Any) -> None:
             "without observed=, or use pm.sample_prior_predictive."
         )
     if all(0 in rv.type.shape for rv in model.free_RVs):
-        raise ValueError(
-            f"The variable '{model.free_RVs[0].name}' has no elements, nor has any other: there is "
-            "nothing to sample. Give one a shape without 0."
-        )
+        raise ValueError(without_elements(model.free_RVs[0].name))
     if isinstance(variables, list | tuple) and not variables:
         raise ValueError("vars is empty. Name a variable, or leave vars out to sample all.")
     for rv in model.observed_RVs:
@@ -309,8 +310,8 @@ def _checked_transforms(
             f"transforms must be one of {listed} or a dict of variable names to transforms, got "
             f"{transforms!r}."
         )
-    _check_names("transforms", transforms, names)
-    for name, transform in transforms.items():
+    named = _named("transforms", transforms, names)
+    for name, transform in named.items():
         if transform is not None and not isinstance(transform, Transform):
             raise TypeError(
                 f"transforms['{name}'] must be a PyMC Transform, such as sg.transforms.Softplus(), "
@@ -321,7 +322,7 @@ def _checked_transforms(
                 f"transforms['{name}'] is a map {fault}, so that part of its posterior would be "
                 "left out. Pass one with the variable's own support, or leave it out of transforms."
             )
-    return {"transforms": of_method, "named_transforms": dict(transforms)}
+    return {"transforms": of_method, "named_transforms": named}
 
 
 def _checked_scale(
@@ -342,9 +343,8 @@ def _checked_scale(
             f"dict of variable names to positive arrays, such as {{'{names[0]}': 0.1}}, got "
             f"{scale!r}."
         )
-    _check_names("scale", scale, names)
     checked = {}
-    for name, value in scale.items():
+    for name, value in _named("scale", scale, names).items():
         try:
             array = np.asarray(np.nan if np.ma.is_masked(value) else value)
         except ValueError:  # of rows of different lengths
@@ -413,10 +413,13 @@ def _linker(mode: Any) -> Any:
         return None  # no mode of PyTensor
 
 
-def _check_names(argument: str, mapping: Mapping[str, Any], names: list[str]) -> None:
-    for name in mapping:
+def _named(argument: str, mapping: Mapping[Any, Any], names: list[str]) -> dict[str, Any]:
+    """Return a dict by the names of variables, all of which the step samples."""
+    named = by_name(argument, mapping)
+    for name in named:
         if name not in names:
             raise ValueError(
                 f"{argument} names '{name}', which this step does not sample. Name only what it "
                 f"samples: {', '.join(names)}."
             )
+    return named

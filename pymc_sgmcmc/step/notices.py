@@ -22,8 +22,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.model.minibatch import evaluate, find_minibatches, minibatch_terms
 from pymc_sgmcmc.model.row_view import RowView
 
-__all__ = ["left_out", "tell_compilation", "tell_log_likelihood", "tell_memory", "tell_others"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Draws whose memory is estimated, and the bytes of them that are worth a warning

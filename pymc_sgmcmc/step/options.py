@@ -5,8 +5,6 @@ from __future__ import annotations
 from inspect import Parameter, Signature, cleandoc, signature
 from textwrap import dedent
 
-__all__ = ["signature_of", "with_options"]
-
 _OPTIONS = """\
     vars : variable or list of variables, optional
         The variables to sample; all continuous free variables by default.
@@ -36,25 +34,25 @@ _OPTIONS = """\
         Where batches are drawn, draws leave deterministics of all rows out, unless ``var_names``
         has them.
     batch_dim : str or dict, optional
-        The dim of the rows, or observed variables by name and their axes of rows, such as
-        ``{"y": 0}``; by default the longest axis of an observed variable or potential with
+        The dim of the rows, or observed variables, or their names, and their axes of rows, such
+        as ``{"y": 0}``; by default the longest axis of an observed variable or potential with
         ``batch_size="auto"``, and with a number the first that all observed variables share. Of
         each array and observed variable along it an update reads ``batch_size`` rows, the same of
         all, and the likelihood counts as that of the full data. The same holds for arrays without
         dims that have as many entries on one axis. The model itself is left as it is.
     transforms : {"lipschitz", "model", "mirror"} or dict, optional
         Coordinates of bounded variables: Lipschitz maps (softplus in place of exp),
-        PyMC's own, mirror maps, or a dict of variables' names to transforms. By default, and for
-        variables that the dict does not name, the method's own. With Lipschitz and mirror maps
-        simplexes and sparse gamma variables are masses, unless ``scale`` is given by hand, and a
-        variable that the model gives no transform has the usual one of its distribution.
+        PyMC's own, mirror maps, or a dict of variables, or their names, to transforms. By default,
+        and for variables that the dict does not name, the method's own. With Lipschitz and mirror
+        maps simplexes and sparse gamma variables are masses, unless ``scale`` is given by hand, and
+        a variable that the model gives no transform has the usual one of its distribution.
     centring : "auto" or None, default "auto"
         "auto" samples each element of a hierarchy in coordinates between the centred and the
         non-centred form; None samples the model as it is written.
     scale : {"auto", "dense", "diagonal"}, None, dict or callable, default "auto"
         Whitening. "auto" is dense up to 512 dimensions, else diagonal but for a few directions;
         "dense" is the sds alone above 512 dimensions, or where no matrix is found;
-        None leaves the coordinates as they are; a dict gives variables' names their scales,
+        None leaves the coordinates as they are; a dict gives variables, or their names, scales,
         positive arrays with the shape of the unconstrained coordinates, or numbers (1 for others).
         A callable takes the root L, shape (d, d), of the Gaussian N(m, LL') that tuning fitted to
         the unconstrained coordinates, and returns the root R to whiten by: a matrix, of which only

@@ -7,8 +7,6 @@ from typing import Any
 from pymc.step_methods import STEP_METHODS
 from pymc.step_methods.compound import BlockedStep
 
-__all__ = ["register"]
-
 
 def register(*methods: Any) -> None:
     """Add step methods to PyMC's list, in place and once.

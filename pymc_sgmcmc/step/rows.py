@@ -11,14 +11,17 @@ from pymc.model import Model
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.kernel.tables import SHARED_ORDER, RowMemory, is_large
 from pymc_sgmcmc.model.choice_of_batches import chosen_batches
-from pymc_sgmcmc.model.data_checks import check_coords, check_indices, check_observed_shapes
+from pymc_sgmcmc.model.data_checks import (
+    check_coords,
+    check_indices,
+    check_observed_shapes,
+    check_potentials,
+)
 from pymc_sgmcmc.model.independent_rows import require_independent_rows
 from pymc_sgmcmc.model.minibatch_checks import check_minibatches
 from pymc_sgmcmc.model.row_view import in_batches
 from pymc_sgmcmc.step.arguments import check_batches
 from pymc_sgmcmc.step.notices import left_out
-
-__all__ = ["Rows", "sampled_rows"]
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ def sampled_rows(model: Model, asked: Any, options: Options) -> tuple[Rows, RowM
     ``asked`` are the user's ``batch_size`` and ``batch_dim``.
     """
     check_coords(model)
+    check_potentials(model)
     check_observed_shapes(model)
     check_indices(model)
     chosen = chosen_batches(model, *asked)

@@ -23,8 +23,6 @@ from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.tuning.messages import text_of
 from pymc_sgmcmc.tuning.no_gaussian import lower_step
 
-__all__ = ["STATISTICS", "Recorder", "nothing_measured", "of_variables"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 Declared = dict[str, tuple[Any, Any]]

@@ -54,8 +54,6 @@ from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.report import LoggedLines
 from pymc_sgmcmc.tuning.run import Tuning
 
-__all__ = ["SGMCMCState", "SGMCMCStep"]
-
 _NOT_FORKED = (
     "Pass backend='jax' or mp_ctx='forkserver' to pm.sample, for which a script needs the guard "
     "`if __name__ == '__main__':`, or pass cores=1."

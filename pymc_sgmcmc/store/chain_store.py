@@ -38,8 +38,6 @@ from pymc_sgmcmc.store.formats import (
     values_of,
 )
 
-__all__ = ["ChainStore"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Bytes of records that wait in memory, and that are read at once

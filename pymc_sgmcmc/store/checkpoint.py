@@ -32,8 +32,6 @@ from pymc_sgmcmc.store.files import DamagedError, UnwrittenError, a_folder, rele
 from pymc_sgmcmc.store.fingerprint import differences, fingerprint, model_parts
 from pymc_sgmcmc.store.formats import Begin, Records, layout_of, refuse_unkept
 
-__all__ = ["Checkpoint", "checkpoint"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # NumPy draws seeds of 128 bits where none is given: seeds of at least so much are not a user's

@@ -18,11 +18,6 @@ from pymc.exceptions import SamplingError
 from pymc_sgmcmc.checks import a_path
 from pymc_sgmcmc.disk.source import sync
 
-__all__ = [
-    "DamagedError", "Lock", "UnwrittenError", "a_folder", "append", "digest", "explained", "locked",
-    "opened", "read_whole", "release", "to_read", "write_whole",
-]  # fmt: skip
-
 _MAGIC = b"sgmcmc-1"
 _HEAD = len(_MAGIC) + 32
 

@@ -42,8 +42,6 @@ from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, cyclical, polynomial
 
-__all__ = ["differences", "fingerprint", "model_parts"]
-
 # Bytes of an array that are read at once, and at most: a larger one counts by spread blocks
 _BLOCK, _MOST_READ = 2**22, 2**31
 

@@ -29,11 +29,6 @@ from pymc_sgmcmc.chain.monitor import Monitor
 from pymc_sgmcmc.chain.state import ChainState
 from pymc_sgmcmc.kernel.settings import Settings
 
-__all__ = [
-    "SCHEMA", "Begin", "Layout", "Records", "Saved", "layout_of", "made", "packed", "record_type",
-    "refuse_unkept", "unpacked", "values_of",
-]  # fmt: skip
-
 # Raise it when earlier files can no longer be read or compared
 SCHEMA = 6
 

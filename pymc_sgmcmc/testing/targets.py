@@ -27,17 +27,6 @@ from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.posterior import Posterior
 from pymc_sgmcmc.step.step import SGMCMCStep
 
-__all__ = [
-    "Moment",
-    "Target",
-    "Variance",
-    "checked",
-    "correlated_gaussian",
-    "gaussian",
-    "normal_normal",
-    "one_dimensional",
-]
-
 Variance = Callable[[float, float], float]
 """Stationary variance on N(0, 1) of a sampler, from the step size h and the variance σ² of
 independent gradient noise."""

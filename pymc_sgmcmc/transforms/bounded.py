@@ -16,8 +16,6 @@ from pytensor.tensor.variable import TensorVariable
 from pymc_sgmcmc.checks import a_function
 from pymc_sgmcmc.floats import as_float, distance_from, like, normal, off
 
-__all__ = ["Bounded", "OneSided", "TwoSided", "infinite_elements", "mixed"]
-
 type BoundsFn = Callable[..., tuple[Any, Any]]
 
 

@@ -16,8 +16,6 @@ from pymc_sgmcmc.tuning.noise import GradientNoise
 from pymc_sgmcmc.tuning.regimes import NoiseTerms
 from pymc_sgmcmc.tuning.surface import Flat, Surface
 
-__all__ = ["Terms", "chosen_estimator"]
-
 # The K of an earlier plan is kept if it costs less than 1.6 times the best K: another K has to be
 # compiled
 _LITTLE = 1.6

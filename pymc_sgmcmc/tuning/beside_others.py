@@ -45,8 +45,6 @@ from pymc_sgmcmc.tuning.start import beginning
 from pymc_sgmcmc.tuning.surface import NoGaussianError, TuningError
 from pymc_sgmcmc.tuning.trial_chain import DIVERGED
 
-__all__ = ["Companion", "joint_start", "skips_draw", "times_of_tuning"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Draws after which a chain is tuned again, and the share of the tuning draws after which for the

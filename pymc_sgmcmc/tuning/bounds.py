@@ -7,15 +7,6 @@ import numpy as np
 from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.surface import TINY
 
-__all__ = [
-    "FRICTION",
-    "anchored_bound",
-    "not_too_stiff",
-    "shared_bound",
-    "stable_step",
-    "within_noise",
-]
-
 # Largest variance of an anchored gradient. Where it grows with the squared distance from the
 # anchor, a thermostat, which measures its mean, leaves the tails too hot: the sds of 5,000 normal
 # groups are up to 13 % too wide at 4.3, and right at 2.1

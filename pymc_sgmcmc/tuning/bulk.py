@@ -19,8 +19,6 @@ from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import Flat, NoGaussianError, Rng, Root, Rows, TuningError
 from pymc_sgmcmc.tuning.whiten import bulk_of_full_data, bulk_of_minibatches, inverse_root, sds_of
 
-__all__ = ["find_bulk"]
-
 # Rounds that move a start by the likelihood, Newton steps of a round, and the move of scales that
 # ends them; rounds that fit the scales of masses
 _MOST_ROUNDS, _STEPS, _LITTLE, _MOST_FITS = 8, 4, 0.3, 4

@@ -18,8 +18,6 @@ from pymc_sgmcmc.kernel.potential import Potential
 from pymc_sgmcmc.kernel.settings import Settings, in_parts
 from pymc_sgmcmc.tuning.density import jittered
 
-__all__ = ["start_by_hand"]
-
 # Distances to a bound at which densities are compared, in units of the start's distance, and the
 # least power of the inverse distance that counts as growth without end
 _NEAR, _NEARER, _LEAST_POWER = 1e-3, 1e-6, 0.02

@@ -19,8 +19,6 @@ from pymc_sgmcmc.tuning.messages import Warned
 from pymc_sgmcmc.tuning.surface import FEW, NoGaussianError
 from pymc_sgmcmc.tuning.trial_chain import SLOW, Trial, TrialChain
 
-__all__ = ["Rules", "Verdict", "burn_in", "settle"]
-
 # Least draws of a burn-in: the mean of half of them has an error of half an sd
 _LEAST_DRAWS, _MOST_HALVINGS = 10, 12
 

@@ -7,8 +7,6 @@ import numpy as np
 from pymc_sgmcmc.kernel.pair_sums import PairSums, summed_pairs
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["Conditional", "Mapped"]
-
 
 class Mapped(Surface):
     """A surface in new coordinates of which its own are linear functions; by default the identity.

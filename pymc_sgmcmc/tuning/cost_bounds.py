@@ -11,8 +11,6 @@ from pymc_sgmcmc.model.recognise import LARGEST_DENSE
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["CostBounds"]
-
 # Draws of a trial, updates of a burn-in, and most updates of a draw, where they cost little
 _DRAWS_OF_TRIAL, _LONGEST_BURN_IN, _LARGEST_THIN = 500, 1000, 2560
 # What a draw of many parameters may cost, in gradients or in passes over the data

@@ -20,20 +20,6 @@ from pymc_sgmcmc.tuning.surface import (
     mean_gradients,
 )
 
-__all__ = [
-    "LEAST_CURVATURE",
-    "LEAST_EIGENVALUE",
-    "Stiffness",
-    "difference_step",
-    "largest_curvature_of_batches",
-    "largest_curvatures",
-    "mean_curvature",
-    "mean_gradient_change",
-    "mean_hessian",
-    "measured_diagonal",
-    "rounding",
-]
-
 # Positions that a compiled potential evaluates in one call
 _IN_ONE_CALL = 64
 

@@ -17,8 +17,6 @@ from pymc_sgmcmc.model.coordinates import rescaled
 from pymc_sgmcmc.tuning.remembered import Remembered
 from pymc_sgmcmc.tuning.surface import Flat, Points, Surface
 
-__all__ = ["Density", "jittered"]
-
 # Lengths of the jitter that are tried before the unjittered start is used, or jittered starts where
 # that is not finite, as many as PyMC tries
 _MOST_TRIES = 10

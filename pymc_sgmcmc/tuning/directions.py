@@ -26,8 +26,6 @@ from pymc_sgmcmc.tuning.surface import (
     ranges_of,
 )
 
-__all__ = ["Turn", "is_small", "shared_directions"]
-
 # Most elements of a variable, and of all such variables, that each have their own direction; others
 # have only the one in which all elements move alike
 _SMALL, _MOST_OWN = 16, 32

@@ -11,8 +11,6 @@ from pymc_sgmcmc.tuning.curvature import Stiffness
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface
 
-__all__ = ["has_modes_by_permutation", "refuse_stiff"]
-
 # Largest curvature in units of independent normals, whose own is 1: factorisations have about 20,
 # neural networks over 1,000. Beyond it the usual step size is unstable
 _STIFF = 100.0

@@ -11,8 +11,6 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.surface import TuningError
 
-__all__ = ["NEARER", "diverged", "named_step"]
-
 _BY_HAND = (
     "set step_size, thin and batches by hand, with scale=None and gradient='plain': then nothing "
     "is tuned"
@@ -27,6 +25,11 @@ def diverged(part: str, step_size: float, *, fixed: bool) -> TuningError:
         f"{part} diverged {where} {step_size:.3g}. Pass a smaller step_size, initvals= near the "
         f"posterior, tighter priors, or {_BY_HAND}"
     )
+
+
+def failed_step(step: str, why: str) -> TuningError:
+    """Return the error of a tuning step, in a sentence that names the step and a cure."""
+    return TuningError(f"{step} failed: {why}. {NEARER}")
 
 
 def named_step[**P, R](name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

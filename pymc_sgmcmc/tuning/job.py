@@ -22,8 +22,6 @@ from pymc_sgmcmc.tuning.density import Density
 from pymc_sgmcmc.tuning.plan import Plan, Problem
 from pymc_sgmcmc.tuning.report import Report
 
-__all__ = ["LARGEST_GRADIENT", "Job"]
-
 # Factor of a gradient's usual size, noise included, that no plausible position exceeds
 LARGEST_GRADIENT = 10.0
 
@@ -38,7 +36,6 @@ class Job:
     density: Density
     report: Report
     again: bool = False
-    gradients: int = 0  # of batches, that chains took
     seconds: float = 0.0  # an update's, for messages alone
 
     @property

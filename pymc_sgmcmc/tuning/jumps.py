@@ -15,8 +15,6 @@ import numpy as np
 from pymc_sgmcmc.tuning.messages import Warned
 from pymc_sgmcmc.tuning.surface import Flat, Points, Rng, Root, Surface, ranges_of
 
-__all__ = ["jumps"]
-
 # Pairs of positions, and nodes of the finer of two quadratures between them
 _PAIRS, _NODES = 8, 16
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Warned", "cost_of_draws", "costly", "in_words", "text_of", "time_of_draws"]
-
 Warned = tuple[str, dict[str, Any]]
 """The code of a warning, and the numbers in its text."""
 

@@ -15,7 +15,7 @@ from pymc_sgmcmc.tuning.curvature import (
     difference_step,
     mean_hessian,
 )
-from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.failure import failed_step, named_step
 from pymc_sgmcmc.tuning.surface import (
     TINY,
     Flat,
@@ -28,7 +28,7 @@ from pymc_sgmcmc.tuning.surface import (
     mean_gradients,
 )
 
-__all__ = ["LARGEST_NEWTON", "best_mode", "further_starts", "newton", "rows_of_a_search"]
+_SEARCH = "the search for the posterior's centre"
 
 # Most dimensions for Newton steps on batches (on all rows they are taken wherever a matrix
 # whitens), for further starts, and for a matrix where units can be exchanged. With the fit of
@@ -96,7 +96,7 @@ class Descent(NamedTuple):
     collapses: bool  # whether the steps went on to less mass
 
 
-@named_step("the search for the posterior's centre")
+@named_step(_SEARCH)
 def newton(
     surface: Surface,
     start: Flat,
@@ -179,15 +179,12 @@ class _Differences:
                 break
         self._first = False
         if not np.all(np.isfinite(hessian)):
-            raise TuningError(
-                "the search for the posterior's centre failed: second derivatives of the log "
-                f"density are not finite. {NEARER}"
-            )
+            raise failed_step(_SEARCH, "second derivatives of the log density are not finite")
         if not hessian.any():
-            raise TuningError(
-                "the search for the posterior's centre failed: the density has no curvature in any "
-                "direction. The variables have no effect on the data there, or no proper prior. "
-                f"Give every variable a proper prior. {NEARER}"
+            raise failed_step(
+                _SEARCH,
+                "the density has no curvature in any direction. The variables have no effect on "
+                "the data there, or no proper prior. Give every variable a proper prior",
             )
         return hessian, self._scale
 

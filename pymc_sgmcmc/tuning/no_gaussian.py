@@ -33,8 +33,6 @@ from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.regimes import Diagonal
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, gradients_of_batches
 
-__all__ = ["descended", "lower_step", "plan_of_priors", "tune_without_gaussian"]
-
 # Factor of the jitter, in units of the priors: networks are trained from weights as small
 _NEAR = 0.3
 
@@ -84,7 +82,6 @@ def tune_without_gaussian(
     thin = runner.settings.thin
     step_size, damping, largest_gradient = _warm_up(job, runner, surface, units)
     if damping > 1:
-        job.gradients += runner.gradients
         plan = replace(plan, centre=Potential.join(runner.phi()), root=units / damping)
         runner = job.begin(plan)
     settings = runner.settings

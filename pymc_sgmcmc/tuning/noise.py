@@ -36,16 +36,6 @@ from pymc_sgmcmc.tuning.surface import (
     parts_of,
 )
 
-__all__ = [
-    "GradientNoise",
-    "NoiseOnTheWay",
-    "TurnedNoise",
-    "measured_noise",
-    "most_of_each",
-    "noise_along_burn_in",
-    "turned_noise",
-]
-
 # Positions of the bulk, least batches at all of them, for each coordinate of a dense L, and most
 # numbers in the gradients of those at one
 _POINTS, _LEAST_BATCHES, _BATCHES_OF_EACH, _LARGEST = 16, 512, 4, 2**24

@@ -10,7 +10,7 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 from pymc_sgmcmc.tuning.curvature import LEAST_CURVATURE, Stiffness
-from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.failure import failed_step, named_step
 from pymc_sgmcmc.tuning.passes import LEAST_STEPS, PAIRS, PASSES, Passes, random_signs
 from pymc_sgmcmc.tuning.surface import (
     CLEAR,
@@ -19,11 +19,10 @@ from pymc_sgmcmc.tuning.surface import (
     Flat,
     Rng,
     Surface,
-    TuningError,
     antithetic,
 )
 
-__all__ = ["NARROW", "diagonal_gaussian", "gaussian_of_many"]
+_FIT = "the fit of independent normals"
 
 _RATE, _MOMENTUM = 0.18, 0.7
 # Sds before anything is known
@@ -57,7 +56,7 @@ _EARLY = (8, 12, 16, 20, 24, 32, 40)
 _EACH, _GROWTH = 25, 1.5
 
 
-@named_step("the fit of independent normals")
+@named_step(_FIT)
 def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Flat]:
     """Fit mean and sds of independent normals, shape (d,), to at most some hundred parameters."""
     d = len(start)
@@ -103,7 +102,7 @@ def diagonal_gaussian(surface: Surface, start: Flat, rng: Rng) -> tuple[Flat, Fl
     return total / count if count else x, sd
 
 
-@named_step("the fit of independent normals")
+@named_step(_FIT)
 def gaussian_of_many(
     surface: Surface,
     start: Flat,
@@ -155,9 +154,10 @@ def gaussian_of_many(
             total, count = total + x, count + 1
     _refuse_failures(failed, schedule.steps, schedule.steps // 2 + 1)
     if np.any((widths.curvature == 0) & (widths.noise == 0)):
-        raise TuningError(
-            "the fit of independent normals failed: the density is flat along some coordinate. A "
-            f"variable has no proper prior. Give every variable a proper prior. {NEARER}"
+        raise failed_step(
+            _FIT,
+            "the density is flat along some coordinate. A variable has no proper prior. Give every "
+            "variable a proper prior",
         )
     return total / count if count else x, widths.quiet()
 
@@ -280,10 +280,7 @@ class _Velocity:
         return self._v
 
 
-def _refuse_failures(failed: int, steps: int, least: int, more: str = "") -> None:
+def _refuse_failures(count: int, steps: int, least: int, more: str = "") -> None:
     """Raise TuningError if too many steps failed."""
-    if failed >= least:
-        raise TuningError(
-            f"the fit of independent normals failed: gradients are not finite{more} in {failed} of "
-            f"its {steps} steps. {NEARER}"
-        )
+    if count >= least:
+        raise failed_step(_FIT, f"gradients are not finite{more} in {count} of its {steps} steps")

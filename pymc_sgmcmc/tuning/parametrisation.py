@@ -25,8 +25,6 @@ from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.surface import TINY, Surface, mean_gradients
 from pymc_sgmcmc.tuning.whiten import conditional_sds
 
-__all__ = ["SECANT", "Parametrisation", "uniform"]
-
 # Positions at which scales are evaluated
 _POSITIONS = 64
 

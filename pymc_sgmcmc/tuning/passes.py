@@ -9,11 +9,6 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.surface import Points, Rng, Rows, Surface
 
-__all__ = [
-    "FEW_PASSES", "LEAST_STEPS", "PAIRS", "PASSES", "Draw", "Passes", "are_few",
-    "batches_to_measure", "random_signs",
-]  # fmt: skip
-
 type Draw = Callable[[int], Rows]
 
 # Pairs of a step, each on a batch of its own: as many batches measure a curvature

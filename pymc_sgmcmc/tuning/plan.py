@@ -20,15 +20,13 @@ from pymc_sgmcmc.tuning.batches import Terms, chosen_estimator
 from pymc_sgmcmc.tuning.bounds import FRICTION, within_noise
 from pymc_sgmcmc.tuning.curvature import measured_diagonal
 from pymc_sgmcmc.tuning.directions import Turn
-from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.failure import failed_step, named_step
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, TurnedNoise, measured_noise, turned_noise
 from pymc_sgmcmc.tuning.regimes import Dense, Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common, noise_together
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, parts_of
 from pymc_sgmcmc.tuning.whiten import apart, sds_of, upright
-
-__all__ = ["Fit", "Plan", "Problem", "make_plan"]
 
 # Most numbers in an update's gradients: more would leave too few updates for a chain
 _LARGEST_UPDATE = 2**25
@@ -148,9 +146,10 @@ def make_plan(
     policy, d = problem.policy, len(bulk.centre)
     unit, root = _unit_and_root(surface, bulk, regime, problem, rng)
     if not _is_invertible(root):
-        raise TuningError(
-            "the measurement of widths and correlations failed: beside the others a direction "
-            f"has no width. The density is unbounded there, or improper. {NEARER}"
+        raise failed_step(
+            "the measurement of widths and correlations",
+            "beside the others a direction has no width. The density is unbounded there, or "
+            "improper",
         )
     plan = Plan(
         bulk.centre, root, np.zeros(d), np.ones(d), policy.step_size, regime,

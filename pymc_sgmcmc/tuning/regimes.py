@@ -19,8 +19,6 @@ from pymc_sgmcmc.kernel.policy import Policy
 from pymc_sgmcmc.tuning.bounds import shared_bound
 from pymc_sgmcmc.tuning.noise import most_of_each
 
-__all__ = ["Dense", "Diagonal", "NoiseTerms", "Regime", "regime_of"]
-
 # Control variates are priced four times higher where the fit may be too narrow, as along rotations
 # of factors: the anchor is then farther away than the fit says. A method that injects less noise by
 # what is measured along its chain needs no such factor

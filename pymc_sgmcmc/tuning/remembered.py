@@ -13,8 +13,6 @@ from pymc_sgmcmc.kernel.pair_sums import PairSums
 from pymc_sgmcmc.tuning.conditional import Mapped
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["Remembered"]
-
 
 class Remembered(Mapped):
     """The mean of a potential over values of other steps' variables, ``views`` one for each.

@@ -19,8 +19,6 @@ import numpy as np
 
 from pymc_sgmcmc.tuning.messages import in_words, time_of_draws
 
-__all__ = ["LoggedLines", "Report"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Seconds of tuning from which its steps are logged, longest silence of the log from then on, and

@@ -28,8 +28,6 @@ from pymc_sgmcmc.tuning.surface import FEW, Surface
 from pymc_sgmcmc.tuning.trial_chain import TrialChain
 from pymc_sgmcmc.tuning.whiten import rewhitened
 
-__all__ = ["Round", "Rounds"]
-
 # Sds from the burn-in's mean beyond which a centre is wrong, and most centres
 _OFF_CENTRE, _MOST_CENTRES = 2.5, 4
 
@@ -78,7 +76,6 @@ class Rounds:
             # At one place of a schedule no step size that changes can be checked
             if job.step_changes or not (self._replans_for_noise(last) or self._moves(last)):
                 return last
-            job.gradients += last.runner.gradients
             self._look_for_directions()
 
     def _whiten_in_blocks(self) -> None:

@@ -38,8 +38,6 @@ from pymc_sgmcmc.tuning.rounds import Round, Rounds
 from pymc_sgmcmc.tuning.start import Beginning, beginning
 from pymc_sgmcmc.tuning.surface import NoGaussianError, Surface, TuningError
 
-__all__ = ["Tuning"]
-
 _log = logging.getLogger("pymc.sgmcmc")
 
 # Seconds of a chain from which warnings of its tuning are logged before its draws, too
@@ -94,7 +92,6 @@ class Tuning:
         """Take the steps in their order: begin, fit, plan and burn in, try, or go without a fit."""
         job, density = self._job, self._job.density
         job.engine.attempt(density.compile)
-        evaluated = density.views[0].evaluations
         if job.again:
             phi, surface = density.places[-1].phi, density.surface()
             permutes = job.policy.second_moments and has_modes_by_permutation(
@@ -112,7 +109,7 @@ class Tuning:
                 for x in (begin.phi, density.views[0].split(begin.start))
             )
             runner, plan = tune_without_gaussian(job, begin.surface, start, jittered - start)
-        self._finish(runner, plan, evaluated, trials=trials)
+        self._finish(runner, plan, trials=trials)
         return runner
 
     def _near_a_gaussian(self, begin: Beginning, *, trials: bool) -> tuple[Runner, Plan]:
@@ -135,7 +132,6 @@ class Tuning:
             return runner, plan
         plan = self._tried(last, collapses=collapses)
         if (quieter := rounds.replanned(last, plan)) is not None:
-            job.gradients += runner.gradients
             runner, plan = quieter.runner, self._tried(quieter, collapses=collapses)
         return runner, plan
 
@@ -218,7 +214,7 @@ class Tuning:
 
     # ------------------------------------------------------------------ the end
 
-    def _finish(self, runner: Runner, plan: Plan, evaluated: int, *, trials: bool) -> None:
+    def _finish(self, runner: Runner, plan: Plan, *, trials: bool) -> None:
         """Let the chain begin, and log what tuning chose."""
         job, settings = self._job, runner.settings
         job.state.updates = job.state.next_refresh = self._updates
@@ -226,11 +222,9 @@ class Tuning:
         if settings.warnings and (text := improper(job.engine.model)):
             settings.warnings.append(("improper", {"text": text}))
         settings.noise = plan.noise_of_each([x.size for x in settings.centre])
-        view = job.density.views[0]
         _log.debug(
-            "Tuned in %.1f s by %d gradients: step size %.3g, %s, gradient noise up to %.2g.",
+            "Tuned in %.1f s: step size %.3g, %s, gradient noise up to %.2g.",
             job.report.seconds,
-            view.evaluations - evaluated + job.gradients + runner.gradients,
             settings.step_size or float("nan"),
             type(plan.gradient).__name__,
             float(plan.variance.max()),
@@ -242,13 +236,14 @@ class Tuning:
             for warning in settings.warnings:
                 # Logged before the draws, and again at the end of the chain
                 _log.warning("Tuning: %s.", text_of(warning))
+        blocks = job.density.views[0].n_blocks
         cost = cost_of_draws(
             job.draws,
             each,
             settings.batches,
             anchored=bool(settings.anchor) and not settings.anchor_blocks,
-            blocks=view.n_blocks,
-            all_rows=plan.takes_all_rows(view.n_blocks),
+            blocks=blocks,
+            all_rows=plan.takes_all_rows(blocks),
             dimension=len(plan.centre),
             refresh=settings.refresh,
         )

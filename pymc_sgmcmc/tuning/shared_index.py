@@ -30,8 +30,6 @@ from pymc_sgmcmc.tuning.surface import (
     antithetic,
 )
 
-__all__ = ["InBlocks", "fitted_in_blocks", "in_blocks"]
-
 # Least length of an index, and most elements of a block
 _LEAST_LENGTH, _LARGEST_BLOCK = 17, 8
 

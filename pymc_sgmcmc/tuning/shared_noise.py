@@ -42,8 +42,6 @@ from pymc_sgmcmc.tuning.surface import (
     ranges_of,
 )
 
-__all__ = ["SharedNoise", "WhitenedGradients", "noise_in_common", "noise_together"]
-
 # Numbers in gradients that are evaluated in one call
 _LARGEST = 2**21
 

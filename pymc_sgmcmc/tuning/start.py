@@ -15,8 +15,6 @@ from pymc_sgmcmc.tuning.modes import further_starts
 from pymc_sgmcmc.tuning.parametrisation import Parametrisation, uniform
 from pymc_sgmcmc.tuning.surface import Surface
 
-__all__ = ["Beginning", "beginning"]
-
 
 @dataclass(frozen=True)
 class Beginning:

@@ -9,29 +9,6 @@ import numpy as np
 
 from pymc_sgmcmc.kernel.pair_sums import PairSums
 
-__all__ = [
-    "CLEAR",
-    "FEW",
-    "MOST_NUMBERS",
-    "MOST_OF_MANY",
-    "TINY",
-    "Flat",
-    "Map",
-    "Matrix",
-    "NoGaussianError",
-    "Points",
-    "Rng",
-    "Root",
-    "Rows",
-    "Surface",
-    "TuningError",
-    "antithetic",
-    "gradients_of_batches",
-    "mean_gradients",
-    "parts_of",
-    "ranges_of",
-]
-
 # What a positive number is at least, so that nothing is divided by 0
 TINY = 1e-300
 

@@ -21,8 +21,6 @@ from pymc_sgmcmc.tuning.noise import NoiseOnTheWay
 from pymc_sgmcmc.tuning.plan import Plan
 from pymc_sgmcmc.tuning.surface import FEW, MOST_OF_MANY, parts_of
 
-__all__ = ["DIVERGED", "SLOW", "Trial", "TrialChain"]
-
 # Factor of the bound above which a gradient is not the Gaussian's, and the factor that raises a
 # bound which batch noise exceeds
 _FAR, _HIGHER = 2.0, 4.0

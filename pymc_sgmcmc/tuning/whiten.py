@@ -13,7 +13,7 @@ from pymc_sgmcmc.tuning.curvature import (
     mean_curvature,
     mean_hessian,
 )
-from pymc_sgmcmc.tuning.failure import NEARER, named_step
+from pymc_sgmcmc.tuning.failure import failed_step, named_step
 from pymc_sgmcmc.tuning.surface import (
     MOST_NUMBERS,
     TINY,
@@ -23,22 +23,11 @@ from pymc_sgmcmc.tuning.surface import (
     Rng,
     Root,
     Surface,
-    TuningError,
     antithetic,
     gradients_of_batches,
 )
 
-__all__ = [
-    "apart",
-    "bulk_of_full_data",
-    "bulk_of_minibatches",
-    "conditional_sds",
-    "inverse_root",
-    "refined",
-    "rewhitened",
-    "sds_of",
-    "upright",
-]
+_MEASUREMENT = "the measurement of widths and correlations"
 
 # Least L'HL: lengths at most double
 _LEAST_REFINED = 0.25
@@ -180,9 +169,9 @@ class _Whitening:
         """Take L of the curvature around m, and return the largest change of a length."""
         curvature = (self._regressed if self.surface.kinked else self._of_hessians)(work)
         if not np.all(np.isfinite(curvature)):
-            raise TuningError(
-                "the measurement of widths and correlations failed: gradients are not finite all "
-                f"around the posterior's centre. {NEARER}"
+            raise failed_step(
+                _MEASUREMENT,
+                "gradients are not finite all around the posterior's centre",
             )
         return self.refine(curvature)
 
@@ -293,7 +282,7 @@ class _Whitening:
         return float(np.sum((above - below) * e[::2]) / (2 * d * len(rows)))
 
 
-@named_step("the measurement of widths and correlations")
+@named_step(_MEASUREMENT)
 def bulk_of_full_data(
     surface: Surface, centre: Flat, root: Root, rng: Rng, *, rounds: int = _MOST_ROUNDS
 ) -> tuple[Flat, Root, bool]:
@@ -326,7 +315,7 @@ def bulk_of_full_data(
     return bulk.centre, bulk.root, max(changes[-_SETTLED_ROUNDS:]) > _UNSETTLED
 
 
-@named_step("the measurement of widths and correlations")
+@named_step(_MEASUREMENT)
 def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Move centre and whitening to the bulk, each gradient on one batch."""
     bulk = _Whitening(surface, centre, root, rng)
@@ -346,7 +335,7 @@ def bulk_of_minibatches(surface: Surface, centre: Flat, root: Root, rng: Rng) ->
     return bulk.centre, bulk.root
 
 
-@named_step("the measurement of widths and correlations")
+@named_step(_MEASUREMENT)
 def rewhitened(surface: Surface, centre: Flat, root: Root, rng: Rng) -> tuple[Flat, Root]:
     """Return centre and whitening for a centre that the chain itself found."""
     if not surface.batch_size:

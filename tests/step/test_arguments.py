@@ -56,6 +56,20 @@ def test_nonsense_is_named(options, error, said):
         sg.MSGNHT(**{"model": model(), **options})
 
 
+def test_variables_and_their_names_say_the_same():
+    with pm.Model() as model:
+        x = pm.Normal("x")
+        y = pm.Normal("y", x, observed=np.zeros(60))
+    options = [
+        sg.SGLD(
+            model=model, step_size=0.1, backend="jax", batch_size=10,
+            batch_dim={of_y: 0}, scale={of_x: 2.0},
+        ).options
+        for of_y, of_x in [(y, x), ("y", "x")]
+    ]  # fmt: skip
+    assert options[0] == options[1]
+
+
 def test_a_mode_of_none_is_none():
     backend, kwargs = checked_backend("numba", {"mode": None, "on_unused_input": "ignore"})
     assert (backend, kwargs) == ("numba", {"on_unused_input": "ignore"})
