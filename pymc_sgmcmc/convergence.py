@@ -11,6 +11,7 @@ an improved R-hat for assessing convergence of MCMC. Bayesian Analysis 16(2), 66
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,7 @@ def effective_draws(draws: np.ndarray, *, scored: bool = True) -> np.ndarray:
     array, shape (d,)
         Effective numbers of draws; NaN with fewer than 4 draws.
     """
+    draws = _checked(draws)
     if draws.shape[2] < 4:
         return np.full(len(draws), np.nan)
 
@@ -67,6 +69,7 @@ def rank_rhat(draws: np.ndarray) -> np.ndarray:
     array, shape (d,)
         R-hat.
     """
+    draws = _checked(draws)
     if draws.shape[2] < 4 or draws.shape[1] < 2:
         return np.full(len(draws), np.nan)
 
@@ -91,6 +94,7 @@ def error_of_mean(draws: np.ndarray) -> np.ndarray:
     array, shape (d,)
         Standard errors, in the unit of the draws.
     """
+    draws = _checked(draws)
     sd = np.std(draws, axis=(1, 2), ddof=1)
     return sd / np.sqrt(effective_draws(draws, scored=False))
 
@@ -108,11 +112,23 @@ def error_of_sd(draws: np.ndarray) -> np.ndarray:
     array, shape (d,)
         Standard errors, in the unit of the draws.
     """
+    draws = _checked(draws)
     squares = (draws - draws.mean(axis=(1, 2), keepdims=True)) ** 2
     variance = squares.mean(axis=(1, 2))
     spread = (squares**2).mean(axis=(1, 2)) - variance**2
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.sqrt(spread / effective_draws(squares, scored=False) / variance / 4)
+
+
+def _checked(draws: Any) -> np.ndarray:
+    """Return draws as an array, (d, chains, n); raise ValueError for another number of axes."""
+    array = np.asarray(draws)
+    if array.ndim != 3 or array.dtype.kind not in "fiub":
+        raise ValueError(
+            "draws must be numbers of shape (parameters, chains, draws), got "
+            f"{array.dtype} of shape {array.shape}. Of one parameter pass draws[None]."
+        )
+    return array
 
 
 def _in_parts(statistic: Callable[[np.ndarray], np.ndarray], draws: np.ndarray) -> np.ndarray:

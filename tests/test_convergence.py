@@ -49,6 +49,12 @@ def test_there_may_be_no_parameters():
     assert rank_rhat(np.empty((0, 2, 500))).shape == (0,)
 
 
+@pytest.mark.parametrize("statistic", [effective_draws, rank_rhat, error_of_mean, error_of_sd])
+def test_other_numbers_of_axes_are_refused(statistic):
+    with pytest.raises(ValueError, match=r"^draws must be numbers of shape .*pass draws\[None\]"):
+        statistic(np.zeros((2, 500)))
+
+
 def test_errors_are_in_the_unit_of_the_draws():
     x = np.cumsum(np.random.default_rng(1).normal(size=(1, 2, 400)), axis=2)
     np.testing.assert_allclose(error_of_sd(1e-10 * x), 1e-10 * error_of_sd(x), rtol=1e-6)

@@ -90,13 +90,48 @@ class Forgetful(sg.SGLD):
     own_statistics = ("energy",)
 
 
-def test_statistics_are_those_that_are_named():
+class OfEach(Forgetful):
+    """Returns a statistic of each element."""
+
+    def statistics(self, extra):
+        return {"energy": sg.Blocks([pt.zeros(2)])}
+
+
+class Position(sg.SGLD):
+    """Returns no further state."""
+
+    def update(self, position, *others):
+        return position
+
+
+class Another(sg.SGLD):
+    """Returns a further state that it does not begin with."""
+
+    def update(self, position, *others):
+        return position, {"momentum": position}
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (Forgetful, r"returns \[\], and own_statistics names \['energy'\]"),
+        (OfEach, r"^OfEach\.statistics\(\) must return scalars, such as .* 'energy' is none"),
+        (Position, r"^Position\.update\(\) must return the position and the further state"),
+        (Another, r"returns the further state \['momentum'\], and initial_extra\(\) \[\]"),
+    ],
+)
+def test_what_a_sampler_returns_is_checked(method, said):
     with pm.Model() as model:
         pm.Normal("x")
-        step = Forgetful(step_size=0.1, backend="jax", **UNTUNED)
+        step = method(step_size=0.1, backend="jax", **UNTUNED)
     step.setup_chain(np.random.default_rng(0), 0, 1)
-    with pytest.raises(SamplingError, match=r"returns \[\], and own_statistics names \['energy'\]"):
+    with pytest.raises(SamplingError, match=said):
         step.step(model.initial_point())
+
+
+def test_a_sampler_has_no_statistic_of_all():
+    with pytest.raises(TypeError, match=r"^Thin\.own_statistics has 'thin', which all"):
+        type("Thin", (sg.SGLD,), {"own_statistics": ("thin", "mine")})
 
 
 @pytest.mark.parametrize("batches", [pytest.param(1, marks=pytest.mark.slow), 3])

@@ -63,6 +63,13 @@ def plot_bias(
     if not {"flagged", "relative"} <= set(getattr(report, "data_vars", ())):
         raise TypeError("report must be the Dataset that bias_report returns.")
     positive_int("largest", largest, usual=40)
+    report = _with_dims(report, "statistic", "parameter")
+    if not report.sizes["parameter"] or "sd" not in report["statistic"]:
+        raise ValueError(
+            f"report has {report.sizes['parameter']} parameters and the statistics "
+            f"{', '.join(map(str, report['statistic'].values))}. Pass one with a parameter or more "
+            "and both statistics, as bias_report returns them."
+        )
     sizes = np.abs(np.nan_to_num(report["relative"].transpose("statistic", "parameter").values))
     order = np.argsort(-sizes.max(axis=0))
     shown = report.isel(parameter=np.sort(order[:largest]))
@@ -219,7 +226,15 @@ def _statistics(dt: Any) -> xr.Dataset:
     stats = dt["sample_stats"].to_dataset()
     if "batch_size" not in stats:
         raise ValueError("dt has no draws of a step method of pymc_sgmcmc.")
+    stats = _with_dims(stats, "chain", "draw")
+    if 0 in (stats.sizes["chain"], stats.sizes["draw"]):
+        raise ValueError(f"dt has no draws: its sample_stats have the sizes {dict(stats.sizes)}.")
     return stats
+
+
+def _with_dims(chosen: xr.Dataset, *dims: str) -> xr.Dataset:
+    """Return a dataset in which what was chosen along a dimension is one entry of it."""
+    return chosen.expand_dims([dim for dim in dims if dim not in chosen.dims])
 
 
 def _of_kind(dt: xr.DataTree, stats: xr.Dataset, kind: str) -> dict[str, xr.DataArray]:

@@ -51,7 +51,7 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
     count = draws if limit is None else min(draws, positive_int("draws", limit, usual=500))
     if draws > count == 1:
         raise ValueError("draws must be at least 2, got 1: a single draw says nothing of a chain.")
-    kept = _kept(_weights(result, group, (chains, draws)), count)
+    kept = _kept(_weights(result, group, posterior), count)
     values = {}
     for name, shape in _shapes(model).items():
         if name not in posterior:
@@ -66,14 +66,22 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
     return Draws(posterior, values, np.repeat(np.arange(chains), count), kept.ravel(), count)
 
 
-def _weights(result: Any, group: str, shape: tuple[int, int]) -> np.ndarray:
+def _weights(result: Any, group: str, posterior: xr.Dataset) -> np.ndarray:
     """Return the weights of a schedule's draws, (chains, draws), or ones."""
-    if group == "posterior" and isinstance(result, xr.DataTree) and "sample_stats" in result:
-        weights = result["sample_stats"].to_dataset().get("weight")
+    shape = posterior.sizes["chain"], posterior.sizes["draw"]
+    if isinstance(result, xr.DataTree):
+        if not result.children and result.parent is not None:  # dt.posterior
+            result, group = result.parent, str(result.name)
+        name = group.replace("posterior", "sample_stats")
+        weights = result[name].to_dataset().get("weight") if name in result.children else None
         # Several step methods have weights of their own
         if weights is not None and set(weights.dims) == {"chain", "draw"}:
+            labels = {dim: posterior[dim] for dim in ("chain", "draw")}
+            if not all(weights[dim].equals(of_draws) for dim, of_draws in labels.items()):
+                # One of the groups was cut
+                weights = weights.reindex(labels)
             array = weights.transpose("chain", "draw").values
-            if array.shape == shape and np.all(array > 0):
+            if np.all(array > 0):
                 return np.asarray(array)
     return np.ones(shape)
 

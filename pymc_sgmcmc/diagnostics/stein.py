@@ -55,7 +55,8 @@ def ksd(
     Parameters
     ----------
     result : xarray.DataTree or xarray.Dataset
-        What ``pm.sample`` returned, or its posterior group.
+        What ``pm.sample`` returned, or its posterior group. The weights of a schedule's draws are
+        known of ``dt`` and ``dt.posterior``, not of a Dataset or a group that was cut out.
     model : pymc.Model, optional
         The model that was sampled, minibatched or not; taken from the context by default.
     group : str, default "posterior"

@@ -12,6 +12,9 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import MOST_CHUNKS, ChunkedSource, DiskError, needed, reading, state_of
 
+# How xarray says that numbers are not meant as they are stored; the last one of whole numbers
+_PACKED = "scale_factor", "add_offset", "_FillValue"
+
 # Files of which one is in the folder of an array, of format 3 and 2
 _ARRAY = "zarr.json", ".zarray"
 
@@ -29,6 +32,13 @@ class ZarrSource(ChunkedSource):
         array = _opened(self.path)
         if not array.ndim or not array.shape[0]:
             raise ValueError(f"'{path}' has no rows: its shape is {array.shape}.")
+        packed = _PACKED if array.dtype.kind in "iu" else _PACKED[:2]
+        if found := [name for name in packed if name in array.attrs]:
+            raise ValueError(
+                f"'{path}' is packed, with {' and '.join(found)} in its attributes: what it holds "
+                "are not the numbers themselves. Write them unpacked; in xarray that is "
+                "encoding={} of the variable."
+            )
         chunk = getattr(array, "shards", None) or array.chunks
         # How many chunks there are along each axis
         self._grid = [-(-n // size) for n, size in zip(array.shape, chunk, strict=True)]

@@ -37,12 +37,18 @@ def measured(
             f"{type(sampler).__name__}.statistics() returns {sorted(own)}, and own_statistics "
             f"names {sorted(sampler.own_statistics)}. Let both have the same names."
         )
+    for name, value in own.items():
+        if isinstance(value, Blocks) or pt.as_tensor(value).ndim:
+            raise SamplingError(
+                f"{type(sampler).__name__}.statistics() must return scalars, such as x.mean(), and "
+                f"'{name}' is none."
+            )
     statistics = {
         "batch_logp": log_density,
         "grad_norm": pt.sqrt(gradient.map(pt.sqr).sum()),
         "config_temperature": _mean_of_line(posterior, away * gradient),
         "noise_ratio": pt.constant(0.0),
-        **own,
+        **{name: pt.as_tensor(value) for name, value in own.items()},
     }
     for other in second:
         h, known = update.steps()

@@ -12,6 +12,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
+from pymc.exceptions import SamplingError
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.once import computed_once
@@ -187,13 +188,24 @@ class Update:
     def _next(self) -> list[TensorVariable]:
         state, taming = self.state, Taming()
         old = state.symbols
-        position, extra = self.sampler.update(
+        result: Any = self.sampler.update(
             Blocks(state.psi),
             state.extra_of(old),
             self._gradient(taming),
             self._as_state(self.steps()[0]),
             self.noise,
         )
+        name = f"{type(self.sampler).__name__}.update()"
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise SamplingError(
+                f"{name} must return the position and the further state, got {result!r:.80}."
+            )
+        position, extra = result
+        if set(extra) != set(state.extra):
+            raise SamplingError(
+                f"{name} returns the further state {sorted(extra)}, and initial_extra() "
+                f"{sorted(state.extra)}. Let both have the same names."
+            )
         new = state.flat(position, extra)
         # A part of which others are made, as a momentum that moves the position, is made for all
         once = zip(new, computed_once(new, self.backend), strict=True)

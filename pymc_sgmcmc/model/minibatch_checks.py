@@ -158,8 +158,8 @@ def _refuse_whole_rows(model: Model) -> None:
     for node in nodes_of(graphs, RowsOnDisk, full_arrays(graphs)):
         raise ValueError(
             f"The rows of {node.op.source.name} are used as a whole, for which all of them would "
-            "be read. Draw batches of them: x, y = pm.Minibatch(sg.on_disk(...), sg.on_disk(...), "
-            "batch_size=...)."
+            "be read. Pass batch_size= to the step method, such as 500, or draw batches of them in "
+            "the model: x, y = pm.Minibatch(sg.on_disk(...), sg.on_disk(...), batch_size=...)."
         )
 
 

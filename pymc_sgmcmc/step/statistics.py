@@ -49,6 +49,16 @@ _UNKNOWN: dict[Any, Any] = {np.float64: np.nan, np.int64: 0, bool: False, Sample
 _LARGEST_STUCK = 10
 
 
+def declared_by(method: str, own: Sequence[str]) -> Declared:
+    """Return the statistics of a step method with its own ones, whose names must be others."""
+    if taken := [name for name in own if name in STATISTICS]:
+        raise TypeError(
+            f"{method}.own_statistics has {', '.join(map(repr, taken))}, which all step methods "
+            "have. Choose other names."
+        )
+    return {**STATISTICS, **dict.fromkeys(own, (np.float64, []))}
+
+
 def nothing_measured(declared: Declared) -> dict[str, Any]:
     """Return the statistics of a draw without updates."""
     return {name: _UNKNOWN[dtype] for name, (dtype, _) in declared.items()}

@@ -44,11 +44,10 @@ from pymc_sgmcmc.model.properties import refuse_uninformed
 from pymc_sgmcmc.model.support import kind_of_support
 from pymc_sgmcmc.model.tensor_model import in_tensors
 from pymc_sgmcmc.schedules import Schedule, constant, records, step_sizes
-from pymc_sgmcmc.step import arguments
+from pymc_sgmcmc.step import arguments, statistics
 from pymc_sgmcmc.step.notices import tell_compilation, tell_log_likelihood, tell_memory, tell_others
 from pymc_sgmcmc.step.options import signature_of, with_options
 from pymc_sgmcmc.step.rows import Rows, sampled_rows
-from pymc_sgmcmc.step.statistics import STATISTICS, Recorder, nothing_measured, of_variables
 from pymc_sgmcmc.tuning.beside_others import Companion, joint_start, skips_draw, times_of_tuning
 from pymc_sgmcmc.tuning.by_hand import start_by_hand
 from pymc_sgmcmc.tuning.report import LoggedLines
@@ -87,7 +86,7 @@ class SGMCMCStep(Sampler, BlockedStep):
     """
 
     name = "sgmcmc"
-    stats_dtypes_shapes: dict[str, tuple[Any, Any]] = STATISTICS
+    stats_dtypes_shapes: dict[str, tuple[Any, Any]] = statistics.STATISTICS
     default_tune_steps: ClassVar[int] = 100
     __signature__: ClassVar[Signature]
     _state_class = SGMCMCState
@@ -98,7 +97,7 @@ class SGMCMCStep(Sampler, BlockedStep):
     # What is compiled, and what moves the chain in this process
     _engine: Engine | None
     _runner: Runner | None
-    _recorder: Recorder
+    _recorder: statistics.Recorder
     # The arrays of the model; None in a process that has just got the step
     _data: list[np.ndarray] | None
     # The rows of updates, and memory for many of them that forked processes share
@@ -107,8 +106,7 @@ class SGMCMCStep(Sampler, BlockedStep):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own: dict[str, tuple[Any, Any]] = {n: (np.float64, []) for n in cls.own_statistics}
-        cls.stats_dtypes_shapes = {**STATISTICS, **own}
+        cls.stats_dtypes_shapes = statistics.declared_by(cls.__name__, cls.own_statistics)
         cls.__doc__ = with_options(cls.__doc__)
         cls.__signature__ = signature_of(cls)
 
@@ -165,7 +163,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         all_rows = by_default and self.options.is_complete()
         self._batches_asked = (None if all_rows else batch_size), batch_dim
         self._look_at_rows()
-        self._of_variables = of_variables(
+        self._of_variables = statistics.of_variables(
             model,
             self.names,
             temperature=policy.has_temperature,
@@ -233,7 +231,7 @@ class SGMCMCStep(Sampler, BlockedStep):
         if self._chain.psi is None and not self.options.is_complete():
             if skips_draw(self._read_model, engine.posterior.others, point, self._chain):
                 self._chain.draw += 1
-                return dict(point), [nothing_measured(self.stats_dtypes_shapes)]
+                return dict(point), [statistics.nothing_measured(self.stats_dtypes_shapes)]
             point = joint_start(engine, point, self._chain, self.model)
         # In a worker process the point is shared memory, which the next draw overwrites
         others = [np.array(point[value.name]) for value in engine.posterior.others]
@@ -333,7 +331,7 @@ class SGMCMCStep(Sampler, BlockedStep):
 
     def _new_chain(self, tune: int, draws: int) -> None:
         self.chain = ChainState.new(self.rng, tune, draws, self._rows.order)
-        self._recorder = Recorder(
+        self._recorder = statistics.Recorder(
             self.policy(),
             tunes_step_size=self.options.step_size is None,
             batch_size=self._rows.batch_size,

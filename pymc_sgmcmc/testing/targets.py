@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -84,6 +84,13 @@ class Target:
 _GRID = 20001
 
 _count, _positive = partial(positive_int, usual=40), partial(positive, usual=0.1)
+
+
+def _several(name: str, value: Any) -> None:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a sequence, such as a tuple of one, got {value!r:.80}.")
+
+
 checked = with_checks(
     **dict.fromkeys(("dimension", "replicates", "rows", "batch_size", "draws"), _count),
     **dict.fromkeys(("step_size", "relaxation", "patience", "errors"), _positive),
@@ -93,6 +100,7 @@ checked = with_checks(
     model=of_class(pm.Model),
     step=of_class(SGMCMCStep),
     target=of_class(Target),
+    **dict.fromkeys(("dimensions", "backends"), _several),
     transforms=lambda name, x: isinstance(x, Mapping) or one_of(name, x, TRANSFORM_CHOICES),
 )
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 import pytest
+import xarray as xr
 
 import pymc_sgmcmc as sg
 
@@ -18,6 +19,10 @@ def plain_model():
 
 
 GOOD = result_of(x=np.zeros((1, 10, 2)))
+REPORT = xr.Dataset(
+    dict.fromkeys(("flagged", "relative"), (("parameter", "statistic"), np.zeros((1, 2)))),
+    {"parameter": ["x"], "statistic": ["mean", "sd"]},
+)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +66,8 @@ GOOD = result_of(x=np.zeros((1, 10, 2)))
         (lambda m: bias_report(sg.SGLD(model=m), m, thin=3), TypeError, "made already"),
         (lambda m: bias_report(sg.SGLD(model=m), pm.Model()), ValueError, "another model"),
         (lambda m: plot_bias(GOOD), TypeError, "^report must be the Dataset"),
+        (lambda m: plot_bias(REPORT.sel(statistic="mean")), ValueError, "^report has 1 parameters"),
+        (lambda m: plot_bias(REPORT.isel(parameter=[])), ValueError, "^report has 0 parameters"),
     ],
 )
 def test_bad_input_is_an_error_that_names_the_cure(plain_model, call, error, message):

@@ -101,3 +101,11 @@ def test_draws_count_by_their_weights():
     assert found["own"]["ksd_all"] < 3 * found["own"]["expected_all"]
     assert found["one"]["ksd_all"] > 5 * found["own"]["ksd_all"]
     assert found["one"].equals(ksd(group, model, reference=unlike))
+    # Also where the group is named in another way, or one of both was cut
+    assert found["own"].equals(ksd(unlike["posterior"], model, reference=unlike))
+    labels = {"chain": [0, 1], "draw": np.arange(500)}
+    of_labels = unlike.map_over_datasets(lambda x: x.assign_coords(labels) if x.sizes else x)
+    cut = of_labels.copy()
+    cut["posterior"] = of_labels["posterior"].to_dataset().isel(draw=slice(100, None))
+    both = of_labels.isel(draw=slice(100, None))
+    assert ksd(cut, model, reference=unlike).equals(ksd(both, model, reference=unlike))

@@ -109,6 +109,17 @@ def test_visuals_and_backends(kept):
     assert tuple(wide.get_size_inches()) == (20, 3)
 
 
+def test_one_chain_and_one_draw_are_shown(kept):
+    dt, _ = kept
+    one = dt.isel(chain=1, draw=-1)
+    assert list(points(plot_tuning(one), "thin")) == ["chain 1"]
+    assert list(points(plot_temperature(dt.isel(chain=0)), "temperature"))[1:] == ["mu", "theta"]
+    for plot in (plot_tuning, plot_temperature):
+        with pytest.raises(ValueError, match=r"^dt has no draws: its sample_stats have the sizes"):
+            plot(dt.isel(draw=slice(0, 0)))
+    plt.close("all")
+
+
 def test_what_is_no_result_is_refused(kept):
     dt, _ = kept
     nuts = xr.DataTree.from_dict({"sample_stats": xr.Dataset({"step_size": 1.0})})

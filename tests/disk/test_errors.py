@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 
+from contextlib import nullcontext
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
@@ -265,11 +267,27 @@ def test_arrays_of_different_lengths(folder):
         step_of(of_files(folder))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "attributes", "refused"),
+    [
+        ("i2", {"scale_factor": 0.1, "_FillValue": -9}, True),
+        ("f4", {"add_offset": 3.0}, True),
+        ("f8", {"_FillValue": "AAAAAAAA+H8=", "units": "m"}, False),
+    ],
+)
+def test_numbers_that_xarray_packed(tmp_path, dtype, attributes, refused):
+    zarr = pytest.importorskip("zarr")
+    array = zarr.create_array(tmp_path / "x.zarr", shape=(9,), chunks=(3,), dtype=dtype)
+    array.attrs.update(attributes)
+    with pytest.raises(ValueError, match="is packed, with") if refused else nullcontext():
+        sg.on_disk(tmp_path / "x.zarr")
+
+
 def test_rows_that_are_used_whole(folder):
     with pm.Model() as model:
         beta = pm.Normal("beta", shape=3)
         pm.Normal("y", sg.on_disk(folder / "x.npy") @ beta, observed=np.zeros(1000))
-    with pytest.raises(ValueError, match=r"used as a whole"):
+    with pytest.raises(ValueError, match=r"used as a whole.*Pass batch_size= to the step method"):
         step_of(model)
 
 
