@@ -15,6 +15,7 @@ from pymc.model import Model
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.basic import Apply, Variable
 from pytensor.graph.traversal import ancestors, apply_ancestors, walk
+from pytensor.tensor.basic import Join
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.extra_ops import CumOp
 from pytensor.tensor.random.basic import (
@@ -332,15 +333,19 @@ class ModelView:
         elif isinstance(scalar_op(node), _SUMS):
             for term in node.inputs:
                 yield from self.leaves(term, bases)
-        elif is_copy(node) or isinstance(node.op, DimShuffle):
+        elif is_copy(node) or isinstance(node.op, DimShuffle) or _accumulates(node):
             yield from self.leaves(node.inputs[0], bases)
+        elif isinstance(node.op, Join):
+            for part in node.inputs[1:]:
+                yield from self.leaves(part, bases)
         elif (unknown := self._unknown_of(node)) is not None:
             yield from self.leaves(unknown, bases)
 
     def _is_linear(self, node: Any, x: Any) -> bool:
         """Whether the use of x is linear in it."""
         linear = isinstance(scalar_op(node), _SUMS) or self._unknown_of(node) is x
-        return linear or is_copy(node) or isinstance(node.op, DimShuffle)
+        rearranged = is_copy(node) or isinstance(node.op, DimShuffle | Join)
+        return linear or rearranged or _accumulates(node)
 
     def _unknown_of(self, node: Any) -> Any:
         """Return the one unknown argument of a product or quotient, else None."""
@@ -351,6 +356,11 @@ class ModelView:
         if len(unknown) != 1 or (isinstance(op, ps.TrueDiv) and unknown[0] is node.inputs[1]):
             return None
         return unknown[0]
+
+
+def _accumulates(node: Apply) -> bool:
+    """Whether an operation is a cumulative sum."""
+    return isinstance(node.op, CumOp) and node.op.mode == "add"
 
 
 def is_standard(rv: TensorVariable) -> bool:

@@ -23,7 +23,7 @@ from pymc_sgmcmc.centring.vectors import is_product
 from pymc_sgmcmc.model.affine_use import ModelView
 from pymc_sgmcmc.model.graphs import depends_on
 from pymc_sgmcmc.model.minibatch import evaluate
-from pymc_sgmcmc.model.support import constant_of, scalar_op
+from pymc_sgmcmc.model.support import constant_of, is_positive, scalar_op
 
 # With more elements an update's factorisation dominates its cost
 _LARGEST = 128
@@ -75,8 +75,10 @@ def _of_basis(view: ModelView, rv: TensorVariable) -> dict[Variable, Member]:
         scale = unit if use.scale is None else unit * use.scale
         term = Member(rv, shape, zero, unit, scale)
         # One number of any sign is left as it is: with coefficients it may change its sign
-        several = use.scale is None or not term.has_one_scale
-        proper = several and _is_zero(rv.owner.inputs[-2])
+        signed = use.scale is not None and term.has_one_scale
+        proper = not (signed and not is_positive(use.scale, view.free)) and _is_zero(
+            rv.owner.inputs[-2]
+        )
     if not proper or not _is_zero(use.location):
         return {}
     [end] = use.ends

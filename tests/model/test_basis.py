@@ -74,6 +74,14 @@ def of_standard_effects():
     observed(bends()[0] @ (height * z))
 
 
+def of_spline():
+    """Changes of a slope with one learned scale, summed twice, beside level and slope."""
+    a, b = pm.Normal("a", 1, 2), pm.Normal("b", 0, 3)
+    height, z = pm.HalfNormal("height", 1), pm.Normal("z", 0, 2, shape=4)
+    slopes = pt.concatenate([b[None], b + pt.cumsum(height * z)])
+    observed(bends()[0] @ pt.concatenate([a[None], a + pt.cumsum(slopes)]))
+
+
 def read(build):
     """Return coordinates and density of a model."""
     with pm.Model() as model:
@@ -86,6 +94,7 @@ BLOCKS = {
     of_sum: ["f_hsgp_coeffs", "g_hsgp_coeffs", "a", "b"],
     of_trend: ["a", "b", "d"],
     of_standard_effects: ["z"],
+    of_spline: ["a", "b", "z"],
     of_periodic_process: ["f_hsgp_coeffs_", "a"],
 }
 
@@ -351,6 +360,7 @@ def too_large():
         (linear_potential, [["a", "x"]]),
         (of_trend, [["a", "b", "d"]]),
         (of_standard_effects, [["z"]]),
+        (of_spline, [["a", "b", "z"]]),
         (of_periodic_process, [["f_hsgp_coeffs_", "a"]]),
         (lambda: parts(slice(2), slice(2, None)), [["z"]]),
         (lambda: parts(0, slice(1, None)), [["z"]]),

@@ -10,7 +10,7 @@ from numpy.polynomial import Polynomial
 from registry import Registry, batched
 from scipy.interpolate import BSpline
 
-from .exact import rows_of_trend
+from .exact import NOISE_OF_SPLINE, rows_of_spline, rows_of_trend
 
 SHRINKAGE = Registry()
 
@@ -67,6 +67,18 @@ def trend() -> None:
     beta = pm.Normal("beta", 0, 1, shape=10)
     grown = (slope + pt.dot(after, delta)) * t + level - pt.dot(after, changes * delta)
     pm.Normal("y", grown + pt.dot(season, beta), pm.HalfNormal("sigma", 0.5), observed=y)
+
+
+@SHRINKAGE.add
+def penalised_spline() -> None:
+    """A cubic spline whose coefficients are a walk of their slopes, which has a learned scale."""
+    basis, y = rows_of_spline()
+    scale = pm.HalfNormal("scale", 1)
+    level, slope = pm.Normal("level", 0, 2), pm.Normal("slope", 0, 1)
+    z = pm.Normal("z", 0, 1, shape=basis.shape[1] - 2)
+    slopes = pt.concatenate([slope[None], slope + pt.cumsum(scale * z)])
+    coefficients = pt.concatenate([level[None], level + pt.cumsum(slopes)])
+    pm.Normal("y", basis @ coefficients, NOISE_OF_SPLINE, observed=y)
 
 
 @SHRINKAGE.add
