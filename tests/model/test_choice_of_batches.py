@@ -84,7 +84,7 @@ HAVE_ROWS = {
     "weibull_survival", "normal_mixture", "zero_inflated_poisson", "hurdle_counts",
     "student_t_regression", "multivariate_normal", "dirichlet_multinomial",
     "negative_binomial_regression", "spline_logistic", "laplace_regression", "lasso", "prophet",
-    "ridge_logistic", "gamma_glm", "laboratories", "trend",
+    "ridge_logistic", "gamma_glm", "laboratories", "trend", "penalised_spline",
 }  # fmt: skip
 HAVE_NONE = {
     "latent_gp", "ar2", "beta_binomial", "missing_values", "missing_mediator", "local_level",
