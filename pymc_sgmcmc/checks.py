@@ -40,7 +40,7 @@ def with_checks[**P, R](
 
 
 def by_name(argument: str, mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a dict whose keys may be variables by their names."""
+    """Return a dict by the names of its keys, which may be variables."""
     for key in mapping:
         if not isinstance(getattr(key, "name", key), str):
             raise TypeError(

@@ -73,13 +73,21 @@ def _weights(result: Any, group: str, posterior: xr.Dataset) -> np.ndarray:
         if not result.children and result.parent is not None:  # dt.posterior
             result, group = result.parent, str(result.name)
         name = group.replace("posterior", "sample_stats")
-        weights = result[name].to_dataset().get("weight") if name in result.children else None
+        has_weights = name != group and name in result.children
+        weights = result[name].to_dataset().get("weight") if has_weights else None
         # Several step methods have weights of their own
         if weights is not None and set(weights.dims) == {"chain", "draw"}:
             labels = {dim: posterior[dim] for dim in ("chain", "draw")}
             if not all(weights[dim].equals(of_draws) for dim, of_draws in labels.items()):
                 # One of the groups was cut
-                weights = weights.reindex(labels)
+                try:
+                    weights = weights.reindex(labels)
+                except ValueError as error:
+                    raise ValueError(
+                        f"result's groups '{group}' and '{name}' have different draws, and no "
+                        "labels, or repeated ones, so that it is unknown which draws belong "
+                        "together. Cut both alike."
+                    ) from error
             array = weights.transpose("chain", "draw").values
             if np.all(array > 0):
                 return np.asarray(array)

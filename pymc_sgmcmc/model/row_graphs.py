@@ -1,4 +1,4 @@
-"""Graphs of a batch's rows: their lengths, sparse arrays, arrays that a function holds; models."""
+"""Graphs of a batch's rows (lengths, sparse arrays, arrays of functions), and models of them."""
 
 from __future__ import annotations
 
@@ -162,9 +162,9 @@ def given_observed(model: Model, term: Any, graph: Any) -> Any:
 def scaled(rv: Any, name: str, total_size: Sequence[Any]) -> Any:
     """Return an observed variable of a batch, scaled to all rows."""
     rv.name = name
-    scaled = create_minibatch_rv(rv, total_size)
-    scaled.name = name
-    return scaled
+    of_all = create_minibatch_rv(rv, total_size)
+    of_all.name = name
+    return of_all
 
 
 def with_terms(model: Model, terms: Mapping[Any, Any], values: Mapping[Any, Any]) -> Model:

@@ -1,4 +1,4 @@
-"""A model with batches of the rows of one dim in place of all of them."""
+"""A model as its batches see it: with rows of one dim, or those of its own ``pm.Minibatch``."""
 
 from __future__ import annotations
 

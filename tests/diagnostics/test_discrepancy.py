@@ -109,3 +109,16 @@ def test_draws_count_by_their_weights():
     cut["posterior"] = of_labels["posterior"].to_dataset().isel(draw=slice(100, None))
     both = of_labels.isel(draw=slice(100, None))
     assert ksd(cut, model, reference=unlike).equals(ksd(both, model, reference=unlike))
+    without_labels = unlike.copy()
+    without_labels["posterior"] = group.isel(draw=slice(100, None))
+    with pytest.raises(ValueError, match=r"have different draws, and no labels.*Cut both alike"):
+        ksd(without_labels, model)
+
+
+def test_a_variable_named_weight_is_no_weight_of_its_own_draws():
+    with pm.Model() as model:
+        pm.HalfNormal("weight")
+    draws = np.abs(np.random.default_rng(0).normal(size=(2, 50)))
+    drawn = xr.Dataset({"weight": (("chain", "draw"), draws)})
+    prior = xr.DataTree.from_dict({"prior": drawn})
+    assert ksd(prior, model, group="prior").equals(ksd(drawn, model))
