@@ -54,13 +54,12 @@ def test_top_level_is_kept(tracked):
     assert {name.split("/")[0] for name in tracked if not name.startswith(".")} <= TOP_LEVEL
 
 
-def test_owner_stands_in_one_place(tracked, pyproject):
+def test_owner_stands_in_one_file(tracked, pyproject):
     owner = pyproject["project"]["urls"]["Repository"].split("/")[-2].encode()
     # Notebooks are made with links from there, and compared with that in their tests
     written = [name for name in tracked if not name.endswith(".ipynb")]
     files = [ROOT / name for name in written if (ROOT / name).is_file()]
-    places = [path.name for path in files for _ in re.findall(owner, path.read_bytes())]
-    assert places == ["pyproject.toml"]
+    assert [path.name for path in files if owner in path.read_bytes()] == ["pyproject.toml"]
 
 
 @pytest.mark.parametrize(
@@ -119,6 +118,14 @@ def test_pythons_are_those_of_the_package(pyproject):
 def test_source_distribution_has_what_it_names(pyproject):
     named = pyproject["tool"]["hatch"]["build"]["targets"]["sdist"]["include"]
     assert [name for name in named if not (ROOT / name.removeprefix("/")).exists()] == []
+
+
+def test_readme_of_the_distributions_has_no_relative_link(pyproject):
+    text = (ROOT / "README.md").read_text("utf-8")
+    hook = pyproject["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
+    assert re.findall(r"\]\((?!https://)[^)]*\)", text) == []
 
 
 def test_conda_recipe_needs_what_the_package_needs(pyproject):
