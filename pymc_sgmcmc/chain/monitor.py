@@ -129,28 +129,27 @@ class Monitor(Comparable):
 
 
 _LESS_NOISE = (
-    "Take a smaller step_size, a larger batch_size, gradient=sg.ControlVariates(), or MSGNHT."
+    "Take a smaller step_size, a larger batch_size, or, if you do not have them yet, "
+    "gradient=sg.ControlVariates() or MSGNHT."
 )
 _SMALLER_STEP = "Take a smaller step_size, or write the model non-centred."
 
 
 def final_warning(
     of_tuning: Sequence[str],
-    monitor: Monitor | None,
+    of_monitor: Sequence[str],
     rejected: int,
     tamed: int,
     updates: int,
     *,
     dimension: int = 1,
-    widening: Callable[[float], float] = float,
-    temperature: bool = True,
     outside: str = "",
 ) -> SamplerWarning | None:
     """Return what a chain says at its end, None where nothing is off.
 
     It had so many updates, of which some were not finite, and the gradient of some was scaled down.
-    ``dimension`` is the number of its elements. Without a ``monitor`` nothing is said of
-    temperature and noise. ``outside`` says how many draws have no density, and by which variables.
+    ``dimension`` is the number of its elements. ``outside`` says how many draws have no density,
+    and by which variables.
     """
     texts = [f"While tuning, {text}." for text in of_tuning]
     if rejected:
@@ -173,8 +172,7 @@ def final_warning(
             "transform=pm.distributions.transforms.Interval(0, 10), or a distribution that has "
             "these bounds."
         )
-    if monitor is not None:
-        texts += monitor.warnings(widening=widening, temperature=temperature)
+    texts += of_monitor
     if not texts:
         return None
     kind = WarningType.DIVERGENCES if rejected else WarningType.BAD_PARAMS

@@ -178,23 +178,25 @@ class Recorder:
             state.outside += 1
 
     def _warning(self, runner: Runner) -> SamplerWarning | None:
-        state, policy = runner.state, self.policy
+        state, policy, of_monitor, outside = runner.state, self.policy, [], ""
+        # Under heavy tails the noise of anchored gradients has no mean
+        if policy.second_moments or not runner.settings.anchor:
+            of_monitor = state.monitor.warnings(
+                widening=partial(_widening, runner), temperature=policy.has_temperature
+            )
         # An interrupted chain ends before its last draw
-        draws, outside = max(state.draw - state.tuning_draws, 1), ""
+        draws = max(state.draw - state.tuning_draws, 1)
         if state.outside:
             names = " and ".join(f"'{name}'" for name in state.zero_terms or ())
             of = f" of {names}" if names else ""
             outside = f"{state.outside} of {draws} draws lie where the density{of} is zero"
         return final_warning(
             [text_of(warning) for warning in runner.settings.warnings],
-            # Under heavy tails the noise of anchored gradients has no mean
-            state.monitor if policy.second_moments or not runner.settings.anchor else None,
+            of_monitor,
             state.rejected,
             state.tamed if policy.second_moments else 0,
             max(draws * runner.settings.thin, state.updates * draws // max(state.draw, 1)),
             dimension=max(1, sum(x.size for x in state.psi or ())),
-            widening=partial(_widening, runner),
-            temperature=policy.has_temperature,
             outside=outside,
         )
 

@@ -41,7 +41,7 @@ class CostBounds:
     def first_thin(self, thin: int) -> int:
         """Return what trials begin with: ``thin``, or less if so many updates cost too much."""
         regime = self.plan.regime
-        if regime.by_quantile and not regime.thinned_by_cost:
+        if regime.diagonal and not regime.thinned_by_cost:
             return thin
         return min(thin, max(_LEAST_THIN, self._updates_of_many or self._computing(_DRAW)))
 
@@ -94,7 +94,7 @@ class CostBounds:
         """Most updates of a draw where quantiles are judged, else 0."""
         gradients = max(_GRADIENTS_OF_A_DRAW, _PASSES_OF_A_DRAW * self._blocks)
         most = min(gradients, _IN_GRADIENTS * _DRAW // len(self.plan.centre))
-        return max(1, most // self._gradients) if self.plan.regime.by_quantile else 0
+        return max(1, most // self._gradients) if self.plan.regime.diagonal else 0
 
     def _computing(self, numbers: int) -> int:
         """Return the updates that compute so many numbers, unbounded for many parameters."""

@@ -93,7 +93,7 @@ class Job:
         # A larger gradient occurs only ten sds from the centre, or where the density falls
         # steeply. A coordinate may be informed by one of M batches, but for those of a small
         # net. The gradient of that batch is up to √M sds from the mean
-        apart = plan.regime.by_quantile or not plan.regime.exchangeable
+        apart = plan.regime.diagonal or not plan.regime.exchangeable
         of_few = max(1.0, self.density.views[0].n_blocks / plan.batches) if apart else 1.0
         return float(LARGEST_GRADIENT * np.sqrt(plan.unit**-2 + of_few * plan.variance.max()))
 

@@ -30,7 +30,7 @@ from pymc_sgmcmc.tuning.failure import diverged, named_step
 from pymc_sgmcmc.tuning.job import LARGEST_GRADIENT, Job
 from pymc_sgmcmc.tuning.passes import PAIRS
 from pymc_sgmcmc.tuning.plan import Plan
-from pymc_sgmcmc.tuning.regimes import Diagonal
+from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, gradients_of_batches
 
 # Factor of the jitter, in units of the priors: networks are trained from weights as small
@@ -100,7 +100,8 @@ def plan_of_priors(start: np.ndarray, units: np.ndarray, options: Options) -> Pl
             "with the chain"
         )
     return Plan(
-        start, units, np.zeros(len(start)), np.ones(len(start)), 1.0, Diagonal(exchangeable=True),
+        start, units, np.zeros(len(start)), np.ones(len(start)), 1.0,
+        Regime(diagonal=True, exchangeable=True),
         gradient=options.gradient if isinstance(options.gradient, SVRG) else Plain(),
         batches=options.batches if isinstance(options.batches, int) else 1,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from pymc_sgmcmc.tuning.curvature import measured_diagonal
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.failure import failed_step, named_step
 from pymc_sgmcmc.tuning.noise import NoiseOnTheWay, TurnedNoise, measured_noise, turned_noise
-from pymc_sgmcmc.tuning.regimes import Dense, Regime
+from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.shared_index import InBlocks
 from pymc_sgmcmc.tuning.shared_noise import WhitenedGradients, noise_in_common, noise_together
 from pymc_sgmcmc.tuning.surface import MOST_OF_MANY, Surface, TuningError, parts_of
@@ -67,7 +67,7 @@ class Plan:
     variance: np.ndarray  # of the estimate in each whitened coordinate, shape (d,)
     relative: np.ndarray  # the coordinates' step sizes over the largest, shape (d,)
     step_size: float  # the largest of the coordinates' step sizes
-    regime: Regime = field(default_factory=Dense)
+    regime: Regime = field(default_factory=Regime)
     gradient: GradientChoice = field(default_factory=Plain)
     batches: int = 1  # K
     unit: float = 1.0  # the fit's narrowest sd in the chain's coordinates, 1 if whitened by it
@@ -109,7 +109,7 @@ class Plan:
     def noise_on_the_way(self, surface: Surface, rng: np.random.Generator) -> NoiseOnTheWay | None:
         """Return what measures the noise along a chain of many parameters, or None."""
         noisy = surface.batch_size and not self.takes_all_rows(surface.n_blocks)
-        if not self.regime.by_quantile or not noisy or isinstance(self.gradient, SVRG):
+        if not self.regime.diagonal or not noisy or isinstance(self.gradient, SVRG):
             return None
         anchor = None if isinstance(self.gradient, Plain) else self.centre
         return NoiseOnTheWay(surface, anchor, rng, self.batches)
@@ -191,7 +191,7 @@ def _unit_and_root(
         return _narrowest(root, own), own
     if scale == "diagonal":
         root = sds_of(root)
-    if not (problem.policy.isotropic or regime.by_quantile):
+    if not (problem.policy.isotropic or regime.diagonal):
         # Heavy tails: sums of coordinates are wider than each
         if root.ndim == 2:
             root = upright(root)
@@ -254,7 +254,7 @@ def _with_batches(
 ) -> Plan:
     """Return the plan with an estimator and its noise, in the axes of the noise."""
     policy, regime, turn = problem.policy, plan.regime, plan.turn
-    d, root, many = len(plan.centre), plan.root, plan.regime.by_quantile
+    d, root, many = len(plan.centre), plan.root, plan.regime.diagonal
     assert root is not None
     elsewhere = root.ndim == 1 or callable(problem.scale)
     noise = measured_noise(

@@ -1,9 +1,9 @@
 """The regimes of tuning: what a posterior is whitened by, and what its chain is judged by.
 
-``Dense`` whitens by a matrix, and every coordinate must be right. ``Diagonal`` whitens by fitted
-sds: of thousands of coordinates some always look wrong, so a quantile of each variable is judged.
-Where their units can be ``exchangeable``, as factors are, no thinning suffices, and what a draw may
-cost decides; so it does for neural networks (``no_gaussian.py``).
+A dense one whitens by a matrix, and every coordinate must be right. A diagonal one whitens by
+fitted sds: of thousands of coordinates some always look wrong, so a quantile of each variable is
+judged. Where their units can be exchanged, as factors can, no thinning suffices, and what a draw
+may cost decides; so it does for neural networks (``no_gaussian.py``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -45,47 +44,27 @@ class NoiseTerms:
 
 @dataclass(frozen=True)
 class Regime:
-    """What tuning asks of a regime; here for few parameters."""
+    """What follows from the fit, and what tuning asks of it."""
 
+    diagonal: bool = False  # more than 512 parameters, or no matrix was found
     exchangeable: bool = False  # units can be exchanged: the chain may leave the Gaussian
-    # Whether a quantile of each variable is judged, not each coordinate
-    by_quantile: ClassVar[bool] = False
 
     @property
     def thinned_by_cost(self) -> bool:
         """Whether a draw has the updates that it may cost, and trials judge the step size alone."""
-        return self.by_quantile and self.exchangeable
+        return self.diagonal and self.exchangeable
 
     def noise_terms(
-        self,
-        policy: Policy,
-        sizes: Sequence[int] = (),
-        *,
-        shared: bool = False,
+        self, policy: Policy, sizes: Sequence[int] = (), *, shared: bool = False,
         grows: bool = False,
-    ) -> NoiseTerms:
-        """Return the terms of noise that coordinates may share, and that may grow along them."""
-        return NoiseTerms(policy.noise)
+    ) -> NoiseTerms:  # fmt: skip
+        """Return the terms of noise, which coordinates may share, and which may grow along them.
 
-
-class Dense(Regime):
-    """Up to 512 parameters, whitened by a matrix or, as the user wishes, by its row norms."""
-
-
-class Diagonal(Regime):
-    """More than 512 parameters, or a posterior for which no matrix was found."""
-
-    by_quantile = True
-
-    def noise_terms(
-        self,
-        policy: Policy,
-        sizes: Sequence[int] = (),
-        *,
-        shared: bool = False,
-        grows: bool = False,
-    ) -> NoiseTerms:
-        """Return lower bounds for shared noise, which a thermostat of each coordinate keeps."""
+        Where the regime is diagonal, bounds are lower for shared noise, and a thermostat of each
+        coordinate keeps them.
+        """
+        if not self.diagonal:
+            return NoiseTerms(policy.noise)
         bound, factor = policy.noise_of_many or policy.noise, 1.0
         if shared:
             bound, factor = shared_bound(policy, half=not self.exchangeable, grows=grows)
@@ -98,4 +77,4 @@ class Diagonal(Regime):
 
 def regime_of(root: np.ndarray, *, exchangeable: bool) -> Regime:
     """Return the regime of a fit with L of shape (d, d) or (d,)."""
-    return (Dense if root.ndim == 2 else Diagonal)(exchangeable)
+    return Regime(root.ndim == 1, exchangeable)

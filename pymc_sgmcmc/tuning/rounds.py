@@ -161,7 +161,7 @@ class Rounds:
     def _noise_of_burn_in(self, plan: Plan, positions: np.ndarray) -> float:
         """Return the noise of an anchored batch in a burn-in if it is far too large, else 0."""
         job, policy = self._job, self._job.policy
-        if not self._is_anchored(plan) or plan.root is None or plan.regime.by_quantile:
+        if not self._is_anchored(plan) or plan.root is None or plan.regime.diagonal:
             return 0.0
         # Squares of heavy-tailed draws have no mean
         if len(job.density.places) > 1 or not policy.second_moments:
@@ -217,7 +217,7 @@ class Rounds:
             if not job.policy.second_moments:
                 return None
             offset = last.chain.middle
-        if self._centres > 1 and self._regime.by_quantile and np.mean(_is_off(offset)) <= FEW:
+        if self._centres > 1 and self._regime.diagonal and np.mean(_is_off(offset)) <= FEW:
             return None
         job.report("correcting the posterior's centre")
         centre, root = last.plan.phi(offset), self._fit.root

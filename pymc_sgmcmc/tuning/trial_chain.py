@@ -140,7 +140,7 @@ class TrialChain:
             self._watched = np.union1d(self._watched, shared)
             self._shared = np.isin(self._watched, shared)
         self._variables: np.ndarray | None = None
-        if plan.regime.by_quantile:
+        if plan.regime.diagonal:
             names = [c.name for c in runner.engine.posterior.coordinates]
             self._variables = np.repeat(names, sizes)[self._watched]
 

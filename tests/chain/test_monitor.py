@@ -153,16 +153,16 @@ def test_monitor_sees_one_wrong_temperature_among_many_right_ones():
 
 
 def test_updates_that_were_scaled_down_are_warned_of_where_they_are_many():
-    assert final_warning([], None, rejected=0, tamed=40, updates=1000) is None
-    found = final_warning([], None, rejected=0, tamed=200, updates=1000)
+    assert final_warning([], [], rejected=0, tamed=40, updates=1000) is None
+    found = final_warning([], [], rejected=0, tamed=200, updates=1000)
     assert found is not None
     assert "In 20% of the updates" in found.message
     assert "initvals" in found.message
     # They act as a temperature, which moves a scale of many elements far
-    found = final_warning([], None, rejected=0, tamed=8, updates=1000, dimension=20_000)
+    found = final_warning([], [], rejected=0, tamed=8, updates=1000, dimension=20_000)
     assert found is not None
     assert "In 0.8% of the updates" in found.message
-    assert final_warning([], None, rejected=0, tamed=6, updates=1000, dimension=20_000) is None
+    assert final_warning([], [], rejected=0, tamed=6, updates=1000, dimension=20_000) is None
 
 
 @pytest.mark.parametrize("variance", [1.6, 1.0])

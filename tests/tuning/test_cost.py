@@ -18,7 +18,7 @@ from pymc_sgmcmc.kernel.estimators import ControlVariates, Plain
 from pymc_sgmcmc.model.graphs import numbers_computed
 from pymc_sgmcmc.tuning.cost_bounds import CostBounds
 from pymc_sgmcmc.tuning.messages import cost_of_draws, in_words, time_of_draws
-from pymc_sgmcmc.tuning.regimes import Dense, Diagonal
+from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.report import LoggedLines, Report
 
 
@@ -70,7 +70,7 @@ def bounds(
     *, gradient=PLAIN, batches=1, blocks=1000, numbers=1, d=10, many=False, exchangeable=False
 ):
     plan = SimpleNamespace(
-        regime=(Diagonal if many else Dense)(exchangeable),
+        regime=Regime(many, exchangeable),
         gradient=gradient,
         batches=batches,
         centre=np.zeros(d),

@@ -103,7 +103,7 @@ def sampled(model, counted):
     thin, batches = (result.sample_stats[name].values[0, -1] for name in ("thin", "batches"))
     surface = bounds[-1].surface
     each = batches * surface.numbers
-    assert thin <= 160 if bounds[-1].plan.regime.by_quantile else thin * each <= 2**27 / SMALLER
+    assert thin <= 160 if bounds[-1].plan.regime.diagonal else thin * each <= 2**27 / SMALLER
     # All trials, and a burn-in at each of up to four centres
     assert sum(updates) * each <= (2**35 + 4 * 2**33) / SMALLER
     return result.posterior

@@ -26,7 +26,7 @@ from pymc_sgmcmc.tuning.modes import best_mode, newton
 from pymc_sgmcmc.tuning.noise import measured_noise
 from pymc_sgmcmc.tuning.normal_fit import diagonal_gaussian
 from pymc_sgmcmc.tuning.plan import Fit, Plan, Problem, make_plan
-from pymc_sgmcmc.tuning.regimes import Dense
+from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.start import Beginning
 from pymc_sgmcmc.tuning.surface import TuningError
 from pymc_sgmcmc.tuning.trial_chain import Trial
@@ -164,7 +164,7 @@ def newton_along_some(surface, rng):
 def plan(root):
     def make(surface, rng):
         # A diagonal as the user wishes
-        return plan_for(surface, np.zeros(D), root, Dense(), rng)
+        return plan_for(surface, np.zeros(D), root, Regime(), rng)
 
     return make
 
@@ -177,7 +177,7 @@ def plan_for(surface, centre, root, regime, rng):
 def whole_plan(surface, rng):
     start = np.full(D, 0.5)
     centre, root, _ = find_bulk(Beginning(surface, OneScale(), start), rng, print)
-    return plan_for(surface, centre, root, Dense(), rng)
+    return plan_for(surface, centre, root, Regime(), rng)
 
 
 CENTRE, FIT = "the search for the posterior's centre", "the fit of independent normals"

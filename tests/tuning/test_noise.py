@@ -16,7 +16,7 @@ from pymc_sgmcmc.tuning.noise import (
 )
 from pymc_sgmcmc.tuning.passes import PAIRS, Passes
 from pymc_sgmcmc.tuning.plan import Plan
-from pymc_sgmcmc.tuning.regimes import Diagonal
+from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.whiten import bulk_of_minibatches
 
 
@@ -174,7 +174,7 @@ def test_noise_on_the_way_is_that_of_neighbouring_batches():
 def test_a_plan_takes_measured_noise():
     plan = Plan(
         centre=np.zeros(3), root=np.array([1.0, 2.0, 1.0]), batches=2, variance=np.ones(3),
-        step_size=0.2, relative=np.array([1.0, 0.5, 1.0]), regime=Diagonal(), ratio=0.5,
+        step_size=0.2, relative=np.array([1.0, 0.5, 1.0]), regime=Regime(diagonal=True), ratio=0.5,
     ).with_noise(np.array([0.1, 0.5, 8.0]), 0.1, LM)  # fmt: skip
     np.testing.assert_allclose(plan.variance, [0.05, 1.0, 4.0])
     assert LM.widening == 0.15
@@ -222,8 +222,9 @@ def test_a_direction_in_the_place_of_a_coordinate_without_noise():
     np.testing.assert_array_equal(found.plain[:-1], noise.plain[:-1])
     # And where the chain passes it is no more
     plan = Plan(
-        centre=centre, root=sd, variance=found.plain, step_size=0.2, regime=Diagonal(), turn=turn,
-        relative=np.ones(groups + 1), turned=turned_noise(surface, centre, sd, turn, rng)[0],
+        centre=centre, root=sd, variance=found.plain, step_size=0.2,
+        regime=Regime(diagonal=True), turn=turn, relative=np.ones(groups + 1),
+        turned=turned_noise(surface, centre, sd, turn, rng)[0],
     ).with_noise(noise.plain / sd**2, 0.2, LM)  # fmt: skip
     assert abs(plan.variance[-1] / found.plain[-1] - 1) < STANDARD_ERRORS * (4 / 500) ** 0.5
 

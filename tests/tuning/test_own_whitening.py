@@ -20,7 +20,7 @@ from helpers.z_scores import STANDARD_ERRORS, mean_and_error, means_of_parts
 from pymc_sgmcmc.kernel.options import Options
 from pymc_sgmcmc.model.batch_schemes import BATCH_SCHEMES
 from pymc_sgmcmc.tuning.plan import Fit, Problem, make_plan
-from pymc_sgmcmc.tuning.regimes import Dense, Diagonal
+from pymc_sgmcmc.tuning.regimes import Regime
 from pymc_sgmcmc.tuning.rounds import Rounds
 from pymc_sgmcmc.tuning.surface import TuningError
 
@@ -61,7 +61,7 @@ def covariance():
 def plan_of(scale, root, policy=LM, surface=None):
     d = len(root)
     surface = surface or Gaussian(np.zeros(d), np.eye(d))
-    regime = Dense() if root.ndim == 2 else Diagonal()
+    regime = Regime(diagonal=root.ndim == 1)
     return make_plan(
         surface, Fit(np.full(d, 5.0), root), regime, Problem(policy, Options(), scale),
         np.random.default_rng(0), lambda step: None,
@@ -141,7 +141,7 @@ def test_a_burn_in_is_as_noisy_in_any_units_of_the_whitened_coordinates():
     )  # fmt: skip
     for units in (0.1, 1.0, 10.0):
         plan = plan_of(partial(np.multiply, units), np.eye(3), surface=surface)
-        rounds = Rounds(job, surface, Fit(plan.centre, np.eye(3)), Dense())
+        rounds = Rounds(job, surface, Fit(plan.centre, np.eye(3)), Regime())
         near, far = (rounds._noise_of_burn_in(plan, away * positions) for away in (1, 4))
         assert near == 0 < far, units
 

@@ -17,7 +17,7 @@ from pymc_sgmcmc.tuning.bulk import find_bulk
 from pymc_sgmcmc.tuning.directions import Turn
 from pymc_sgmcmc.tuning.noise import TurnedNoise, most_of_each
 from pymc_sgmcmc.tuning.plan import Fit, Problem, _shortened, make_plan
-from pymc_sgmcmc.tuning.regimes import Dense, Diagonal, regime_of
+from pymc_sgmcmc.tuning.regimes import Regime, regime_of
 from pymc_sgmcmc.tuning.start import Beginning
 
 EVERY_POLICY = pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES)
@@ -40,7 +40,7 @@ def plan_at_zero(
     d, rng = surface.dimension, np.random.default_rng(0)
     return make_plan(
         surface, Fit(np.full(d, centre), np.full(d, sd), turn),
-        regime or (Diagonal() if many else Dense()), Problem(policy, **problem), rng,
+        regime or Regime(diagonal=many), Problem(policy, **problem), rng,
         lambda step: None,
     )  # fmt: skip
 
@@ -209,7 +209,8 @@ def test_all_rows_are_taken_where_batches_are_a_third_of_them(scheme, wishes, ba
 
 def test_all_rows_are_not_taken_where_the_cost_decides_how_many_updates_a_draw_has():
     surface = Noisy(np.full(3, 10.0), np.full(3, 10.0), rows=4000, batch_size=40)
-    plans = [plan_at_zero(surface, regime=Diagonal(exchangeable=x)) for x in (False, True)]
+    regimes = [Regime(diagonal=True, exchangeable=x) for x in (False, True)]
+    plans = [plan_at_zero(surface, regime=regime) for regime in regimes]
     assert [plan.batches for plan in plans] == [100, 48]
 
 
@@ -297,7 +298,7 @@ def test_plan_where_no_matrix_was_found_is_that_of_independent_normals(no_matrix
     auto, diagonal = (
         plan_for(surface, np.zeros(3), policy, scale=scale) for scale in ("auto", "diagonal")
     )
-    assert type(auto.regime) is type(diagonal.regime) is Diagonal
+    assert auto.regime == diagonal.regime == Regime(diagonal=True)
     np.testing.assert_array_equal(auto.root, diagonal.root)
     np.testing.assert_array_equal(auto.variance, diagonal.variance)
 
