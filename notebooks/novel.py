@@ -161,10 +161,10 @@ agreement = pd.Series(likeness[np.arange(TOPICS), order], name="likeness")
 agreement.round(2)
 
 # %% [markdown]
-# The likeness of two topics is 1 if they are the same. Both chains find some of the
-# topics, while others split or join. A topic model has many explanations of one book
-# that are about equally good, and no sampler visits all of them. So rely on what both
-# chains say, and on predictions, which do not depend on the numbering.
+# The likeness of two topics is 1 if they are the same. Both chains find nearly the same
+# topics here. But a topic model has many explanations of one book that are about
+# equally good, and no sampler visits all of them. So rely on what both chains say, and
+# on predictions, which do not depend on the numbering.
 
 # %% [markdown]
 # ## The topics

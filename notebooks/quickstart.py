@@ -38,7 +38,7 @@ y = 0.5 + X @ [1.0, 2.0, 3.0] + rng.normal(size=100_000)
 # ## The model, and one argument more
 #
 # The model is the same as for NUTS. Only `step=` is new. (On Windows, on macOS with
-# an Intel processor and from Python 3.14 on, a script needs
+# an Intel processor and on Linux from Python 3.14 on, a script needs
 # `if __name__ == "__main__":`. A notebook does not.)
 
 # %%
@@ -97,8 +97,8 @@ print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 # %% [markdown]
 # For most models nothing exact is known. Then read the warnings, compare with NUTS on a
 # small part of the rows, and run [`sg.diagnostics.bias_report`](diagnostics), which
-# samples the model anew and goes on with half the step size. With few rows pass the
-# `batch_size=` that the log names: they are else sampled without batches.
+# samples the model anew and goes on with half the step size. With few rows pass it the
+# `batch_size=` that the log names, because few rows are otherwise sampled without batches.
 #
 # ## Where to go next
 #

@@ -13,8 +13,8 @@ _OPTIONS = """\
         :class:`~pymc_sgmcmc.polynomial`. Its unit is a squared length for Langevin methods and a
         length for methods with a momentum.
     thin : "auto" or int, default "auto"
-        Updates for each recorded draw. "auto" takes 20, more where the chain mixes slowly, and
-        fewer for nets and factorisations whose updates are expensive.
+        Updates for each recorded draw. "auto" takes 20, more where the chain mixes slowly or for a
+        neural net, and fewer for factorisations, whose updates average many batches.
     gradient : {"auto", "plain"}, ControlVariates or SVRG, default "auto"
         How the gradient is estimated from a batch. "auto" measures whether control variates have
         less noise.
