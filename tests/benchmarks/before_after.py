@@ -4,10 +4,10 @@
 ``docs/accuracy_table.md`` by the package of that commit, in a worktree of its own, and by that of
 the working tree: at the same time, each on one core, which they exchange with every seed. Models,
 data and references are the working tree's for both. What XLA compiles is kept for the further seeds
-of a row, and not beyond it. ``--table large`` (``nets``, ``topics``) runs
-our rows of that table. The quickest rows come first; rows that the file has are left out, so that a
-run can be ended and continued. ``--models trend AR`` runs some, ``--most 20`` those that take at
-most so many seconds in the table.
+of a row, and not beyond it. ``--table large`` (``nets``, ``topics``) runs our rows of that table.
+The quickest rows come first; rows that the file has are left out, so that a run can be ended and
+continued. With ``--kept FOLDER`` it can be ended between the seeds of a row, too. ``--models trend
+AR`` runs some, ``--most 20`` those that take at most so many seconds in the table.
 
 Columns: the number of seeds; before and after, the least share of parameters within 0.1 sd and 10 %
 of the reference (of the other tables: the least and the most of each figure), and the median of
@@ -143,19 +143,27 @@ def shown(runs: list[dict[str, Any]]) -> str:
     return ", ".join(parts)
 
 
-def compared(trees: list[Path], table: str, row: Row, seeds: list[int]) -> list[str]:
-    """Return the cells of a row."""
+def compared(
+    trees: list[Path], table: str, row: Row, seeds: list[int], kept: Path | None
+) -> list[str]:
+    """Return the cells of a row, of seeds that ran before or run now."""
     rows: list[list[Any]] = []
     failed = []
     cores = sorted(os.sched_getaffinity(0))[:2]
     with tempfile.TemporaryDirectory() as folder:
         for i, seed in enumerate(seeds):
             command = command_of(table, row, seed)
-            processes = [
-                started(tree, cores[(k + i) % 2], command, Path(folder, str(k)))
-                for k, tree in enumerate(trees)
-            ]
-            both = [finished(process) for process in processes]
+            place = kept and kept / f"{row.model} {row.method} {seed}.json"
+            if place and place.exists():
+                both = json.loads(place.read_text())
+            else:
+                processes = [
+                    started(tree, cores[(k + i) % 2], command, Path(folder, str(k)))
+                    for k, tree in enumerate(trees)
+                ]
+                both = [finished(process) for process in processes]
+                if place:
+                    place.write_text(json.dumps(both))
             failed += [
                 f"{seed} {when}"
                 for when, run in zip(("before", "after"), both, strict=True)
@@ -181,6 +189,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3])
     parser.add_argument("--most", type=float, default=float("inf"))
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--kept", type=Path)
     arguments = parser.parse_args()
     kind, known = arguments.table, rows_of(arguments.table)
     columns = COLUMNS
@@ -191,7 +200,7 @@ def main() -> None:
         for row in known:
             named = arguments.models is None or row.model.split(",")[0] in arguments.models
             if named and row.seconds <= arguments.most and row[:2] not in table.rows:
-                cells = compared([before, ROOT], kind, row, arguments.seeds)
+                cells = compared([before, ROOT], kind, row, arguments.seeds, arguments.kept)
                 print(" | ".join(cells), flush=True)
                 table.add(cells)
     rows = [row for row in table.rows.values() if row[2] != "0"]
