@@ -12,15 +12,15 @@ from typing import Any
 import pymc as pm
 
 from pytensor.compile.io import In, Out
-from pytensor.compile.mode import Mode, get_mode
+from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends import jax_backend, numba_backend
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.backends.jax_missing import completed
 from pymc_sgmcmc.backends.placing import on_processor
 from pymc_sgmcmc.backends.workarounds import (
     HAD_BEFORE,
-    NOT_INTERPRETED,
     compilations_kept,
     jax_precision,
     long_integers_allowed,
@@ -29,9 +29,6 @@ from pymc_sgmcmc.backends.workarounds import (
     uncollected,
     untraced,
 )
-
-# The mode of graphs that run once a chain: they are interpreted, and nothing is compiled
-INTERPRETER = Mode(linker="py", optimizer="fast_run").excluding(*NOT_INTERPRETED)
 
 _MODES = {"numba": "NUMBA", "interpreter": INTERPRETER}
 

@@ -33,6 +33,8 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import io_toposort
 from scipy.sparse import issparse
 
+from pymc_sgmcmc.backends.interpreting import UNSIMPLIFIED
+
 # ----------------------------------------------------------------------------- JAX
 
 # Rewrites of products, which ask of each matrix whether it is diagonal or selects, and of all that
@@ -150,10 +152,6 @@ def compilations_kept() -> Generator[None]:
 
 # ----------------------------------------------------------------------------- PyTensor
 
-# Rewrites left out of functions that are interpreted: then no BLAS library is looked for. Fused
-# operations would run in Python element by element, and take 32 operands at most
-NOT_INTERPRETED = "BlasOpt", "fusion", "inplace"
-
 # Operations one after another from which on a graph is a recursion that was written out, as of a
 # differential equation. The deepest other graphs of tried models have 148
 _RECURSION = 200
@@ -188,7 +186,7 @@ def interpreted() -> AbstractContextManager[Any]:
 
     Its functions for that take no mode, and compile in the default one.
     """
-    return pytensor.config.change_flags(mode="FAST_COMPILE", cxx="")
+    return pytensor.config.change_flags(mode=UNSIMPLIFIED, cxx="")
 
 
 def untraced() -> AbstractContextManager[Any]:

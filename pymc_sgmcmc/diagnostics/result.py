@@ -16,7 +16,7 @@ from pymc.model import Model
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.checks import a_model, positive_int
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.tensor_model import in_tensors

@@ -16,7 +16,7 @@ from pymc.logprob.transforms import Transform
 from pymc.model import Model
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.centring.coefficients import Coefficients
 from pymc_sgmcmc.centring.gaussian_map import GaussianMap
 from pymc_sgmcmc.centring.partial import Centring

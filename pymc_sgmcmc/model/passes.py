@@ -40,7 +40,7 @@ from pytensor.tensor.subtensor import (
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
 from pymc_sgmcmc.model.graphs import is_data, nodes_of, same_memory, substitute
 from pymc_sgmcmc.model.minibatch import evaluate

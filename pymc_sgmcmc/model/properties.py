@@ -16,7 +16,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import LaplaceRV
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import nodes_of
 from pymc_sgmcmc.model.minibatch import unscaled

@@ -30,7 +30,7 @@ from pytensor.tensor.random.basic import (
 )
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.centring.elements import Elements, Residuals
 from pymc_sgmcmc.centring.fields import Field, FieldPrior
 from pymc_sgmcmc.centring.gaussian_map import GaussianMap

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pymc as pm
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.checks import (
     a_function,
     a_generator,

@@ -1,12 +1,17 @@
-"""What a compiled function does at its first call."""
+"""What a compiled function does at its first call, and which graphs are interpreted."""
 
 from contextlib import contextmanager
+from functools import reduce
 
 import numpy as np
+import pytensor
 import pytensor.tensor as pt
 import pytest
 
+from pytensor.compile.mode import FAST_COMPILE
+
 from pymc_sgmcmc.backends import compiling
+from pymc_sgmcmc.backends.interpreting import INTERPRETER, UNSIMPLIFIED
 
 
 def test_a_first_call_that_is_interrupted_is_a_first_call_again(monkeypatch):
@@ -28,3 +33,16 @@ def test_a_first_call_that_is_interrupted_is_a_first_call_again(monkeypatch):
     for _ in range(2):
         np.testing.assert_array_equal(function(np.ones(3))[0], 2 * np.ones(3))
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize(("combine", "result"), [(pt.add, 70 * 1.1), (pt.mul, 1.1**70)])
+def test_sums_and_products_of_many_operands_are_interpreted(combine, result):
+    vectors = [pt.vector() for _ in range(70)]
+    values = [np.full(3, 1.1) for _ in vectors]
+    for graph in (combine(*vectors), reduce(combine, vectors)):
+        for mode in (INTERPRETER, UNSIMPLIFIED):
+            computed = pytensor.function(vectors, graph, mode=mode)(*values)
+            np.testing.assert_allclose(computed, result)
+        # Where PyTensor interprets them, this can go
+        with pytest.raises(NotImplementedError, match="32"):
+            pytensor.function(vectors, graph, mode=FAST_COMPILE)(*values)

@@ -30,7 +30,8 @@ import pymc_sgmcmc
 from helpers.results import result_of
 from helpers.subprocesses import run_python
 from pymc_sgmcmc.backends import workarounds
-from pymc_sgmcmc.backends.compiling import INTERPRETER, compiled
+from pymc_sgmcmc.backends.compiling import compiled
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.model.passes import canonical
 
 

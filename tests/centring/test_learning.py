@@ -12,7 +12,7 @@ import pymc_sgmcmc as sg
 
 from helpers.rings import ring
 from helpers.sampling import run
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.centring.coefficients import information_of_block
 from pymc_sgmcmc.centring.elements import Elements
 from pymc_sgmcmc.centring.gaussian_map import Middle

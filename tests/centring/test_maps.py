@@ -12,7 +12,7 @@ from pytensor.graph.replace import graph_replace
 from scipy.special import expit
 
 from helpers.rings import ring
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.centring.elements import Elements
 from pymc_sgmcmc.centring.fields import Field

@@ -5,7 +5,7 @@ import pymc as pm
 import pymc.distributions.transforms as tr
 import pytest
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.diagnostics.model_density import Standard, density_of
 from pymc_sgmcmc.diagnostics.result import constrained
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.model.graphs import substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate, full_arrays

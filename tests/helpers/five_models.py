@@ -6,7 +6,7 @@ import pytensor.tensor as pt
 
 from helpers.grids import moments
 from helpers.importance import weighted
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
 
 N, BATCH = 400, 50

@@ -15,7 +15,7 @@ from helpers.five_models import FIVE, groups, logistic
 from helpers.minibatched_models import MODELS, with_batches, without_batches
 from helpers.modes import PLAIN
 from helpers.sampling import QUIET, run
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.testing import UNTUNED
 

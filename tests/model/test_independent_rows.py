@@ -96,8 +96,16 @@ def hidden_where_an_effect_is_off():
     pm.Normal("y", effect * (x - x.mean()), observed=y, total_size=N)
 
 
+def one_of_many_terms():
+    """Of more than PyTensor interprets as one sum."""
+    x, y = batch(X[:, 0], Y)
+    mean = sum(pm.Normal(f"a{k}") * pt.cos(k * x) for k in range(40))
+    mean += pm.Normal("a") * (x - x.mean())
+    pm.Normal("y", mean, observed=y, total_size=N)
+
+
 REFUSED = [
-    means_of_pairs, hidden_where_an_effect_is_off,
+    one_of_many_terms, means_of_pairs, hidden_where_an_effect_is_off,
     normalised_by_its_mean, batch_normalisation, latent_as_long_as_the_batch,
     scale_of_each_place, trend_over_the_batch, neighbours_differ, process, potential_of_the_mean,
     second_of_two_terms,

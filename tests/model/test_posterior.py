@@ -20,7 +20,7 @@ import pymc_sgmcmc as sg
 from helpers.modes import PLAIN
 from helpers.posteriors import posterior_of
 from helpers.sampling import QUIET
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.testing import UNTUNED
 
 # The same numbers, added in another order

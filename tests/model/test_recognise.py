@@ -10,7 +10,7 @@ from pytensor.graph.traversal import ancestors
 
 from helpers.modes import PLAIN
 from helpers.rings import ring
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
 from pymc_sgmcmc.centring.fields import Field
 from pymc_sgmcmc.centring.walks import Walk

@@ -11,7 +11,7 @@ import pymc_sgmcmc as sg
 
 from helpers.sampling import run
 from helpers.z_scores import STANDARD_ERRORS, mean_and_error
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.kernel.blocks import Blocks
 from pymc_sgmcmc.samplers.riesz import coefficients, riesz_drift
 from pymc_sgmcmc.testing import UNTUNED

@@ -8,7 +8,7 @@ import pymc as pm
 
 import pymc_sgmcmc as sg
 
-from pymc_sgmcmc.backends.compiling import INTERPRETER
+from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.backends.workarounds import interpreted
 
 
