@@ -15,7 +15,7 @@ from helpers.attempts import built, cases, check, location_and_scale, sampled
 from helpers.operations import Cube, NoGradient
 from helpers.sampling import run
 from helpers.steps import start
-from pymc_sgmcmc.backends.compiling import BackendError
+from pymc_sgmcmc.backends.errors import BackendError
 from pymc_sgmcmc.testing import UNTUNED
 
 X = np.random.default_rng(0).normal(size=(30, 2))

@@ -6,7 +6,6 @@ import warnings
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from textwrap import shorten
 from typing import Any
 
 import pymc as pm
@@ -16,6 +15,7 @@ from pytensor.compile.mode import get_mode
 from pytensor.graph.basic import Variable
 
 from pymc_sgmcmc.backends import jax_backend, numba_backend
+from pymc_sgmcmc.backends.errors import named
 from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.backends.jax_missing import completed
 from pymc_sgmcmc.backends.placing import on_processor
@@ -31,33 +31,6 @@ from pymc_sgmcmc.backends.workarounds import (
 )
 
 _MODES = {"numba": "NUMBA", "interpreter": INTERPRETER}
-
-# What backends raise where they lack an operation, or cannot trace a graph at its first call
-_UNTRACEABLE = (IndexError, NotImplementedError, TypeError, ValueError, AttributeError)
-
-
-class BackendError(NotImplementedError):
-    """A backend cannot compile or run a model; its own exception is the cause."""
-
-
-def first_line(error: BaseException | None) -> str:
-    """Return the first line of a backend's message, which can hold a whole graph."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return shorten(lines[0], 300)
-
-
-@contextmanager
-def _named(backend: str) -> Generator[None]:
-    """Let what a backend raises name the backend and the cure."""
-    try:
-        yield
-    except _UNTRACEABLE as error:
-        name, other = {"jax": ("JAX", "numba"), "numba": ("numba", "jax")}[backend]
-        raise BackendError(
-            f"{name} cannot run this model: {first_line(error).rstrip('.')}. "
-            f"Pass backend='{other}', or register the operation with "
-            f"pytensor.link.{backend}.dispatch."
-        ) from error
 
 
 @contextmanager
@@ -82,7 +55,7 @@ def compiled(
         jax_backend.prepare()
         precision = jax_precision()
         mode = get_mode("JAX").excluding(*HAD_BEFORE)
-        with completed(), precision(), _named(backend), warnings.catch_warnings():
+        with completed(), precision(), named(backend), warnings.catch_warnings():
             # PyTensor warns of each check of a parameter, all of which JAX leaves out
             warnings.filterwarnings("ignore", "Skipping Check", UserWarning)
             function = _compiled(inputs, outputs, mode, compile_kwargs)
@@ -97,7 +70,7 @@ def compiled(
                     return jitted(*arguments)
             if not on_processor(backend):
                 precision = products_in_full(precision)
-            with _named(backend), precision(), long_integers_allowed(), compilations_kept():
+            with named(backend), precision(), long_integers_allowed(), compilations_kept():
                 outputs = jitted(*arguments)
             # Not before: the first call may be interrupted, and JAX traces again
             traced = True
@@ -106,7 +79,7 @@ def compiled(
         return in_precision
     if backend == "numba":
         numba_backend.prepare()
-    with repeatable(), _named(backend) if backend == "numba" else nullcontext():
+    with repeatable(), named(backend) if backend == "numba" else nullcontext():
         return _compiled(inputs, outputs, _MODES[backend], compile_kwargs)
 
 

@@ -22,6 +22,8 @@ from pytensor.scalar.loop import ScalarLoop
 from pytensor.scalar.math import Ive
 from scipy.special import gammaln
 
+from pymc_sgmcmc.backends.placing import on_device
+
 
 @contextmanager
 def completed() -> Generator[None]:
@@ -46,9 +48,7 @@ def completed() -> Generator[None]:
 
 def _constant(usual: Any, data: np.ndarray, **kwargs: Any) -> Any:
     """Copy a constant: PyTensor has JAX compile a program for every shape, with the same result."""
-    import jax
-
-    return jax.device_put(data) if data.ndim else data.item()
+    return on_device(data) if data.ndim else data.item()
 
 
 def _softplus(usual: Any, op: Softplus, **kwargs: Any) -> Callable[..., Any]:

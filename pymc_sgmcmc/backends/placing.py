@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pymc_sgmcmc.backends.errors import named
 from pymc_sgmcmc.backends.workarounds import jax_precision
 
 # Bytes; arrays that begin elsewhere are copied by JAX at every call
@@ -17,12 +18,26 @@ ALIGNMENT = 64
 def place(arrays: Sequence[Any], backend: str) -> list[Any]:
     """Put arrays where the backend reads them without a copy at every call."""
     if backend == "jax":
-        import jax
-
-        with jax_precision()():
-            return [jax.device_put(array) for array in arrays]
+        with jax_precision()(), named(backend):
+            return [on_device(array) for array in arrays]
     # For a read-only or strided array numba would compile again
     return [np.require(array, array.dtype, ["C", "A", "W"]) for array in arrays]
+
+
+def on_device(array: Any) -> Any:
+    """Put an array where JAX reads it; raise OverflowError where that would cut numbers off."""
+    import jax
+
+    placed = jax.device_put(array)
+    if array.dtype.kind in "iu" and placed.dtype != array.dtype and array.size:
+        limits = np.iinfo(placed.dtype)
+        for x in (array.min(), array.max()):
+            if not limits.min <= x <= limits.max:
+                raise OverflowError(
+                    f"in single precision its whole numbers end at {limits.max:,}, and the data "
+                    f"have {x:,}; write these data as floats"
+                )
+    return placed
 
 
 def on_processor(backend: str) -> bool:

@@ -115,7 +115,8 @@ def products_in_full(
 def long_integers_allowed() -> Generator[None]:
     """Keep JAX from warning of each integer of 64 bits that it traces in single precision.
 
-    PyTensor's graphs have them for any floatX; JAX uses 32 bits instead, which is enough.
+    PyTensor's graphs have them for any floatX. JAX uses 32 bits instead, and data that need more
+    are refused.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Explicitly requested dtype")

@@ -18,7 +18,8 @@ from pytensor.graph.traversal import graph_inputs
 from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import BackendError, building, compiled, first_line
+from pymc_sgmcmc.backends.compiling import building, compiled
+from pymc_sgmcmc.backends.errors import BackendError, first_line
 from pymc_sgmcmc.backends.placing import place
 from pymc_sgmcmc.centring.gaussian_map import Probe
 from pymc_sgmcmc.centring.information import read

@@ -22,7 +22,7 @@ from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import ancestors
 from scipy.sparse import issparse
 
-from pymc_sgmcmc.backends.compiling import first_line
+from pymc_sgmcmc.backends.errors import first_line
 from pymc_sgmcmc.checks import a_model
 from pymc_sgmcmc.disk.source import Source
 from pymc_sgmcmc.model.graphs import rebuilt

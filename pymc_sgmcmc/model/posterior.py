@@ -22,7 +22,7 @@ from pytensor.graph.basic import Variable
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import first_line
+from pymc_sgmcmc.backends.errors import first_line
 from pymc_sgmcmc.centring.coefficients import Coefficients
 from pymc_sgmcmc.model.coordinates import Coordinate
 from pymc_sgmcmc.model.graphs import gradient_of, lengthened, merged, substitute

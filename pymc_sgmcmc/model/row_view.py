@@ -22,7 +22,7 @@ from pytensor.tensor.subtensor import Subtensor
 from pytensor.tensor.type_other import NoneConst
 from pytensor.tensor.variable import TensorVariable
 
-from pymc_sgmcmc.backends.compiling import first_line
+from pymc_sgmcmc.backends.errors import first_line
 from pymc_sgmcmc.disk.on_disk import source_of
 from pymc_sgmcmc.floats import as_float
 from pymc_sgmcmc.model.graphs import is_data, rebuilt
