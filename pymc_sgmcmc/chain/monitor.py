@@ -160,7 +160,7 @@ def final_warning(
     share = tamed / max(updates, 1)
     if share > min(MOST_TAMED, dimension**-0.5):
         texts.append(
-            f"In {100 * share:.2g}% of the updates the gradient was far larger than where the "
+            f"In {100 * share:.3g}% of the updates the gradient was far larger than where the "
             "chain was tuned, and was scaled down: what is sampled is wider than the posterior. "
             "The chain has left that place, or its batches have become noisier: pass initvals= "
             "under which the data are likelier, tighter priors, or more batches=."

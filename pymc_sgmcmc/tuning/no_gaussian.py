@@ -213,7 +213,7 @@ def _warm_up(
         curvatures.pop()
         runner.restart(before)
     damping = 1.0
-    if not fixed and not job.step_changes:
+    if not fixed:
         # Not the last alone: the smaller the step, the sharper the regions it falls into
         h = min(h, allowed(curvatures[_WINDOWS // 2 :]))
         if policy.absorbs_noise:

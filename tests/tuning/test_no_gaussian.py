@@ -80,6 +80,20 @@ def test_draws_of_a_net_are_as_long_as_a_schedule_records():
     assert thin.max() <= 40
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("no_fit")
+def test_steps_that_change_have_the_units_of_a_step_that_is_tuned():
+    roots = []
+    for step_size in (None, sg.polynomial(1e-4), 1e-4):
+        options = {} if step_size is None else {"step_size": step_size}
+        step = sg.MSGNHT(**options, thin=2000, model=net(hidden=3, batch_size=20), backend="jax")
+        run(step, draws=5, tune=0, chains=1)
+        roots.append(np.concatenate(step._chain.settings.root, axis=None))
+    tuned, changing, by_hand = roots
+    np.testing.assert_array_equal(changing, tuned)
+    assert np.all(tuned < 0.9 * by_hand)
+
+
 def test_normals_without_a_width_are_no_fit():
     surface, rng = Gaussian(np.ones(3), np.eye(3)), np.random.default_rng(0)
     refuse_stiff(surface, np.ones(3), np.ones(3), rng)
