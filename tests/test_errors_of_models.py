@@ -33,6 +33,12 @@ def regression(batch_size=10, rows=30, calls=1, total_size=30):
     return model
 
 
+def with_coords(dim, labels):
+    with pm.Model(coords={dim: labels}) as model:
+        pm.Normal("x", shape=2, dims=None if dim == "x_dim_0" else dim)
+    return model
+
+
 def without_total_size():
     with pytest.warns(UserWarning, match="total_size not provided"):
         return regression(total_size=None)
@@ -227,6 +233,18 @@ BAD_MODELS = [
             ("minibatch", "y", built),
         ]
     ),
+    *(
+        (f"{kind} as coords", built(model=lambda coords=coords: with_coords(*coords)), ValueError,
+         f"xarray takes no dim '{coords[0]}'", "one number or word for each entry")
+        for kind, *coords in [
+            ("pairs", "a", [(1, 2), (3, 4)]),
+            ("arrays", "a", np.zeros((2, 2))),
+            ("words and pairs", "a", ["b", (3, 4)]),
+            ("a slash", "km/h", ["b", "c"]),
+        ]
+    ),
+    ("coords of a dim that ArviZ names", built(model=lambda: with_coords("x_dim_0", [1, 2, 3])),
+     ValueError, "'x' has 2 entries along the dim 'x_dim_0', whose coords have 3", "coords of th"),
     # Minibatches
     ("batch larger than the data", built(model=lambda: regression(batch_size=31)), ValueError,
      "batch_size=31", "Choose a smaller batch_size"),

@@ -133,12 +133,17 @@ class Source(ABC):
         """Convert what was read; numbers that the new type cannot hold are refused."""
         with np.errstate(all="ignore"):
             out[...] = values
-        whole = self.held.kind in "iub" and not np.can_cast(self.stored, self.held)
-        if whole and not np.array_equal(out, values):
+        if np.can_cast(self.stored, self.held):
+            return
+        why, cure = ", or not whole", "write them as floats: PyMC takes whole numbers as int32"
+        wrong = out != values
+        if self.held.kind == "f":
+            why, cure = "", "scale them"
+            wrong = np.isinf(out) & np.isfinite(values)
+        if wrong.any():
             raise DiskError(
-                f"{self.name} has numbers that are beyond the range of {self.dtype}, or not whole, "
-                f"such as {values[out != values][0]}. Leave dtype= out, or write them as floats: "
-                "PyMC takes whole numbers as int32."
+                f"{self.name} has numbers that are beyond the range of {self.dtype}{why}, such as "
+                f"{values[wrong][0]}. Leave dtype= out, or {cure}."
             )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import math
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,8 @@ import numpy as np
 
 from pymc_sgmcmc.disk.source import MOST_CHUNKS, ChunkedSource, DiskError, needed, reading, state_of
 
-# How xarray says that numbers are not meant as they are stored; the last one of whole numbers
-_PACKED = "scale_factor", "add_offset", "_FillValue"
+# How xarray says that numbers are not meant as they are stored, and which stands for missing ones
+_PACKED, _MISSING = ("scale_factor", "add_offset", "_Unsigned"), ("missing_value", "_FillValue")
 
 # Files of which one is in the folder of an array, of format 3 and 2
 _ARRAY = "zarr.json", ".zarray"
@@ -32,12 +34,11 @@ class ZarrSource(ChunkedSource):
         array = _opened(self.path)
         if not array.ndim or not array.shape[0]:
             raise ValueError(f"'{path}' has no rows: its shape is {array.shape}.")
-        packed = _PACKED if array.dtype.kind in "iu" else _PACKED[:2]
-        if found := [name for name in packed if name in array.attrs]:
+        if found := _decoded(array):
             raise ValueError(
                 f"'{path}' is packed, with {' and '.join(found)} in its attributes: what it holds "
-                "are not the numbers themselves. Write them unpacked; in xarray that is "
-                "encoding={} of the variable."
+                "are not the numbers themselves. Write them unpacked, and missing ones as NaN; in "
+                "xarray that is encoding={} of the variable."
             )
         chunk = getattr(array, "shards", None) or array.chunks
         # How many chunks there are along each axis
@@ -78,6 +79,24 @@ class ZarrSource(ChunkedSource):
             )
         with reading(f"Rows {first} to {last} of {self.name} cannot be read"):
             return np.asarray(self._array[first:last])
+
+
+def _decoded(array: Any) -> list[str]:
+    """Return by which attributes xarray reads other numbers than an array holds."""
+    attributes = dict(array.attrs)
+    # Format 2 has it beside the attributes, for rows that nobody wrote, too
+    if "_ARRAY_DIMENSIONS" in attributes and array.fill_value is not None:
+        attributes["_FillValue"] = array.fill_value
+    missing = [name for name in _MISSING if name in attributes and not _is_nan(attributes[name])]
+    return [name for name in _PACKED if name in attributes] + missing
+
+
+def _is_nan(value: Any) -> bool:
+    """Whether a fill value is NaN; of format 3 xarray writes those of floats as eight bytes."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = np.frombuffer(base64.b64decode(value, validate=True), "<f8")
+    return np.asarray(value).dtype.kind == "f" and bool(np.all(np.isnan(value)))
 
 
 def _opened(path: Path) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
+import xarray as xr
 
 from pymc.data import MinibatchOp
 from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
@@ -45,7 +46,7 @@ _ROWS = 2**16
 
 
 def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
-    """Refuse variables whose length differs from their coords', for which PyMC loses all draws.
+    """Refuse dims and coords with which no result can be made: PyMC would lose all draws.
 
     Deterministics count where draws keep them: those named in ``kept``, at first none.
     """
@@ -53,12 +54,19 @@ def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
     variables = {
         name: all_rows(model.rvs_to_values[x]) if x in model.observed_RVs else x
         for name, x in model.named_vars.items()
-        if x not in model.potentials and name not in left_out and model.named_vars_to_dims.get(name)
+        if x not in model.potentials and name not in left_out
     }
-    graphs = with_lengths(model, list(variables.values()))
-    for name, graph in zip(variables, graphs, strict=True):
-        for dim, length in zip(model.named_vars_to_dims[name], graph.type.shape, strict=False):
+    dims = {
+        name: model.named_vars_to_dims.get(name) or [f"{name}_dim_{k}" for k in range(x.ndim)]
+        for name, x in variables.items()
+    }
+    named = [name for name in variables if not model.coords.keys().isdisjoint(dims[name])]
+    graphs = with_lengths(model, [variables[name] for name in named])
+    for name, graph in zip(named, graphs, strict=True):
+        for dim, length in zip(dims[name], graph.type.shape, strict=False):
             labels = model.coords.get(dim)
+            if dim in model.coords:
+                _check_labels(dim, labels)
             if labels is not None and length not in (None, len(labels)):
                 raise ValueError(
                     f"'{name}' has {length} entries along the dim '{dim}', whose coords have "
@@ -66,6 +74,20 @@ def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
                     f"that length, or '{name}' another dim. If an index or a mask takes some of "
                     "the rows, take them before the model is made."
                 )
+
+
+def _check_labels(dim: str, labels: Sequence[Any] | None) -> None:
+    """Refuse a dim that xarray, in which PyMC returns draws, does not take."""
+    try:
+        some = np.arange(2) if labels is None else np.array(labels[:2])
+        xr.DataTree(xr.Dataset(coords={dim: some}))
+    except ValueError as error:
+        of = "" if labels is None else f" with the coords {', '.join(map(repr, labels[:2]))}, ..."
+        raise ValueError(
+            f"PyMC could not put the draws together: xarray takes no dim '{dim}'{of}. Give the dim "
+            "a name without '/', and as coords one number or word for each entry: of a MultiIndex "
+            "such as ['-'.join(map(str, x)) for x in index]."
+        ) from error
 
 
 def check_potentials(model: Model) -> None:

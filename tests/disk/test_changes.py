@@ -195,6 +195,7 @@ def test_a_model_that_is_done_with_takes_no_memory(tmp_path, suffix):
         (np.array([1.0, 2.0]), "bool", r"range of bool, or not whole, such as 2\.0"),
         (np.array([1, 300]), "int8", "such as 300"),
         (np.array([1, 2**40]), None, "beyond the range of int32"),
+        (np.array([1, 1e300]), "float32", r"range of float32, such as 1e\+300\. .*, or scale them"),
     ],
 )
 def test_numbers_that_a_type_cannot_hold_are_refused(tmp_path, monkeypatch, rows, dtype, said):
@@ -219,7 +220,10 @@ def test_a_refused_chunk_is_refused_again(tmp_path):
 
 
 def test_numbers_that_a_type_can_hold_are_taken(tmp_path):
-    for rows, dtype in [([1.0, 2.0], "int32"), ([0, 1], "bool"), ([True, False], "int32")]:
+    for rows, dtype in [
+        ([1.0, 2.0], "int32"), ([0, 1], "bool"), ([True, False], "int32"),
+        ([-np.inf, np.nan], "float32"),
+    ]:  # fmt: skip
         np.save(tmp_path / "x.npy", np.array(rows))
         found = opened(tmp_path / "x.npy", dtype=dtype).rows(0, 2)
         np.testing.assert_array_equal(found, rows)

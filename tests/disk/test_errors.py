@@ -11,6 +11,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 
 from pymc.backends.arviz import find_observations
 
@@ -273,6 +274,9 @@ def test_arrays_of_different_lengths(folder):
         ("i2", {"scale_factor": 0.1, "_FillValue": -9}, True),
         ("f4", {"add_offset": 3.0}, True),
         ("f8", {"_FillValue": "AAAAAAAA+H8=", "units": "m"}, False),
+        ("f8", {"_FillValue": "AAAAAAA4j8A="}, True),
+        ("i8", {"missing_value": -9}, True),
+        ("i2", {"_Unsigned": "true"}, True),
     ],
 )
 def test_numbers_that_xarray_packed(tmp_path, dtype, attributes, refused):
@@ -281,6 +285,26 @@ def test_numbers_that_xarray_packed(tmp_path, dtype, attributes, refused):
     array.attrs.update(attributes)
     with pytest.raises(ValueError, match="is packed, with") if refused else nullcontext():
         sg.on_disk(tmp_path / "x.zarr")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+@pytest.mark.parametrize(
+    ("x", "encoding", "refused"),
+    [
+        ([1.0, np.nan], {"dtype": "int16", "_FillValue": -999}, True),
+        ([1.0, np.nan], {"_FillValue": -999.0}, True),
+        ([1.0, np.nan], {}, False),
+        ([1, 0], {}, False),
+    ],
+)
+def test_missing_numbers_that_xarray_writes(tmp_path, x, encoding, refused, zarr_format):
+    pytest.importorskip("zarr")
+    rows = xr.Dataset({"x": ("row", x)})
+    rows.to_zarr(
+        tmp_path / "a", zarr_format=zarr_format, encoding={"x": encoding}, consolidated=False
+    )
+    with pytest.raises(ValueError, match="_FillValue in its") if refused else nullcontext():
+        np.testing.assert_array_equal(sg.on_disk(tmp_path / "a" / "x").eval(), x)
 
 
 def test_rows_that_are_used_whole(folder):
