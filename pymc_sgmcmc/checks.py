@@ -96,13 +96,15 @@ def of_class(kind: type) -> Callable[[str, Any], None]:
 
 def a_generator(name: str, seed: Any) -> np.random.Generator:
     """Return the generator that a seed stands for."""
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"{name} must be None, an integer of at least 0, a list of them or a "
-            f"numpy.random.Generator, got {seed!r:.80}."
-        ) from None
+    with suppress(TypeError, ValueError):
+        generator = np.random.default_rng(seed)
+        # That of a RandomState makes no further ones
+        if hasattr(generator.bit_generator.seed_seq, "spawn"):
+            return generator
+    raise TypeError(
+        f"{name} must be None, an integer of at least 0, a list of them or a "
+        f"numpy.random.Generator, got {seed!r:.80}."
+    )
 
 
 def a_path(name: str, value: Any, usual: str) -> Path:

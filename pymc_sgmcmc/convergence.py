@@ -139,7 +139,8 @@ def _in_parts(statistic: Callable[[np.ndarray], np.ndarray], draws: np.ndarray) 
         part = draws[k : k + step]
         known = ~np.isnan(part).any(axis=(1, 2))
         if known.any():
-            values[k : k + step][known] = statistic(part[known])
+            # Differences of whole numbers and truth values may not be numbers of their kind
+            values[k : k + step][known] = statistic(1.0 * part[known])
     return values
 
 

@@ -58,3 +58,12 @@ def test_other_numbers_of_axes_are_refused(statistic):
 def test_errors_are_in_the_unit_of_the_draws():
     x = np.cumsum(np.random.default_rng(1).normal(size=(1, 2, 400)), axis=2)
     np.testing.assert_allclose(error_of_sd(1e-10 * x), 1e-10 * error_of_sd(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8])
+@pytest.mark.parametrize("statistic", [effective_draws, rank_rhat, error_of_mean, error_of_sd])
+def test_draws_may_be_whole_numbers(statistic, dtype):
+    walk = np.cumsum(np.random.default_rng(2).normal(size=(1, 2, 400)), axis=2)
+    # Further apart than the largest number of eight bits
+    x = (walk > 0 if dtype is bool else np.clip(9 * walk, -120, 120)).astype(dtype)
+    np.testing.assert_array_equal(statistic(x), statistic(x.astype(float)))

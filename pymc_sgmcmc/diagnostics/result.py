@@ -21,6 +21,9 @@ from pymc_sgmcmc.checks import a_model, positive_int
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.tensor_model import in_tensors
 
+# Relative differences of weights that rounding explains
+_SAME = 1e-6
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -59,7 +62,7 @@ def draws_of(result: Any, model: Model, *, group: str, limit: int | None) -> Dra
                 f"result's group '{group}' has no variable '{name}', which the model has. Pass the "
                 "model that was sampled, and a result from which no variable was dropped."
             )
-        taken = posterior[name].transpose("chain", "draw", ...).values
+        taken = _in_own_order("result", posterior[name], model, ("chain", "draw"))
         taken = taken[np.arange(chains)[:, None], kept]
         _check_shape("result", name, taken.shape[2:], shape)
         values[name] = taken.reshape(chains * count, *taken.shape[2:])
@@ -75,8 +78,7 @@ def _weights(result: Any, group: str, posterior: xr.Dataset) -> np.ndarray:
         name = group.replace("posterior", "sample_stats")
         has_weights = name != group and name in result.children
         weights = result[name].to_dataset().get("weight") if has_weights else None
-        # Several step methods have weights of their own
-        if weights is not None and set(weights.dims) == {"chain", "draw"}:
+        if weights is not None:
             labels = {dim: posterior[dim] for dim in ("chain", "draw")}
             if not all(weights[dim].equals(of_draws) for dim, of_draws in labels.items()):
                 # One of the groups was cut
@@ -88,16 +90,25 @@ def _weights(result: Any, group: str, posterior: xr.Dataset) -> np.ndarray:
                         "labels, or repeated ones, so that it is unknown which draws belong "
                         "together. Cut both alike."
                     ) from error
-            array = weights.transpose("chain", "draw").values
+            array = weights.transpose("chain", "draw", ...).values.reshape(*shape, -1)
             if np.all(array > 0):
-                return np.asarray(array)
+                # One of each step method, which says nothing where all draws of a chain have it
+                share = array / array.mean(axis=1, keepdims=True)
+                varying = np.flatnonzero(np.ptp(share, axis=1).max(axis=0) > _SAME)
+                if varying.size and np.ptp(share[..., varying], axis=2).max() > _SAME:
+                    raise ValueError(
+                        f"result's group '{name}' has other weights of one step method than of "
+                        "another. Give both the same schedule."
+                    )
+                column: np.ndarray = array[..., varying[0] if varying.size else 0]
+                return column
     return np.ones(shape)
 
 
 def _kept(weights: np.ndarray, count: int) -> np.ndarray:
     """Return numbers of draws, (chains, count), evenly spaced in the sum of their weights."""
     chains, draws = weights.shape
-    if np.ptp(weights) <= 1e-6 * weights.max():
+    if np.ptp(weights) <= _SAME * weights.max():
         even = np.linspace(0, draws - 1, count).round().astype(int)
         return np.tile(even, (chains, 1))
     middles = (np.arange(count) + 0.5) / count
@@ -116,7 +127,10 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
                 f"{name} has no value for the variable '{variable}'. Give one for each of "
                 f"{', '.join(_shapes(model))}, in the variables' own space."
             )
-        array = np.asarray(point[variable])
+        value = point[variable]
+        if isinstance(value, xr.DataArray):
+            value = _in_own_order(name, value, model)
+        array = np.asarray(value)
         if array.dtype.kind not in "fiub":
             raise TypeError(
                 f"{name} must hold numbers, and has {point[variable]!r:.80} for '{variable}'."
@@ -125,6 +139,32 @@ def point_of(name: str, point: Mapping[str, Any], model: Model) -> dict[str, np.
         _check_shape(name, variable, array.shape, shape)
         values[variable] = array[None]
     return values
+
+
+def _in_own_order(
+    where: str, array: xr.DataArray, model: Model, first: tuple[str, ...] = ()
+) -> np.ndarray:
+    """Return an array with a variable's axes and labels in the model's order; refuse others.
+
+    The axes ``first`` come before them. Without the model's dims axes are in the order they have.
+    """
+    dims = model.named_vars_to_dims.get(array.name, ())
+    if set(dims) != set(array.dims).difference(first):
+        return np.asarray(array.transpose(*first, ...))
+    for dim in dims:
+        labels, given = model.coords.get(dim), array.indexes.get(dim)
+        if labels is None or given is None or len(labels) != len(given):
+            continue
+        own = xr.Dataset(coords={dim: np.array(labels)}).indexes[dim]
+        if not given.equals(own):
+            places = given.get_indexer(own) if given.is_unique else np.array([-1])
+            if np.any(places < 0):
+                raise ValueError(
+                    f"{where} has other labels of '{array.name}' along the dim '{dim}' than the "
+                    "model. Pass the model that was sampled."
+                )
+            array = array.isel({dim: places})
+    return np.asarray(array.transpose(*first, *dims))
 
 
 def _group_of(result: Any, group: Any) -> xr.Dataset:
@@ -160,7 +200,16 @@ def _fits(own: tuple[int | None, ...], shape: tuple[int, ...]) -> bool:
 
 def _shapes(model: Model) -> dict[str, tuple[int | None, ...]]:
     """Return the shapes of the free variables, None where the data decide."""
-    return {rv.name: rv.type.shape for rv in model.free_RVs}
+    return {rv.name: _shape(model, rv.name) for rv in model.free_RVs}
+
+
+def _shape(model: Model, name: str) -> tuple[int | None, ...]:
+    """Return the shape of a variable, with the lengths that dims give: the graph may lack them."""
+    own: tuple[int | None, ...] = model[name].type.shape
+    lengths = [model.dim_lengths.get(dim) for dim in model.named_vars_to_dims.get(name, ())]
+    if not lengths:
+        return own
+    return tuple(n if x is None else int(evaluate(x)) for n, x in zip(own, lengths, strict=True))
 
 
 def dims_of(
@@ -170,12 +219,7 @@ def dims_of(
 
     Where its shape is not the variable's own, they are named after unconstrained coordinates.
     """
-    own = model[name].type.shape
-    dims = model.named_vars_to_dims.get(name)
-    if dims is not None:
-        # Lengths that dims give may be open in the graph
-        lengths = [model.dim_lengths.get(dim) for dim in dims]
-        own = tuple(n if x is None else int(evaluate(x)) for n, x in zip(own, lengths, strict=True))
+    own, dims = _shape(model, name), model.named_vars_to_dims.get(name)
     if dims is not None and len(dims) == len(shape) and _fits(own, shape):
         known = [dim for dim in dims if model.coords.get(dim) is not None]
         coords = {dim: np.asarray(model.coords[dim]) for dim in known}

@@ -51,7 +51,7 @@ def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
     Deterministics count where draws keep them: those named in ``kept``, at first none.
     """
     left_out = {x.name for x in model.deterministics}.difference(kept or ())
-    variables = {
+    variables: dict[str, Any] = {
         name: all_rows(model.rvs_to_values[x]) if x in model.observed_RVs else x
         for name, x in model.named_vars.items()
         if x not in model.potentials and name not in left_out

@@ -53,6 +53,14 @@ REPORT = xr.Dataset(
         (lambda m: gradient_noise(m, 3), TypeError, "^point must be a result"),
         (lambda m: gradient_noise(m, GOOD, largest=0), ValueError, "^largest must be a positive"),
         (lambda m: gradient_noise(m, GOOD, batches=3), ValueError, "^batches must be at least 32"),
+        *(
+            (
+                lambda m, seed=seed: bias_report(sg.SGLD, m, random_seed=seed),
+                TypeError,
+                "^random_seed must be None, an integer",
+            )
+            for seed in (-1, "a", np.random.RandomState(1))
+        ),
         (lambda m: bias_report(sg.FLA, m), NotImplementedError, "FLA with alpha=1.8"),
         (lambda m: bias_report(pm.NUTS, m), TypeError, "^step must be a step method of this"),
         (lambda m: bias_report("SGLD", m), TypeError, "^step must be a step method of this"),
