@@ -205,15 +205,25 @@ def _listed(shape: _Shape) -> str:
 def check_indices(model: Model) -> None:
     """Raise ValueError where data, over all rows, index beyond the end of an array.
 
-    JAX gives no gradient for such rows, and numba reads beyond the array.
+    JAX gives no gradient for such rows, and numba reads beyond the array. With floatX="float32"
+    PyMC makes 16 bits of whole numbers in pm.Data, where those that need more become negative.
     """
     for index, x, axis in dict.fromkeys(_uses_of_indices(model)):
-        fault = None
+        fault, cut_off = None, False
         with suppress(AssertionError, IndexError, NotImplementedError, TypeError, ValueError):
-            length = x.type.shape[axis] or int(evaluate(x.shape[axis]))
-            fault = _beyond(evaluate(index), length)
+            length, values = x.type.shape[axis] or int(evaluate(x.shape[axis])), evaluate(index)
+            fault = _beyond(values, length)
+            of_16_bits = isinstance(values, np.ndarray) and values.dtype == "int16"
+            cut_off = of_16_bits and length > 2**15 and values.min() < 0
+        names = [f"'{leaf.name}'" for leaf in ancestors([index]) if leaf.name]
+        if cut_off:
+            raise ValueError(
+                f"The index {', '.join(names) or f'of shape {index.type.shape}'} has 16 bits and "
+                f"negative numbers, among {length:,} entries: in pm.Data with floatX='float32' "
+                "PyMC makes negative ones of numbers above 32,767. Use the array itself, without "
+                "pm.Data."
+            )
         if fault:
-            names = [f"'{leaf.name}'" for leaf in ancestors([index]) if leaf.name]
             of = [f"'{rv.name}'" for rv in ancestors([x]) if rv in model.basic_RVs]
             array = f"'{x.name}'" if x.name else f"an array of {', '.join(of) or 'numbers'}"
             raise ValueError(

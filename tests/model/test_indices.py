@@ -2,8 +2,11 @@
 
 import time
 
+from contextlib import nullcontext
+
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import pytest
 
@@ -116,6 +119,16 @@ def test_an_index_beyond_the_end_is_refused(build, match, tmp_path):
     assert "whose 4 entries have the numbers 0 to 3" in str(raised.value)
     if build is not of_a_prior:
         assert "in row 59," in str(raised.value)
+
+
+@pytest.mark.parametrize("largest", [32_767, 32_768])
+def test_an_index_that_pymc_cuts_off_is_refused(largest):
+    with pytensor.config.change_flags(floatX="float32"), pm.Model() as model:
+        g = pm.Data("g", np.array([0, largest]))
+        pm.Normal("y", pm.Normal("a", shape=40_000)[g], observed=np.zeros(2, "float32"))
+    cut_off = pytest.raises(ValueError, match=r"The index 'g' has 16 bits .*Use the array itself")
+    with cut_off if largest > 32_767 else nullcontext():
+        check_indices(model)
 
 
 @pytest.mark.parametrize("build", [build for build, _ in MODELS])
