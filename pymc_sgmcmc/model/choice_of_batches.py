@@ -322,7 +322,11 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
         _log.debug("Updates take all %d rows of '%s': a pass costs little.", view.count, dim)
         return None
     if not check_independent_rows(model, view):
-        _log.debug("Whether rows of '%s' are independent is not known: all are used.", dim)
+        _log.info(
+            "An update takes all %s rows of '%s': whether they are independent could not be "
+            "tested. If they are, pass batch_size=%d.",
+            f"{view.count:,}", dim.removeprefix(_ROWS_OF), size,
+        )  # fmt: skip
         return None
     _log.info(
         "An update takes batches of %s of the %s rows of '%s'; with batch_size=None it takes all.",

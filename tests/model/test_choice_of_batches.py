@@ -355,3 +355,12 @@ def test_it_is_said_where_many_rows_cannot_be_drawn(batches_pay, caplog):
     with caplog.at_level(logging.INFO, "pymc.sgmcmc"):
         assert sg.CoRVSGLD(model=model).options.batch_size is None
     assert "An update takes all 59 rows: batches of them cannot be drawn" in caplog.text
+
+
+def test_it_is_said_where_rows_could_not_be_compared(batches_pay, caplog):
+    """No value has a probability."""
+    with pm.Model(), caplog.at_level(logging.INFO):
+        pm.Uniform("y", 5, 6 + pm.HalfNormal("a"), observed=np.zeros(50_000))
+        step = sg.CoRVSGLD()
+    assert step._rows.size is None
+    assert "takes all 50,000 rows of 'y': whether they are independent could not" in caplog.text
