@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,13 @@ import pytensor
 
 from pymc.model import Model
 from pytensor.graph.basic import Variable
+from pytensor.graph.op import Op
+from pytensor.tensor.basic import ARange, Join
+from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 
 from pymc_sgmcmc.backends.compiling import building, compiled
 from pymc_sgmcmc.disk.source import Source
-from pymc_sgmcmc.model.graphs import substitute
+from pymc_sgmcmc.model.graphs import nodes_of, substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate, full_arrays, minibatch_terms
 from pymc_sgmcmc.model.own_gradient import has_own_gradient
@@ -30,6 +34,10 @@ _ROWS, _LEAST_ROWS, _LOOKED_AT = 200, 6, 2**22
 
 # Most rows that come with another one of their group, and numbers that are searched for these
 _GROUPED, _SEARCHED = 16, 2**28
+
+# Operations on places; most rows and numbers of a batch that shows these, and its points
+_OF_PLACES = ARange, Join, IncSubtensor, AdvancedIncSubtensor
+_MOST_PLACES, _MOST_NUMBERS, _POINTS = 2**20, 2**24, 2
 
 
 def require_independent_rows(model: Model, view: RowView | None = None) -> None:
@@ -49,58 +57,94 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
     The log densities of two batches must have the same sum however rows are dealt to them, and of a
     view also that of batches of half as many rows, which count twice as much. The batches are those
     of ``pm.Minibatch``, or of the rows of a view. Returns whether the densities could be compared.
+
+    Many rows show what happens at places that few do not have, as from the ten thousandth on: if
+    the density reads places, their batch must have the same sum in any order.
     """
-    batched, size = [model], None
-    if view is not None:
-        # Some of the rows: what all of them fit may not fit a batch
-        some = max(_LEAST_ROWS, view.count // 3)
-        size = min(view.count, some, _most_rows(map(evaluate, view.axes)))
-        if size >= _LEAST_ROWS:
-            size = size // 2 * 2
-        batched = [view.take(n) for n in ([size, size // 2] if size >= _LEAST_ROWS else [size])]
-    terms = [
-        [term for term in minibatch_terms(part) if not has_own_gradient([term])] for part in batched
-    ]
-    if not terms[0]:
-        return True
-    rng = np.random.default_rng(0)
+    if view is None:
+        return _compare(model, None, [model], None)
+    arrays = [evaluate(x) for x in view.axes]
+    # Some of the rows: what all of them fit may not fit a batch
+    size = min(view.count, max(_LEAST_ROWS, view.count // 3), _most_rows(arrays))
+    if size >= _LEAST_ROWS:
+        size = size // 2 * 2
+    parts = [view.take(n) for n in ([size, size // 2] if size >= _LEAST_ROWS else [size])]
+    compared, on_disk = (
+        _compare(model, view, parts, size),
+        any(isinstance(x, Source) for x in arrays),
+    )
+    if compared and not on_disk and _reads_places(view, parts[0]):
+        each = sum(x.size for x in arrays) // view.count
+        many = min(view.count, _MOST_PLACES, _MOST_NUMBERS // max(each, 1))
+        _compare(model, view, [view.take(many)], many)
+    return compared
+
+
+def _reads_places(view: RowView, batched: Model) -> bool:
+    """Whether numbers are taken, changed or made by their places in an array."""
+    # As written, for what few rows simplify, and as densities, for those of the user's own
+    graphs = [*view.terms, *_densities([batched])[1]]
+    for node in nodes_of(graphs, Op, blockers=view.model.free_RVs):
+        slices = [x for x in getattr(node.op, "idx_list", ()) if isinstance(x, slice)]
+        if isinstance(node.op, _OF_PLACES) or any(x != slice(None) for x in slices):
+            return True
+    return False
+
+
+def _densities(parts: Sequence[Model]) -> tuple[list[str], list[Any]]:
+    """Return the names of the terms with rows, and all parts' log densities of their rows."""
+    graphs: list[Any] = []
+    for part in parts:
+        terms = [term for term in minibatch_terms(part) if not has_own_gradient([term])]
+        graphs += masks_as_numbers(part.logp(terms, jacobian=False, sum=False)) if terms else []
+    return [str(term.name) for term in terms], graphs
+
+
+def _compare(model: Model, view: RowView | None, parts: Sequence[Model], size: int | None) -> bool:
+    """Compare sums of parts' densities; return as :func:`check_independent_rows`.
+
+    ``size`` are the rows of a view's batches. Where these are many, one is compared with itself.
+    """
+    rng, many = np.random.default_rng(0), size if size and size > _ROWS else None
     try:
-        graphs: list[Any] = []
-        for part, of_part in zip(batched, terms, strict=True):
-            graphs += masks_as_numbers(part.logp(of_part, jacobian=False, sum=False))
+        names, graphs = _densities(parts)
+        if not names:
+            return True
         batches = full_arrays(graphs)
         rows = {batch: batch.type() for batch in batches}
         of_rows = substitute(graphs, rows)
-        dealt = _dealt(batches, rng, size)
-        at_points = list(at_some_rows(model, of_rows, list(rows.values()), dealt, rng))
+        dealt = _in_two_orders(batches, rng, many) if many else _dealt(batches, rng, size)
+        at_points = at_some_rows(model, of_rows, list(rows.values()), dealt, rng)
+        compared = list(islice(at_points, _POINTS if many else None))
     except NotImplementedError:
         return False  # an operation that the interpreter lacks
     except (AssertionError, ValueError, IndexError, TypeError) as error:
         if view is None:
             return False  # sampling will raise it
         raise ValueError(view.mismatch(error)) from error
-    names = [str(term.name) for term in terms[0]]
     # The density of counts is double where its parameters are single
     kinds = {pytensor.config.floatX, *(str(graph.dtype) for graph in graphs)}
     kinds = {kind for kind in kinds if kind.startswith("float")}
     precision = float(max(np.finfo(kind).eps for kind in kinds)) ** 0.7
     # One row whose log density is huge at a point hides all others there
-    for values in at_points:
+    for values in compared:
         for name, wrong in zip(names, _unequal(values, len(names), precision), strict=True):
             if wrong:
                 raise ValueError(_no_sum(name, view))
-    return any(map(all_finite, at_points))
+    return any(map(all_finite, compared))
 
 
 def _unequal(values: list[list[Any]], n: int, precision: float) -> np.ndarray:
     """Return for each of n terms whether its sums over batches differ by more than rounding.
 
-    ``values`` are those of the four batches; each has n terms, and may have those of half the rows.
+    ``values`` are those of batches, of which the later half has the rows of the first; each has n
+    terms, and may have those of half the rows.
     """
     with np.errstate(all="ignore"):
         sums = np.array([[np.sum(x, dtype=float) for x in each] for each in values])
         sizes = np.array([[np.sum(np.abs(x), dtype=float) for x in each] for each in values])
-        off = np.abs(sums[0] + sums[1] - sums[2] - sums[3])[:n]
+        first, second = np.split(sums, 2)
+        off = np.abs(first.sum(axis=0) - second.sum(axis=0))[:n]
         if sums.shape[1] > n:
             off = np.maximum(off, np.abs(sums[0, :n] - sums[0, n:]))
         return off > precision * (1 + sizes.sum(axis=0)[:n])
@@ -129,6 +173,15 @@ def _dealt(
         for arrays, part in zip(dealt, numbers[stream], strict=True):
             arrays.append(some_rows(array, part[:own]))
     return dealt
+
+
+def _in_two_orders(
+    batches: Mapping[Any, Variable], rng: np.random.Generator, size: int
+) -> list[list[np.ndarray]]:
+    """Return ``size`` rows of each array, and the same rows in another order."""
+    sources = [evaluate(source) for source in batches.values()]
+    order = rng.permutation(len(sources[0]))[:size]
+    return [[some_rows(x, part) for x in sources] for part in (order, rng.permutation(order))]
 
 
 def _most_rows(arrays: Iterable[Any]) -> int:
@@ -215,7 +268,8 @@ def _no_sum(term: str, view: RowView | None) -> str:
     return (
         f"The log density of '{term}' is not a sum over the rows of {of}: rows depend on each "
         "other, as in a time series or through a mean over the batch, or on their place in it. "
-        "Compute such means before the model is made, and draw all arrays of rows in one batch, "
+        "Compute such means, and what follows from a row's number, as arrays before the model is "
+        "made, and draw all arrays of rows in one batch, "
         f"x, y = pm.Minibatch(x, y, batch_size=...); or leave {cure} out, for rows that depend on "
         f"each other cannot be drawn alone.{taken}"
     )

@@ -207,6 +207,51 @@ def test_a_rare_event_does_not_hide_that_rows_depend_on_each_other():
         sg.CoRVSGLD(model=model, batch_size=100)
 
 
+def changed_from_a_row_on(x, effect):
+    return pt.inc_subtensor((x * pm.Normal("a"))[900:], effect)
+
+
+def changed_before_the_last_rows(x, effect):
+    return pt.inc_subtensor((x * pm.Normal("a"))[:-900], effect)
+
+
+def joined_parts(x, effect):
+    return pt.concatenate([x[:900], x[900:] + effect])
+
+
+def compared_with_a_number(x, effect):
+    return x + effect * (pt.arange(x.shape[0]) >= 900)
+
+
+def compared_with_a_parameter(x, effect):
+    return x + effect * pm.math.sigmoid(pt.arange(x.shape[0]) - pm.Uniform("tau", 0, 2000))
+
+
+def in_blocks(x, effect):
+    return x + (effect * pm.Normal("a", shape=5))[pt.arange(x.shape[0]) // 400]
+
+
+def far_neighbours(x, effect):
+    return effect * pt.roll(x, 900)
+
+
+@pytest.mark.parametrize("in_container", [False, True])
+@pytest.mark.parametrize(
+    "mean",
+    [
+        changed_from_a_row_on, changed_before_the_last_rows, joined_parts, compared_with_a_number,
+        compared_with_a_parameter, in_blocks, far_neighbours,
+    ],
+)  # fmt: skip
+def test_places_that_few_rows_do_not_have_are_seen(mean, in_container):
+    x, y = np.random.default_rng(0).normal(size=(2, 2000))
+    with pm.Model() as model:
+        column = pm.Data("x", x) if in_container else pt.as_tensor(x)
+        pm.Normal("y", mean(column, pm.Normal("effect")), observed=y)
+    with pytest.raises(ValueError, match="density of 'y' is not a sum over the rows"):
+        sg.CoRVSGLD(model=model, batch_size=100)
+
+
 @pytest.mark.parametrize("size", [1e2, 1e4, 1e6, 1e8])
 def test_one_row_of_huge_density_does_not_hide_that_rows_depend_on_each_other(size):
     """The log density of a rate of exp(size) hides the others', until the point is near enough."""

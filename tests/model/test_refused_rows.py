@@ -219,7 +219,7 @@ REFUSED = [
     (matrix, ValueError, r"depends on an array of shape \(60, 60\)"),
     (autoregression, ValueError, r"'y' is not a sum over the rows.*time series"),
     (walk, ValueError, r"'y' is not a sum over the rows|cannot be taken in batches"),
-    (centred, ValueError, r"'y' is not a sum over the rows.*Compute such means before"),
+    (centred, ValueError, r"'y' is not a sum over the rows.*Compute such means, and"),
     (cumulated, ValueError, r"'y' is not a sum over the rows"),
     (time_trend, ValueError, r"'y' is not a sum over the rows"),
     (basis_without_a_dim, ValueError, r"depends on .*'basis'"),
