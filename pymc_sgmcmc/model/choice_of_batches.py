@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from pytensor.graph.traversal import ancestors
 
 from pymc_sgmcmc.checks import by_name, positive_int
 from pymc_sgmcmc.model.data_checks import with_lengths
-from pymc_sgmcmc.model.graphs import numbers_computed, rebuilt
+from pymc_sgmcmc.model.graphs import is_data, numbers_computed, rebuilt
 from pymc_sgmcmc.model.independent_rows import check_independent_rows, require_independent_rows
 from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import (
@@ -278,12 +279,26 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
         # What was not asked for must not stop a model that all rows can sample
         except Exception as error:
             _log.log(
-                logging.INFO if axis.count >= _LEAST_BATCHES * _SIZES[-1] else logging.DEBUG,
+                logging.INFO if _are_many(axis.count) else logging.DEBUG,
                 "An update takes all %s rows: batches of them cannot be drawn, as where values are "
                 "missing or rows depend on each other (%.300s).",
                 f"{axis.count:,}", error,
             )  # fmt: skip
+    for potential in model.potentials:
+        below = ancestors([potential], blockers=model.free_RVs)
+        lengths = [n for x in below if is_data(x) for n in np.shape(evaluate(x))]
+        if potential.ndim == 0 and _are_many(max(lengths, default=0)):
+            _log.info(
+                "An update takes all data of the potential '%s', which is one number. Written with "
+                "an entry for each row, without sum(), it has batches.",
+                potential.name,
+            )
     return Batches(model)
+
+
+def _are_many(rows: int) -> bool:
+    """Whether it is worth a line of the log that there are no batches of so many rows."""
+    return rows >= _LEAST_BATCHES * _SIZES[len(_SIZES) // 2]
 
 
 def _numbers_of_batch(model: Model, graphs: Sequence[Any], size: int) -> int:
@@ -328,8 +343,12 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
             f"{view.count:,}", dim.removeprefix(_ROWS_OF), size,
         )  # fmt: skip
         return None
+    others = [rv for rv in model.observed_RVs if rv not in view.terms]
+    in_full = sum(math.prod(_lengths(model, rv)) for rv in others)
     _log.info(
-        "An update takes batches of %s of the %s rows of '%s'; with batch_size=None it takes all.",
+        "An update takes batches of %s of the %s rows of '%s'%s; with batch_size=None it takes "
+        "all.",
         f"{size:,}", f"{view.count:,}", dim.removeprefix(_ROWS_OF),
+        f", and all {in_full:,} other observations" if in_full > size else "",
     )  # fmt: skip
     return Batches(model, dim, size)

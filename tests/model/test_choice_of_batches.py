@@ -364,3 +364,23 @@ def test_it_is_said_where_rows_could_not_be_compared(batches_pay, caplog):
         step = sg.CoRVSGLD()
     assert step._rows.size is None
     assert "takes all 50,000 rows of 'y': whether they are independent could not" in caplog.text
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_it_is_said_that_a_sum_has_no_rows(batches_pay, caplog, summed):
+    with pm.Model(), caplog.at_level(logging.INFO):
+        y = pm.Data("data", np.zeros(20_000))
+        density = pm.logp(pm.Normal.dist(pm.Normal("a"), 1), y)
+        pm.Potential("y", density.sum() if summed else density)
+        step = sg.CoRVSGLD()
+    assert (step._rows.size is None) is summed
+    assert ("all data of the potential 'y', which is one number" in caplog.text) is summed
+
+
+def test_it_is_said_which_observations_count_in_full(batches_pay, caplog):
+    with pm.Model(), caplog.at_level(logging.INFO):
+        a = pm.Normal("a")
+        for k in (0, 1):
+            pm.Normal(f"y{k}", a, observed=np.zeros(20_000 - k))
+        sg.CoRVSGLD()
+    assert "20,000 rows of 'y0', and all 19,999 other observations; with" in caplog.text
