@@ -383,7 +383,7 @@ def test_missing_covariates_that_the_model_leaves_out_are_legal():
 @pytest.mark.filterwarnings("ignore:The potential 'pull' depends on a pm.Minibatch")
 def test_a_potential_that_is_no_sum_over_rows_is_told_as_that(backend, caplog):
     why = (
-        r"^The potential 'pull' on a pm\.Minibatch has a log density of shape \(\), not one entry "
+        r"^The potential 'pull' has, of a batch, a log density of shape \(\), not one entry "
         "for each of the 10 rows"
     )
     with pytest.raises(NotImplementedError, match=why) as info:
@@ -406,7 +406,7 @@ def test_a_fault_of_our_own_does_not_pass_for_one_of_jax(fault, monkeypatch, cap
 def test_rows_of_a_batch_that_depend_on_each_other_are_told_as_that():
     with pytest.raises(NotImplementedError, match=r"^The variable 'y'") as info:
         sampled(model=walk_on_a_batch, step_size="auto")()
-    info.match("leave pm.Minibatch out")
+    info.match("leave pm.Minibatch, or batch_size=, out")
 
 
 def test_more_batches_than_the_data_have_once_they_are_set_anew():

@@ -216,15 +216,15 @@ class Posterior:
 
     def _no_rows(self, term: _Term, batch_size: int) -> str:
         shape = term.log_density.type.shape
-        of = f"'{term.name}' on a pm.Minibatch has a log density of shape {shape}, not one entry "
+        of = f"'{term.name}' has, of a batch, a log density of shape {shape}, not one entry "
         why = (
             f"for each of the {batch_size} rows of a batch, so that its value for the full data, "
             "which tuning needs, is unknown. "
         )
         if term.name not in self._potentials:
             return (
-                f"The variable {of}{why}Rows that depend on each other cannot be drawn alone: "
-                "leave pm.Minibatch out, or write the rows as independent given the parameters."
+                f"The variable {of}{why}Return it from logp= without .sum(). Rows that depend on "
+                "each other cannot be drawn alone: leave pm.Minibatch, or batch_size=, out."
             )
         return (
             f"The potential {of}{why}Write it as a vector with one entry for each row (before any "
