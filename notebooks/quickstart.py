@@ -98,7 +98,8 @@ print("sds over the exact ones:    ", np.round(draws.std(axis=0) / sd, 2))
 # For most models nothing exact is known. Then read the warnings, compare with NUTS on a
 # small part of the rows, and run [`sg.diagnostics.bias_report`](diagnostics), which
 # samples the model anew and goes on with half the step size. With few rows pass it the
-# `batch_size=` that the log names, because few rows are otherwise sampled without batches.
+# `batch_size=` that the log names, because few rows are otherwise sampled without
+# batches.
 #
 # ## Where to go next
 #
