@@ -8,7 +8,8 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 
-from pytensor.compile.mode import FAST_COMPILE
+from pytensor.compile.mode import FAST_COMPILE, Mode
+from pytensor.tensor.math import Dot
 
 from pymc_sgmcmc.backends import compiling
 from pymc_sgmcmc.backends.interpreting import INTERPRETER, UNSIMPLIFIED
@@ -46,3 +47,20 @@ def test_sums_and_products_of_many_operands_are_interpreted(combine, result):
         # Where PyTensor interprets them, this can go
         with pytest.raises(NotImplementedError, match="32"):
             pytensor.function(vectors, graph, mode=FAST_COMPILE)(*values)
+
+
+def test_interpreted_functions_would_have_blas_and_fused_operations():
+    x, y = pt.matrices("x", "y")
+    graph = pt.exp(x @ y) * 2 + 1
+
+    def operations(mode):
+        return [n.op for n in pytensor.function([x, y], graph, mode=mode).maker.fgraph.toposort()]
+
+    ours = operations(INTERPRETER)
+    assert any(isinstance(op, Dot) for op in ours)
+    assert not any("Composite" in str(op) or op.destroy_map for op in ours)
+    # Needed as long as this is so
+    usual = operations(Mode(linker="py", optimizer="fast_run"))
+    assert any("Composite" in str(op) for op in usual)
+    assert not any(isinstance(op, Dot) for op in usual)
+    assert any(op.destroy_map for op in usual)

@@ -31,7 +31,6 @@ from helpers.results import result_of
 from helpers.subprocesses import run_python
 from pymc_sgmcmc.backends import workarounds
 from pymc_sgmcmc.backends.compiling import compiled
-from pymc_sgmcmc.backends.interpreting import INTERPRETER
 from pymc_sgmcmc.model.passes import canonical
 
 
@@ -232,23 +231,6 @@ def test_pytensor_looks_at_each_product_again_unless_told():
 
 
 # ----------------------------------------------------------------------------- PyTensor
-
-
-def test_interpreted_functions_would_have_blas_and_fused_operations():
-    x, y = pt.matrices("x", "y")
-    graph = pt.exp(x @ y) * 2 + 1
-
-    def operations(mode):
-        return [n.op for n in pytensor.function([x, y], graph, mode=mode).maker.fgraph.toposort()]
-
-    ours = operations(INTERPRETER)
-    assert any(isinstance(op, Dot) for op in ours)
-    assert not any("Composite" in str(op) or op.destroy_map for op in ours)
-    # Needed as long as this is so
-    usual = operations(Mode(linker="py", optimizer="fast_run"))
-    assert any("Composite" in str(op) for op in usual)
-    assert not any(isinstance(op, Dot) for op in usual)
-    assert any(op.destroy_map for op in usual)
 
 
 def test_numba_may_change_the_order_of_operations_unless_told():
