@@ -6,7 +6,6 @@ import logging
 import math
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +16,15 @@ from pymc.model import Model
 from pytensor.graph.traversal import ancestors
 
 from pymc_sgmcmc.checks import by_name, positive_int
+from pymc_sgmcmc.model.batch_cost import numbers_of_batch
 from pymc_sgmcmc.model.data_checks import with_lengths
-from pymc_sgmcmc.model.graphs import is_data, numbers_computed, rebuilt
+from pymc_sgmcmc.model.graphs import is_data
 from pymc_sgmcmc.model.independent_rows import check_independent_rows, require_independent_rows
-from pymc_sgmcmc.model.initial_point import initial_point
 from pymc_sgmcmc.model.minibatch import (
     all_rows,
     axis_of_rows,
     evaluate,
     find_minibatches,
-    full_arrays,
     minibatch_terms,
 )
 from pymc_sgmcmc.model.row_graphs import like
@@ -284,10 +282,10 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
                 "missing or rows depend on each other (%.300s).",
                 f"{axis.count:,}", error,
             )  # fmt: skip
-    for potential in model.potentials:
+    for potential in [x for x in model.potentials if x.ndim == 0]:
         below = ancestors([potential], blockers=model.free_RVs)
         lengths = [n for x in below if is_data(x) for n in np.shape(evaluate(x))]
-        if potential.ndim == 0 and _are_many(max(lengths, default=0)):
+        if _are_many(max(lengths, default=0)):
             _log.info(
                 "An update takes all data of the potential '%s', which is one number. Written with "
                 "an entry for each row, without sum(), it has batches.",
@@ -299,23 +297,6 @@ def _batches_or_all(model: Model, dim: str | Mapping[str, int] | None) -> Batche
 def _are_many(rows: int) -> bool:
     """Whether it is worth a line of the log that there are no batches of so many rows."""
     return rows >= _LEAST_BATCHES * _SIZES[len(_SIZES) // 2]
-
-
-def _numbers_of_batch(model: Model, graphs: Sequence[Any], size: int) -> int:
-    """Count the numbers that log densities of a batch compute, as :func:`numbers_computed`.
-
-    Of ``pm.Data``, of sparse rows and of variables with dims only the values tell the lengths.
-    """
-    start = initial_point(model)
-    known: dict[Any, Any] = {
-        x: x.type.clone(shape=(size, *evaluate(source).shape[1:]))()
-        for x, source in full_arrays(graphs).items()
-    }
-    rows = [*known, *known.values()]
-    known |= {v: v.type.clone(shape=np.shape(start[str(v.name)]))() for v in model.value_vars}
-    with suppress(NotImplementedError, TypeError, ValueError):
-        graphs = with_lengths(model, rebuilt(graphs, known))
-    return numbers_computed(graphs, [*known, *known.values()], rows)
 
 
 def _batches_that_pay(model: Model, dim: str) -> Batches | None:
@@ -331,7 +312,7 @@ def _batches_that_pay(model: Model, dim: str) -> Batches | None:
         if graph.ndim <= axis or graph.type.shape[axis] not in (None, batch.batch_size):
             _log.debug("Updates take all rows: '%s' has no log density of each row.", term.name)
             return None
-    each = _numbers_of_batch(batched, graphs, batch.batch_size) / batch.batch_size
+    each = numbers_of_batch(batched, graphs, batch.batch_size) / batch.batch_size
     size = max((b for b in _SIZES if b * each <= _NUMBERS), default=_SIZES[0])
     if view.count < _LEAST_BATCHES * size:
         _log.debug("Updates take all %d rows of '%s': a pass costs little.", view.count, dim)

@@ -61,12 +61,12 @@ def check_coords(model: Model, kept: Collection[str] | None = None) -> None:
         for name, x in variables.items()
     }
     named = [name for name in variables if not model.coords.keys().isdisjoint(dims[name])]
+    for dim in model.coords.keys() & {dim for name in named for dim in dims[name]}:
+        _check_labels(dim, model.coords[dim])
     graphs = with_lengths(model, [variables[name] for name in named])
     for name, graph in zip(named, graphs, strict=True):
         for dim, length in zip(dims[name], graph.type.shape, strict=False):
             labels = model.coords.get(dim)
-            if dim in model.coords:
-                _check_labels(dim, labels)
             if labels is not None and length not in (None, len(labels)):
                 raise ValueError(
                     f"'{name}' has {length} entries along the dim '{dim}', whose coords have "

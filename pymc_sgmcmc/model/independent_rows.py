@@ -19,6 +19,7 @@ from pytensor.tensor.subtensor import AdvancedIncSubtensor, IncSubtensor
 
 from pymc_sgmcmc.backends.compiling import building, compiled
 from pymc_sgmcmc.disk.source import Source
+from pymc_sgmcmc.model.batch_cost import numbers_of_batch
 from pymc_sgmcmc.model.graphs import nodes_of, substitute
 from pymc_sgmcmc.model.initial_point import points_near_start
 from pymc_sgmcmc.model.minibatch import evaluate, full_arrays, minibatch_terms
@@ -37,7 +38,7 @@ _GROUPED, _SEARCHED = 16, 2**28
 
 # Operations on places; most rows and numbers of a batch that shows these, and its points
 _OF_PLACES = ARange, Join, IncSubtensor, AdvancedIncSubtensor
-_MOST_PLACES, _MOST_NUMBERS, _POINTS = 2**20, 2**24, 2
+_MOST_PLACES, _MOST_NUMBERS, _POINTS = 2**20, 2**26, 2
 
 
 def require_independent_rows(model: Model, view: RowView | None = None) -> None:
@@ -69,22 +70,23 @@ def check_independent_rows(model: Model, view: RowView | None = None) -> bool:
     if size >= _LEAST_ROWS:
         size = size // 2 * 2
     parts = [view.take(n) for n in ([size, size // 2] if size >= _LEAST_ROWS else [size])]
-    compared, on_disk = (
-        _compare(model, view, parts, size),
-        any(isinstance(x, Source) for x in arrays),
-    )
-    if compared and not on_disk and _reads_places(view, parts[0]):
-        each = sum(x.size for x in arrays) // view.count
-        many = min(view.count, _MOST_PLACES, _MOST_NUMBERS // max(each, 1))
-        _compare(model, view, [view.take(many)], many)
-    return compared
-
-
-def _reads_places(view: RowView, batched: Model) -> bool:
-    """Whether numbers are taken, changed or made by their places in an array."""
+    compared = _compare(model, view, parts, size)
+    if not compared or any(isinstance(x, Source) for x in arrays):
+        return compared
+    graphs = _densities(parts[:1])[1]
     # As written, for what few rows simplify, and as densities, for those of the user's own
-    graphs = [*view.terms, *_densities([batched])[1]]
-    for node in nodes_of(graphs, Op, blockers=view.model.free_RVs):
+    if _reads_places([*view.terms, *graphs], model):
+        each = sum(x.size for x in arrays) / view.count
+        each += numbers_of_batch(parts[0], graphs, size) / size
+        many = min(view.count, _MOST_PLACES, int(_MOST_NUMBERS / each))
+        if many > size:
+            _compare(model, view, [view.take(many)], many)
+    return True
+
+
+def _reads_places(graphs: Sequence[Any], model: Model) -> bool:
+    """Whether numbers are taken, changed or made by their places in an array."""
+    for node in nodes_of(graphs, Op, blockers=model.free_RVs):
         slices = [x for x in getattr(node.op, "idx_list", ()) if isinstance(x, slice)]
         if isinstance(node.op, _OF_PLACES) or any(x != slice(None) for x in slices):
             return True
