@@ -105,7 +105,8 @@ def _densities(parts: Sequence[Model]) -> tuple[list[str], list[Any]]:
 def _compare(model: Model, view: RowView | None, parts: Sequence[Model], size: int | None) -> bool:
     """Compare sums of parts' densities; return as :func:`check_independent_rows`.
 
-    ``size`` are the rows of a view's batches. Where these are many, one is compared with itself.
+    A view's batches have ``size`` rows. Of more than 200 one batch is compared with itself in
+    another order.
     """
     rng, many = np.random.default_rng(0), size if size and size > _ROWS else None
     try:
