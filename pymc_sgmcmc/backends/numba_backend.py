@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.centring.recurrence import Recurrence
 
 
 @cache
 def prepare() -> None:
-    """Let PyTensor's linker compile recurrences as loops."""
+    """Let PyTensor's linker compile recurrences as loops, and barriers as nothing."""
     from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_default_op_cache_key
 
     @register_funcify_default_op_cache_key(Recurrence)
@@ -36,3 +37,11 @@ def prepare() -> None:
             return y
 
         return recurrence
+
+    @register_funcify_default_op_cache_key(Once)
+    def passed(op: Once, **kwargs: Any) -> Callable[..., Any]:
+        @numba_njit
+        def once(x: Any) -> Any:
+            return x
+
+        return once

@@ -1,4 +1,4 @@
-"""Large arrays that JAX computes once, whatever is made of them."""
+"""Arrays that JAX computes once, whatever is made of them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ class Once(Op):
     """The identity, as a barrier to PyTensor's and XLA's rewrites.
 
     PyTensor expands products of sums, and XLA on CPUs computes an elementwise array anew for each
-    use; both read its arguments again, from memory where they are large.
+    use; both read its arguments again, from memory where they are large, and may round otherwise.
     """
 
     __props__ = ()
+    view_map = {0: [0]}  # noqa: RUF012
 
     def make_node(self, *inputs: Any) -> Apply:
         """Return the node of an array."""
@@ -32,8 +33,12 @@ class Once(Op):
         return Apply(self, [x], [x.type()])
 
     def perform(self, node: Apply, inputs: Any, output_storage: Any) -> None:
-        """Copy with NumPy."""
-        output_storage[0][0] = inputs[0].copy()
+        """Return the array itself."""
+        [output_storage[0][0]] = inputs
+
+    def pullback(self, inputs: Any, outputs: Any, cotangents: Any) -> list[Any]:
+        """Return the gradient, which is that of the array."""
+        return list(cotangents)
 
     def infer_shape(self, node: Apply, input_shapes: Any) -> list[Any]:
         """Return the array's shape."""

@@ -41,6 +41,7 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.interpreting import INTERPRETER
+from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
 from pymc_sgmcmc.model.graphs import is_data, nodes_of, same_memory, substitute
 from pymc_sgmcmc.model.minibatch import evaluate
@@ -56,6 +57,9 @@ _CHEAP = (
     ps.Cast, ps.Second, ps.Switch, ps.Maximum, ps.Minimum, ps.Sign, ps.basic.LogicalComparison,
     ps.AND, ps.OR, ps.XOR, ps.Invert,
 )  # fmt: skip
+
+# Elementwise operations with kinks or jumps
+_BROKEN = ps.Clip, ps.Maximum, ps.Minimum, ps.Abs, ps.basic.LogicalComparison
 
 
 def _rewritten(graphs: Sequence[Any], rewriter: Any, *, clone: bool = True) -> list[TensorVariable]:
@@ -273,6 +277,25 @@ def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
     return [product.astype(node.outputs[0].type.dtype)]
 
 
+def kinks_from_one_number(graphs: Sequence[Any]) -> list[TensorVariable]:
+    """Return ``graphs`` whose kinks, and all parts of whose gradients, lie where one number says.
+
+    XLA computes a sum anew for each use, and may round it otherwise. The squared distances of a
+    Gaussian process are clipped at 0, which is that of a place from itself: some parts of a
+    gradient then counted the place, and others, which would cancel them, did not.
+    """
+    return _rewritten(graphs, _one_argument, clone=False)
+
+
+@node_rewriter([Elemwise])
+def _one_argument(fgraph: Any, node: Any) -> list[Variable] | None:
+    """Compute the arguments of an operation with a kink or a jump once."""
+    if not isinstance(node.op.scalar_op, _BROKEN):
+        return None
+    once = [Once()(x) if _is_a(Elemwise, x) else x for x in node.inputs]
+    return None if once == node.inputs else [node.op(*once)]
+
+
 # ----------------------------------------------------------------------------- all passes
 
 # In this order; each function's docstring says why. Data become inputs between the two groups
@@ -284,7 +307,7 @@ PASSES_OF_CONSTANTS = (
     lengths_as_numbers,
     computed_once,
 )
-PASSES_OF_SHAPES = with_known_shapes, products_for_solves
+PASSES_OF_SHAPES = with_known_shapes, products_for_solves, kinks_from_one_number
 
 
 def simplify(graphs: Sequence[Any]) -> tuple[list[TensorVariable], dict[Variable, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Large arrays that JAX computes once."""
+"""Arrays that JAX computes once."""
 
 import numpy as np
 import pytensor
@@ -7,7 +7,7 @@ import pytest
 
 from pytensor.graph.traversal import ancestors
 
-from pymc_sgmcmc.backends import jax_backend
+from pymc_sgmcmc.backends import jax_backend, numba_backend
 from pymc_sgmcmc.backends.once import Once, computed_once
 
 
@@ -15,17 +15,23 @@ def is_held(x):
     return any(y.owner is not None and isinstance(y.owner.op, Once) for y in ancestors([x]))
 
 
-@pytest.mark.parametrize("mode", ["JAX", "FAST_COMPILE"])
+@pytest.mark.parametrize("mode", ["JAX", "NUMBA", "FAST_COMPILE"])
 def test_once_is_the_identity(mode):
     if mode == "JAX":
         pytest.importorskip("jax")
         jax_backend.prepare()
+    elif mode == "NUMBA":
+        numba_backend.prepare()
     x = pt.matrix("x")
     held = Once()(pt.exp(x))
-    function = pytensor.function([x], [held + 1, held.shape[1]], mode=mode)
-    value, length = function(np.arange(6.0).reshape(2, 3))
-    np.testing.assert_allclose(value, np.exp(np.arange(6.0)).reshape(2, 3) + 1)
+    outputs = [held + 1, held.shape[1], pt.grad(pt.sum(held), x), Once()(x)]
+    at = np.arange(6.0).reshape(2, 3)
+    value, length, gradient, same = pytensor.function([x], outputs, mode=mode)(at)
+    np.testing.assert_allclose(value, np.exp(at) + 1)
+    np.testing.assert_allclose(gradient, np.exp(at))
+    np.testing.assert_array_equal(same, at)
     assert length == 3
+    assert not np.shares_memory(same, at)
 
 
 def test_only_large_arrays_of_jax_are_held():

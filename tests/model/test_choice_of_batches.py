@@ -88,7 +88,7 @@ HAVE_ROWS = {
 }  # fmt: skip
 HAVE_NONE = {
     "latent_gp", "ar2", "beta_binomial", "missing_values", "missing_mediator", "local_level",
-    "gaussian_process_counts", "growth_curves", "item_response",
+    "gaussian_process_counts", "growth_curves", "item_response", "marginal_process",
 }  # fmt: skip
 
 

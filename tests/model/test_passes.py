@@ -1,4 +1,4 @@
-"""Rewrites of graphs: classes, results of data, triangular systems."""
+"""Rewrites of graphs: classes, results of data, triangular systems, kinks."""
 
 import numpy as np
 import pymc as pm
@@ -14,6 +14,7 @@ from pytensor.tensor.linalg import SolveTriangular, solve_triangular
 from pytensor.tensor.subtensor import AdvancedIncSubtensor, AdvancedSubtensor
 
 from helpers.modes import PLAIN, REWRITTEN
+from pymc_sgmcmc.diagnostics.model_density import ModelDensity
 from pymc_sgmcmc.model.coordinates import coordinates_at
 from pymc_sgmcmc.model.graphs import nodes_of
 from pymc_sgmcmc.model.passes import (
@@ -259,3 +260,59 @@ def test_complements_of_small_whole_numbers_have_their_bits():
     graph = ~pt.constant(np.array([1, 7], dtype="uint8"))
     [same] = whole_numbers([graph])
     np.testing.assert_array_equal(same.eval(mode=PLAIN), [254, 248])
+
+
+PLACES = np.sort(np.random.default_rng(3).uniform(-2, 2, 30))[:, None]
+SEEN = np.sin(2 * PLACES[:, 0]) + 0.3 * np.random.default_rng(4).normal(size=30)
+
+
+def of_pymc(kernel, approximation=None):
+    def written(length, height, sigma):
+        covariance = height**2 * getattr(pm.gp.cov, kernel)(1, length)
+        if approximation is None:
+            pm.gp.Marginal(cov_func=covariance).marginal_likelihood("y", PLACES, SEEN, sigma)
+        else:
+            gp = pm.gp.MarginalApprox(cov_func=covariance, approx=approximation)
+            gp.marginal_likelihood("y", PLACES, PLACES[::4], SEEN, sigma)
+
+    return written
+
+
+def by_hand(distance_of):
+    def written(length, height, sigma):
+        scaled = PLACES / length
+        sizes = pt.sum(scaled**2, axis=1)
+        square = -2 * pt.dot(scaled, scaled.T) + sizes[:, None] + sizes
+        q = np.sqrt(3) * distance_of(square)
+        covariance = height**2 * (1 + q) * pt.exp(-q) + sigma**2 * pt.eye(30)
+        pm.MvNormal("y", np.zeros(30), covariance, observed=SEEN)
+
+    return written
+
+
+PROCESSES = {
+    "Matern32": of_pymc("Matern32"),
+    "Exponential": of_pymc("Exponential"),
+    "VFE": of_pymc("Matern52", "VFE"),
+    "maximum": by_hand(lambda square: pt.sqrt(pt.maximum(square, 0) + 1e-12)),
+    "abs": by_hand(lambda square: pt.sqrt(pt.abs(square) + 1e-12)),
+    "switch": by_hand(
+        lambda square: pt.switch(square > 1e-15, pt.sqrt(pt.switch(square > 1e-15, square, 1)), 0)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROCESSES)
+def test_gradients_of_processes_are_those_of_differences(name):
+    pytest.importorskip("jax")
+    with pm.Model() as model:
+        scales = pm.HalfNormal("height", 1), pm.HalfNormal("sigma", 1)
+        PROCESSES[name](pm.InverseGamma("length", 3, 1), *scales)
+    density = ModelDensity(model, backend="jax")
+    rng = np.random.default_rng(0)
+    # The rounding of the density itself is the larger part of the errors: at most a thousandth
+    for at in np.log([1, 0.3, 0.6]) + rng.uniform(-0.3, 0.3, size=(5, 3)):
+        steps = 1e-4 * np.eye(3)
+        values = density._potential.full(np.concatenate([at + steps, at - steps]))[0]
+        slopes = (values[:3] - values[3:]) / 2e-4
+        np.testing.assert_allclose(density.gradients(at[None])[0], slopes, rtol=1e-4, atol=1e-3)

@@ -178,3 +178,33 @@ def penalised_spline() -> Moments:
         **{name: (mean[at].tolist(), sd[at].tolist()) for name, at in parts.items()},
         "scale": weighted(scales, np.zeros_like(scales), weight),
     }
+
+
+def rows_of_field() -> tuple[np.ndarray, np.ndarray]:
+    """Return 30 places, shape (N, 1), and what was seen there."""
+    rng = np.random.default_rng(3)
+    x = np.sort(rng.uniform(-2, 2, 30))
+    return x[:, None], np.sin(2 * x) + rng.normal(0, 0.3, 30)
+
+
+def marginal_process() -> Moments:
+    """An integral over length, height and noise; a length's covariances have common axes."""
+    x, y = rows_of_field()
+    grids = [np.exp(np.linspace(low, high, 61)) for low, high in ((-3, 3), (-3, 1.5), (-2.5, 0.5))]
+    _, heights, sds = np.meshgrid([1], *grids[1:], indexing="ij")
+    log_weight = []
+    for length in grids[0]:
+        distances = np.sqrt(3) * np.abs(x - x.T) / length
+        values, axes = np.linalg.eigh((1 + distances) * np.exp(-distances))
+        variances = heights[..., None] ** 2 * values + sds[..., None] ** 2
+        evidence = -np.sum((axes.T @ y) ** 2 / variances + np.log(variances), axis=-1) / 2
+        log_weight.append(evidence + stats.invgamma(3).logpdf(length) + np.log(length))
+    density = np.concatenate(log_weight) + np.log(heights * sds)
+    density += stats.halfnorm.logpdf(heights) + stats.halfnorm.logpdf(sds)
+    weight = special.softmax(density)
+    return {
+        name: weighted(grid, np.zeros_like(grid), weight.sum(axis=others))
+        for name, grid, others in zip(
+            ("length", "height", "sigma"), grids, ((1, 2), (0, 2), (0, 1)), strict=True
+        )
+    }

@@ -12,7 +12,7 @@ from registry import Registry, batched
 from scipy import special
 
 from .conjugate import mixed
-from .exact import Moments, penalised_spline, trend, weighted
+from .exact import Moments, marginal_process, penalised_spline, trend, weighted
 from .posteriordb import ORIGIN, data
 
 HIERARCHIES = Registry()
@@ -241,6 +241,7 @@ EXACT: dict[str, Callable[[], Moments]] = {
     "funnel_of_100": lambda: FUNNEL,
     "funnel_in_a_funnel": lambda: FUNNEL,
     "few_groups": moments_of_few_groups,
+    "marginal_process": marginal_process,
     "penalised_spline": penalised_spline,
     "trend": trend,
     "turned_pairs": moments_of_turned_pairs,

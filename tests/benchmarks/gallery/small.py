@@ -15,6 +15,7 @@ from pymc.distributions.transforms import ordered
 from pymc.exceptions import ImputationWarning
 from registry import Registry
 
+from .exact import rows_of_field
 from .shrinkage import SHRINKAGE
 
 SMALL = Registry()
@@ -148,6 +149,16 @@ def latent_gp() -> None:
     gp = pm.gp.Latent(cov_func=scale**2 * pm.gp.cov.Matern52(1, length))
     logit = mean + gp.prior("logit", time[:, None])
     pm.Bernoulli("success", logit_p=logit, observed=success)
+
+
+@SMALL.add
+def marginal_process() -> None:
+    """Normal rows around a Gaussian process that has been integrated out."""
+    x, y = rows_of_field()
+    length = pm.InverseGamma("length", 3, 1)
+    height = pm.HalfNormal("height", 1)
+    gp = pm.gp.Marginal(cov_func=height**2 * pm.gp.cov.Matern32(1, length))
+    gp.marginal_likelihood("y", x, y, pm.HalfNormal("sigma", 1))
 
 
 @SMALL.add
