@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
 
 import numpy as np
 
@@ -155,22 +156,28 @@ class Sweep(Shuffled):
     def variance_ratio(self, rows: int, batch_size: int, batches: int) -> float:
         """Return the variance of the mean of ``batches`` batches over that of one block of rows.
 
-        K batches are the last a blocks of one sweep, whole sweeps, whose errors cancel, and the
-        first b of another; a of m blocks have a variance of a (1 - a/m), averaged over all a. Where
-        a sweep turns back they share min(a, b) blocks, and have a covariance of that - ab/m.
+        K batches are the end of one sweep, there and back where it is symmetric, whole sweeps, and
+        the beginning of another, averaged over all places to begin at. The sum of blocks that
+        appear c times each has Σc² - (Σc)² B/N times B times the variance of a row. A sweep's last
+        block and its first share r rows, which adds 2r/B times the mean product of two c.
         """
         blocks = -(-rows // batch_size)
         if blocks == 1:
             return 0.0
         period = 2 * blocks if self._symmetric else blocks
-        left = np.arange(0, period, gcd(batches, period))  # blocks before the next period
-        last = left % blocks
-        first = np.minimum(last, batches)
-        rest = (batches - first) % blocks
-        sums = sum(part * (1 - part / blocks) for part in (first, rest))
-        turns = (left > blocks) & (first + rest == batches)
-        sums += np.where(turns, 2 * (np.minimum(first, rest) - first * rest / blocks), 0)
-        return float(np.mean(sums)) / batches**2 / (1 - 1 / blocks)
+        overlap = 2 * (blocks - rows / batch_size) / (blocks * (blocks - 1))
+
+        def variance(start: Any, count: Any) -> Any:
+            # Blocks on both sides of the turn are counted twice
+            twice = np.maximum(np.minimum(blocks - start, start + count - blocks), 0)
+            squares = count + 2 * twice
+            return squares + overlap * (count**2 - squares) - count**2 * batch_size / rows
+
+        start = np.arange(0, period, gcd(batches, period))
+        first = np.minimum(period - start, batches)
+        whole, rest = np.divmod(batches - first, period)
+        sums = variance(start, first) + whole * variance(0, period) + variance(0, rest)
+        return float(np.mean(sums)) / batches**2 / (1 - batch_size / rows)
 
 
 class Runs(Shuffled):
