@@ -25,7 +25,7 @@ from pytensor.sparse.basic import as_sparse_variable
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import Alloc, Nonzero
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
+from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
 from pytensor.tensor.linalg import SolveTriangular, solve_triangular
 from pytensor.tensor.linalg.decomposition.eigen import Eigvalsh
 from pytensor.tensor.math import Dot
@@ -58,7 +58,7 @@ _CHEAP = (
     ps.AND, ps.OR, ps.XOR, ps.Invert,
 )  # fmt: skip
 
-# Elementwise operations with kinks or jumps
+# Operations with kinks or jumps, of single numbers or of an axis
 _BROKEN = ps.Clip, ps.Maximum, ps.Minimum, ps.Abs, ps.basic.LogicalComparison
 
 
@@ -280,14 +280,15 @@ def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
 def kinks_from_one_number(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` whose kinks, and all parts of whose gradients, lie where one number says.
 
-    XLA computes a sum anew for each use, and may round it otherwise. The squared distances of a
-    Gaussian process are clipped at 0, which is that of a place from itself: some parts of a
-    gradient then counted the place, and others, which would cancel them, did not.
+    XLA computes an elementwise array anew for each use, and may round it otherwise. The largest
+    entry then is equal to no entry, and its gradient is lost. The squared distances of a Gaussian
+    process are clipped at 0, that of a place from itself: some parts of a gradient then counted the
+    place, and others, which would cancel them, did not.
     """
     return _rewritten(graphs, _one_argument, clone=False)
 
 
-@node_rewriter([Elemwise])
+@node_rewriter([Elemwise, CAReduce])
 def _one_argument(fgraph: Any, node: Any) -> list[Variable] | None:
     """Compute the arguments of an operation with a kink or a jump once."""
     if not isinstance(node.op.scalar_op, _BROKEN):

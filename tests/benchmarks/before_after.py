@@ -127,7 +127,8 @@ def started(tree: Path, core: int, command: list[str], kept: Path) -> subprocess
 def finished(process: subprocess.Popen[str]) -> dict[str, Any] | None:
     """Return what a benchmark printed, or None where it failed."""
     printed, _ = process.communicate()
-    row: dict[str, Any] | None = json.loads(printed.splitlines()[-1]) if printed else None
+    row: dict[str, Any] | None
+    row = None if process.returncode else json.loads(printed.splitlines()[-1])
     return row
 
 

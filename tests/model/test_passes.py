@@ -316,3 +316,18 @@ def test_gradients_of_processes_are_those_of_differences(name):
         values = density._potential.full(np.concatenate([at + steps, at - steps]))[0]
         slopes = (values[:3] - values[3:]) / 2e-4
         np.testing.assert_allclose(density.gradients(at[None])[0], slopes, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("extreme", [pt.max, pt.min])
+def test_the_gradient_of_an_extreme_is_that_of_one_entry(extreme):
+    pytest.importorskip("jax")
+    rng = np.random.default_rng(0)
+    x, seen = rng.normal(size=(50, 8, 5)), rng.normal(size=50)
+    with pm.Model() as model:
+        b = pm.Normal("b", shape=5)
+        entries = 1.7 * pt.exp(0.3 * pt.dot(x, b)) + 0.3 * pt.sin(pt.dot(x, b)) + b.sum()
+        pm.Normal("y", extreme(entries, axis=1), 1, observed=seen)
+    density = ModelDensity(model, backend="jax")
+    of_pymc = model.compile_dlogp(mode=PLAIN)
+    for at in rng.normal(size=(10, 5)):
+        np.testing.assert_allclose(-density.gradients(at[None])[0], of_pymc({"b": at}), rtol=1e-9)
