@@ -293,8 +293,15 @@ def _one_argument(fgraph: Any, node: Any) -> list[Variable] | None:
     """Compute the arguments of an operation with a kink or a jump once."""
     if not isinstance(node.op.scalar_op, _BROKEN):
         return None
-    once = [Once()(x) if _is_a(Elemwise, x) else x for x in node.inputs]
+    once = [Once()(x) if _is_computed(x) else x for x in node.inputs]
     return None if once == node.inputs else [node.op(*once)]
+
+
+def _is_computed(x: Any) -> bool:
+    """Whether an array is more than an input in another shape, and not computed once already."""
+    while _is_a(DimShuffle, x):
+        [x] = x.owner.inputs
+    return x.owner is not None and not _is_a(Once, x)
 
 
 # ----------------------------------------------------------------------------- all passes

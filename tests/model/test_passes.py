@@ -318,7 +318,9 @@ def test_gradients_of_processes_are_those_of_differences(name):
         np.testing.assert_allclose(density.gradients(at[None])[0], slopes, rtol=1e-4, atol=1e-3)
 
 
-@pytest.mark.parametrize("extreme", [pt.max, pt.min])
+@pytest.mark.parametrize(
+    "extreme", [pt.max, pt.min, lambda x, axis: pt.max(x.T, axis=1 - axis)], ids=["max", "min", "T"]
+)
 def test_the_gradient_of_an_extreme_is_that_of_one_entry(extreme):
     pytest.importorskip("jax")
     rng = np.random.default_rng(0)
