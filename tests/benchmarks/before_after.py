@@ -170,15 +170,17 @@ def compared(
                 for when, run in zip(("before", "after"), both, strict=True)
                 if not run
             ]
-            if all(both):
-                rows.append(both)
-    if not rows:
-        return [row.model, row.method, "0", *[""] * 5, ", ".join(failed)]
-    kinds = [list(kind) for kind in zip(*rows, strict=True)]
-    clock = next(name for name in rows[0][0] if name in ("seconds", "CPU seconds"))
+            rows.append(both)
+    # What one tree could not run is shown of the other, without a ratio
+    complete = [both for both in rows if all(both)]
+    kinds = [[run for run in kind if run] for kind in zip(*(complete or rows), strict=True)]
+    figures = [shown(kind) if kind else "" for kind in kinds]
+    if not complete:
+        return [row.model, row.method, "0", *figures, "", "", "", ", ".join(failed)]
+    clock = next(name for name in complete[0][0] if name in ("seconds", "CPU seconds"))
     seconds = [statistics.median(run[clock] for run in kind) for kind in kinds]
-    figures = [*map(shown, kinds), *map(digits, seconds), digits(seconds[1] / seconds[0])]
-    return [row.model, row.method, str(len(rows)), *figures, ", ".join(failed)]
+    cells = [*figures, *map(digits, seconds), digits(seconds[1] / seconds[0])]
+    return [row.model, row.method, str(len(complete)), *cells, ", ".join(failed)]
 
 
 def main() -> None:
