@@ -139,11 +139,11 @@ def of_150_labels(kind):
     return model
 
 
-def without_gradient():
+def without_gradient(of):
     with pm.Model() as model:
         x = pm.Normal("x")
         pm.Normal("y", x, observed=1.0)
-        pm.Normal("z", NoGradient()(x), observed=1.0)
+        pm.Normal("z", of(x), observed=1.0)
     return model
 
 
@@ -293,9 +293,13 @@ BAD_MODELS = [
     ("improper prior without data", sampled(model=lambda: improper(informed=0)), SamplingError,
      "'b' has an improper prior, and nothing that is observed depends on it",
      "Give it a proper prior"),
-    ("operation without a gradient", sampled(model=without_gradient), NotImplementedError,
+    ("operation without a gradient", sampled(model=lambda: without_gradient(NoGradient())),
+     NotImplementedError,
      "log density of 'z' has no gradient: pullback not implemented for NoGradient",
      r"a method pullback.*sg\.GradientPotential.*jax_funcify"),
+    ("operation with a faulty gradient",
+     sampled(model=lambda: without_gradient(lambda x: pt.linalg.norm(pt.eye(2) * x, axis=1)[0])),
+     NotImplementedError, "'z' has no gradient: Real.grad illegally", "GradientPotential"),
     *(
         (f"{kind} without density{' in batches' * batched}",
          sampled(model=lambda k=kind, b=batched: without_density(k, batched=b), **TUNED),

@@ -37,6 +37,9 @@ from pymc_sgmcmc.model.own_gradient import has_own_gradient, own_gradients
 from pymc_sgmcmc.model.passes import simplify
 from pymc_sgmcmc.model.properties import has_kinks
 
+# What PyTensor raises for operations without a gradient, or with a faulty one
+_WITHOUT_GRADIENT = NotImplementedError, NullTypeGradError, TypeError
+
 
 @dataclass(frozen=True, eq=False)
 class _Term:
@@ -151,11 +154,11 @@ class Posterior:
         """Return ∇U, or name the term that has none."""
         try:
             return gradient_of(-self.log_density, self.phi)
-        except (NotImplementedError, NullTypeGradError) as error:
+        except _WITHOUT_GRADIENT as error:
             for name, term in self.terms.items():
                 try:
                     gradient_of(term, self.phi)
-                except (NotImplementedError, NullTypeGradError):
+                except _WITHOUT_GRADIENT:
                     raise NotImplementedError(
                         f"The log density of '{name}' has no gradient: {first_line(error)}. Give "
                         "its operation a method pullback, or write the term as a "
