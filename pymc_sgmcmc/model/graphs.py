@@ -17,7 +17,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.replace import clone_replace, graph_replace
-from pytensor.graph.rewriting.basic import MergeOptimizer
+from pytensor.graph.rewriting.basic import MergeOptimizer, in2out
 from pytensor.graph.rewriting.utils import rewrite_graph
 from pytensor.graph.traversal import ancestors, apply_ancestors, io_toposort
 from pytensor.tensor.blockwise import Blockwise
@@ -30,6 +30,17 @@ from pytensor.tensor.variable import TensorVariable
 def nodes_of(graphs: Iterable[Any], kinds: Any, blockers: Iterable[Any] = ()) -> list[Any]:
     """List the nodes under ``graphs`` whose operation is of these classes."""
     return [node for node in apply_ancestors(graphs, blockers) if isinstance(node.op, kinds)]
+
+
+def is_a(kind: type, x: Any) -> bool:
+    """Whether an operation of this kind computes a variable."""
+    return x.owner is not None and isinstance(x.owner.op, kind)
+
+
+def rewritten(graphs: Sequence[Any], rewriter: Any, *, clone: bool = True) -> list[TensorVariable]:
+    """Return ``graphs`` after a rewriter of single nodes."""
+    new: Any = rewrite_graph(list(graphs), include=(), custom_rewrite=in2out(rewriter), clone=clone)
+    return list(new)
 
 
 def depends_on(graphs: Sequence[Variable], variables: Collection[Variable]) -> bool:

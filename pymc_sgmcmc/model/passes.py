@@ -25,7 +25,7 @@ from pytensor.sparse.basic import as_sparse_variable
 from pytensor.sparse.type import SparseTensorType
 from pytensor.tensor.basic import Alloc, Nonzero
 from pytensor.tensor.blockwise import Blockwise
-from pytensor.tensor.elemwise import CAReduce, DimShuffle, Elemwise
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from pytensor.tensor.linalg import SolveTriangular, solve_triangular
 from pytensor.tensor.linalg.decomposition.eigen import Eigvalsh
 from pytensor.tensor.math import Dot
@@ -41,9 +41,16 @@ from pytensor.tensor.type import TensorType
 from pytensor.tensor.variable import TensorVariable
 
 from pymc_sgmcmc.backends.interpreting import INTERPRETER
-from pymc_sgmcmc.backends.once import Once
 from pymc_sgmcmc.backends.workarounds import slow_rewrites
-from pymc_sgmcmc.model.graphs import is_data, nodes_of, same_memory, substitute
+from pymc_sgmcmc.model.graphs import (
+    is_a,
+    is_data,
+    nodes_of,
+    rewritten,
+    same_memory,
+    substitute,
+)
+from pymc_sgmcmc.model.kinks import kinks_from_one_number
 from pymc_sgmcmc.model.minibatch import evaluate
 from pymc_sgmcmc.model.whole_numbers import whole_numbers
 
@@ -58,16 +65,6 @@ _CHEAP = (
     ps.AND, ps.OR, ps.XOR, ps.Invert,
 )  # fmt: skip
 
-# Operations with kinks or jumps, of single numbers or of an axis
-_BROKEN = ps.Clip, ps.Maximum, ps.Minimum, ps.Abs, ps.basic.LogicalComparison
-
-
-def _rewritten(graphs: Sequence[Any], rewriter: Any, *, clone: bool = True) -> list[TensorVariable]:
-    rewritten: Any = rewrite_graph(
-        list(graphs), include=(), custom_rewrite=in2out(rewriter), clone=clone
-    )
-    return list(rewritten)
-
 
 # ----------------------------------------------------------------------------- classes
 
@@ -77,7 +74,7 @@ def log_softmax_of_classes(graphs: Sequence[Any]) -> list[TensorVariable]:
 
     The gradient of PyMC's logarithm of one entry divides by that entry, which may be 0.
     """
-    return _rewritten(graphs, _log_first) if nodes_of(graphs, Softmax) else list(graphs)
+    return rewritten(graphs, _log_first) if nodes_of(graphs, Softmax) else list(graphs)
 
 
 @node_rewriter([Elemwise])
@@ -86,19 +83,15 @@ def _log_first(fgraph: Any, node: Any) -> list[Variable] | None:
     if not isinstance(node.op.scalar_op, ps.Log):
         return None
     [entry], outer = node.inputs, None
-    if _is_a(DimShuffle, entry):
+    if is_a(DimShuffle, entry):
         outer, [entry] = entry.owner.op, entry.owner.inputs
-    if not _is_a(AdvancedSubtensor, entry) or not _is_a(Softmax, entry.owner.inputs[0]):
+    if not is_a(AdvancedSubtensor, entry) or not is_a(Softmax, entry.owner.inputs[0]):
         return None
     probabilities, *indices = entry.owner.inputs
     [scores] = probabilities.owner.inputs
     logs = LogSoftmax(axis=probabilities.owner.op.axis)(scores)
     log_entry = entry.owner.op(logs, *indices)
     return [log_entry if outer is None else outer(log_entry)]
-
-
-def _is_a(kind: type, x: Any) -> bool:
-    return x.owner is not None and isinstance(x.owner.op, kind)
 
 
 # ----------------------------------------------------------------------------- known values
@@ -110,7 +103,7 @@ def masks_as_numbers(graphs: Sequence[Any]) -> list[TensorVariable]:
     JAX must know the shape of what a mask selects.
     """
     nodes = nodes_of(graphs, AdvancedSubtensor | AdvancedIncSubtensor)
-    return _rewritten(graphs, _by_numbers) if any(map(_has_mask, nodes)) else list(graphs)
+    return rewritten(graphs, _by_numbers) if any(map(_has_mask, nodes)) else list(graphs)
 
 
 def _mask_of(index: Any) -> Any:
@@ -255,7 +248,7 @@ def products_for_solves(graphs: Sequence[Any]) -> list[TensorVariable]:
     BLAS shares a solve of some hundred columns among threads, which wait for each other where other
     chains use the cores: microseconds of work take milliseconds. The inverse is a small system.
     """
-    return _rewritten(graphs, _as_product, clone=False)
+    return rewritten(graphs, _as_product, clone=False)
 
 
 @node_rewriter([Blockwise])
@@ -275,33 +268,6 @@ def _as_product(fgraph: Any, node: Any) -> list[Variable] | None:
     inverse = solve_triangular(matrix, identity, lower=op.lower, unit_diagonal=op.unit_diagonal)
     product: Any = b @ inverse.T if op.b_ndim == 1 else inverse @ b
     return [product.astype(node.outputs[0].type.dtype)]
-
-
-def kinks_from_one_number(graphs: Sequence[Any]) -> list[TensorVariable]:
-    """Return ``graphs`` whose kinks, and all parts of whose gradients, lie where one number says.
-
-    XLA computes an elementwise array anew for each use, and may round it otherwise. The largest
-    entry then is equal to no entry, and its gradient is lost. The squared distances of a Gaussian
-    process are clipped at 0, that of a place from itself: some parts of a gradient then counted the
-    place, and others, which would cancel them, did not.
-    """
-    return _rewritten(graphs, _one_argument, clone=False)
-
-
-@node_rewriter([Elemwise, CAReduce])
-def _one_argument(fgraph: Any, node: Any) -> list[Variable] | None:
-    """Compute the arguments of an operation with a kink or a jump once."""
-    if not isinstance(node.op.scalar_op, _BROKEN):
-        return None
-    once = [Once()(x) if _is_computed(x) else x for x in node.inputs]
-    return None if once == node.inputs else [node.op(*once)]
-
-
-def _is_computed(x: Any) -> bool:
-    """Whether an array is more than an input in another shape, and not computed once already."""
-    while _is_a(DimShuffle, x):
-        [x] = x.owner.inputs
-    return x.owner is not None and not _is_a(Once, x)
 
 
 # ----------------------------------------------------------------------------- all passes
@@ -363,21 +329,21 @@ def _lift_data(graphs: Sequence[Any]) -> tuple[list[TensorVariable], dict[Variab
 
 def canonical(graphs: list[TensorVariable]) -> list[TensorVariable]:
     """Simplify a gradient before it is used further."""
-    rewritten: Any = rewrite_graph(
+    simple: Any = rewrite_graph(
         graphs,
         include=("canonicalize",),
         exclude=slow_rewrites(graphs),
         custom_rewrite=in2out(_matrix_first, _one_class_of_each_row),
         clone=True,
     )
-    return list(rewritten)
+    return list(simple)
 
 
 @node_rewriter([Dot])
 def _matrix_first(fgraph: Any, node: Any) -> list[Variable] | None:
     """Write Xᵀv as vX: XLA on CPUs copies the transposed matrix, at twice the cost."""
     matrix, other = node.inputs
-    if not _is_a(DimShuffle, matrix) or tuple(matrix.owner.op.new_order) != (1, 0):
+    if not is_a(DimShuffle, matrix) or tuple(matrix.owner.op.new_order) != (1, 0):
         return None
     original = matrix.owner.inputs[0]
     if other.ndim == 1:
@@ -421,7 +387,7 @@ def _column(x: Any, length: int) -> Any:
 def _is_zero(x: Any) -> bool:
     """Whether an array is made of the constant 0."""
     while x.owner is not None:
-        if _is_a(Alloc, x) or _is_a(DimShuffle, x):
+        if is_a(Alloc, x) or is_a(DimShuffle, x):
             x = x.owner.inputs[0]
         elif isinstance(getattr(x.owner.op, "scalar_op", None), ps.Second):
             x = x.owner.inputs[1]

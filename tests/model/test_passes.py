@@ -318,6 +318,28 @@ def test_gradients_of_processes_are_those_of_differences(name):
         np.testing.assert_allclose(density.gradients(at[None])[0], slopes, rtol=1e-4, atol=1e-3)
 
 
+SCALES = np.random.default_rng(5).normal(size=(15, 4))
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_the_gradient_of_an_extreme_that_a_step_returns(recurrent):
+    pytest.importorskip("jax")
+
+    def step(x, *others):
+        *before, b, c = others
+        return pt.max(1.7 * pt.exp(0.1 * x * b) + 0.3 * pt.sin(sum(before) + c))
+
+    with pm.Model() as model:
+        b, c = pm.Normal("b", shape=4), pm.Normal("c", shape=4)
+        start = pt.zeros(()) if recurrent else None
+        means = pytensor.scan(step, SCALES, start, [b, c], return_updates=False)
+        pm.Normal("y", means, 1, observed=np.zeros(15))
+    density, of_pymc = ModelDensity(model, backend="jax"), model.compile_dlogp(mode=PLAIN)
+    for at in np.random.default_rng(0).normal(size=(10, 8)):
+        slopes = of_pymc({"b": at[:4], "c": at[4:]})
+        np.testing.assert_allclose(-density.gradients(at[None])[0], slopes, rtol=1e-9)
+
+
 @pytest.mark.parametrize(
     "extreme", [pt.max, pt.min, lambda x, axis: pt.max(x.T, axis=1 - axis)], ids=["max", "min", "T"]
 )
