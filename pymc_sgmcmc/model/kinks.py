@@ -25,7 +25,7 @@ def kinks_from_one_number(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` whose kinks, and all parts of whose gradients, lie where one number says.
 
     XLA computes an elementwise array anew for each use, and may round it otherwise. The largest
-    entry then is equal to no entry, and its gradient is lost. The squared distances of a Gaussian
+    entry then equals none of the entries, and its gradient is lost. The squared distances of a Gaussian
     process are clipped at 0, that of a place from itself: some parts of a gradient then counted the
     place, and others, which would cancel them, did not.
     """
@@ -44,7 +44,7 @@ def _one_argument(fgraph: Any, node: Any) -> list[Variable] | None:
 
 
 def _one_argument_within(node: Any) -> list[Variable] | None:
-    """Do so in a loop, whose gradient compares what a step returned with what is computed again."""
+    """Compute them once in a loop, too, and what a step returns: its gradient compares with it."""
     loop = node.op.fgraph.unfreeze()
     nodes, returned = loop.toposort(), [x.owner for x in loop.outputs if x.owner is not None]
     if not any(_is_broken(x) and any(map(_is_computed, x.inputs)) for x in nodes) and not any(
