@@ -44,7 +44,7 @@ def _one_argument(fgraph: Any, node: Any) -> list[Variable] | None:
 
 
 def _one_argument_within(node: Any) -> list[Variable] | None:
-    """Compute them once in a loop, too, and what a step returns: its gradient compares with it."""
+    """Compute them once in a loop, too, and what a step returns: gradients compare with it."""
     loop = node.op.fgraph.unfreeze()
     nodes, returned = loop.toposort(), [x.owner for x in loop.outputs if x.owner is not None]
     if not any(_is_broken(x) and any(map(_is_computed, x.inputs)) for x in nodes) and not any(
