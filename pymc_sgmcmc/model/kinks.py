@@ -25,9 +25,9 @@ def kinks_from_one_number(graphs: Sequence[Any]) -> list[TensorVariable]:
     """Return ``graphs`` whose kinks, and all parts of whose gradients, lie where one number says.
 
     XLA computes an elementwise array anew for each use, and may round it otherwise. The largest
-    entry then equals none of the entries, and its gradient is lost. The squared distances of a Gaussian
-    process are clipped at 0, that of a place from itself: some parts of a gradient then counted the
-    place, and others, which would cancel them, did not.
+    entry then equals none of the entries, and its gradient is lost. The squared distances of a
+    Gaussian process are clipped at 0, that of a place from itself: some parts of a gradient then
+    counted the place, and others, which would cancel them, did not.
     """
     return rewritten(graphs, _one_argument, clone=False)
 
